@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from reprieve.api.errors import InputError as InputError
-    from reprieve.api.loading import Manifests as Manifests
+    from reprieve.api.manifests import Manifests as Manifests
     from reprieve.cluster.groups import CompositeState as CompositeState
     from reprieve.cluster.groups import Group as Group
     from reprieve.cluster.groups import GroupState as GroupState

@@ -22,7 +22,7 @@ from msgspec.structs import replace
 
 from reprieve.api import objects
 from reprieve.cluster.pods import PodRecord
-from reprieve.framework.configuration import configuration_of
+from reprieve.framework.configuration_reading import configuration_of
 from reprieve.framework.gates import FeatureGates
 from reprieve.framework.plugin import CycleState, Plugin, ScorePlugin
 from reprieve.framework.profile import Profile

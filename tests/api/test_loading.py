@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from reprieve.api.errors import InputError
-from reprieve.api.loading import FIRST_CREATION, Manifests, load
+from reprieve.api.loading import FIRST_CREATION, load
+from reprieve.api.manifests import Manifests
 from reprieve.api.objects import ObjectMeta, Pod, PriorityClass
 
 POD = "apiVersion: v1\nkind: Pod\nmetadata: {name: %s}\nspec: {containers: [{name: c}]%s}\n"

@@ -11,7 +11,8 @@ import pytest
 import yaml
 
 from reprieve.api.errors import InputError
-from reprieve.api.loading import Manifests, load, read
+from reprieve.api.loading import load, read
+from reprieve.api.manifests import Manifests
 from reprieve.api.unknown_fields import UnknownField, nearest
 from reprieve.controlplane.unknown_fields import PackedSchemas
 

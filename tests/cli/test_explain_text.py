@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from reprieve.api import objects
 from reprieve.api.errors import Origin
-from reprieve.api.loading import Loaded, Manifests
+from reprieve.api.manifests import Loaded, Manifests
 from reprieve.cli.evidence import Asked, Evidence, Occurrence
 from reprieve.cli.explain_text import document, explanation_of, helps, state_of
 from reprieve.cli.sections import plain

@@ -13,7 +13,8 @@ import pytest
 from aiohttp import web
 
 from reprieve.api.errors import InputError
-from reprieve.api.loading import FIRST_CREATION, Loaded, Manifests, read
+from reprieve.api.loading import FIRST_CREATION, read
+from reprieve.api.manifests import Loaded, Manifests
 from reprieve.client.errors import ApiError
 from reprieve.client.reading import Reading, add_new, manifests_of, read_cluster
 

@@ -27,7 +27,7 @@ from reprieve.client.plainyaml import yaml_of
 from reprieve.client.pseudonyms import Names
 from reprieve.client.reading import OPTIONAL, REQUIRED, Reading, manifests_of
 from reprieve.client.snapshot import snapshot, text_of
-from reprieve.framework.configuration import configuration_of
+from reprieve.framework.configuration_reading import configuration_of
 from reprieve.framework.gates import FeatureGates
 from reprieve.scheduling.profiles import profiles_of
 from reprieve.simulation.plan import PlanOptions, plan

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from reprieve.api.errors import InputError, Origin
-from reprieve.api.loading import PlainObject
+from reprieve.api.manifests import PlainObject
 from reprieve.controlplane.admission import admission_steps
 from reprieve.controlplane.controllers import Controllers
 from reprieve.controlplane.loading import Loaded, load_objects

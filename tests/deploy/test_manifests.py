@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from reprieve.framework.configuration import configuration_of
+from reprieve.framework.configuration_reading import configuration_of
 from reprieve.framework.gates import FeatureGates
 from reprieve.scheduling.profiles import profiles_of
 from tests.controlplane.server.live import Live, live

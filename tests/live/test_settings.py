@@ -11,7 +11,8 @@ from typer.testing import CliRunner
 from reprieve.cli.main import app
 from reprieve.cli.outcome import CommandError, Exit
 from reprieve.client.errors import ConfigError
-from reprieve.framework.configuration import ConfigurationError, LeaderElection, configuration_of
+from reprieve.framework.configuration import ConfigurationError, LeaderElection
+from reprieve.framework.configuration_reading import configuration_of
 from reprieve.live.settings import election_of, named, pace_of, seconds, serving_of, timing_of
 
 HEAD = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}

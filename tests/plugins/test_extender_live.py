@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 from reprieve.client.errors import ClientError, UnreachableError
-from reprieve.framework.configuration import ConfigurationError, configuration_of
+from reprieve.framework.configuration import ConfigurationError
+from reprieve.framework.configuration_reading import configuration_of
 from reprieve.framework.gates import FeatureGates
 from reprieve.framework.instructions import CallExtender
 from reprieve.live.extenders import Bodies, ExtenderCalls

@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reprieve.cluster.state import ClusterState
-from reprieve.framework.configuration import ConfigurationError, configuration_of
+from reprieve.framework.configuration import ConfigurationError
+from reprieve.framework.configuration_reading import configuration_of
 from reprieve.framework.gates import FeatureGates
 from reprieve.framework.preemption_cost import Costs, EvictionUnits, PreemptionCost
 from reprieve.framework.profile import Profile

@@ -14,7 +14,8 @@ from reprieve.api.errors import FieldError
 from reprieve.api.meta import ObjectMeta
 from reprieve.api.objects import PodDisruptionBudget, PodGroup, PriorityClass
 from reprieve.cluster.budgets import BudgetIndex, budget_of, violating
-from reprieve.framework.configuration import ConfigurationError, configuration_of
+from reprieve.framework.configuration import ConfigurationError
+from reprieve.framework.configuration_reading import configuration_of
 from reprieve.framework.gates import FeatureGates
 from reprieve.preemption.cost import UPSTREAM, Cost
 from reprieve.preemption.default_preemption import DefaultPreemption

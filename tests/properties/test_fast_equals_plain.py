@@ -21,7 +21,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reprieve.api.loading import Manifests, read
+from reprieve.api.loading import read
+from reprieve.api.manifests import Manifests
 from reprieve.framework.gates import FeatureGates
 from reprieve.preemption import for_pod
 from reprieve.preemption.default_preemption import DefaultPreemption

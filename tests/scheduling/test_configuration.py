@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from reprieve.api.group_sources import DEFAULT_SOURCES
-from reprieve.framework.configuration import configuration_of, duration
+from reprieve.framework.configuration import duration
+from reprieve.framework.configuration_reading import configuration_of
 from reprieve.framework.diagnosis import Diagnosis
 from reprieve.framework.gates import FeatureGates
 from reprieve.framework.plugin import (

@@ -12,7 +12,8 @@ import msgspec
 import pytest
 import yaml
 
-from reprieve.framework.configuration import ConfigurationError, configuration_of
+from reprieve.framework.configuration import ConfigurationError
+from reprieve.framework.configuration_reading import configuration_of
 from reprieve.preemption.cascade import DEEPEST
 from reprieve.scheduling.configuring import MAX_TOTAL_SCORE
 from tests.scheduling.configuration_text import profiles, read

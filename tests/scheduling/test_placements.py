@@ -11,7 +11,7 @@ import pytest
 
 from reprieve.cluster.groups import Group
 from reprieve.cluster.state import ClusterState
-from reprieve.framework.configuration import configuration_of
+from reprieve.framework.configuration_reading import configuration_of
 from reprieve.framework.gates import FeatureGates
 from reprieve.framework.plugin import (
     Assigned,

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from reprieve.framework.configuration import ConfigurationError, configuration_of
+from reprieve.framework.configuration import ConfigurationError
+from reprieve.framework.configuration_reading import configuration_of
 from reprieve.framework.gates import FeatureGates
 from reprieve.framework.profile import Profile
 from reprieve.scheduling.loading import GROUP, PluginLoadError, third_party

@@ -9,7 +9,7 @@ from unittest import mock
 import pytest
 
 from reprieve.api.errors import Origin
-from reprieve.api.loading import Loaded, Manifests
+from reprieve.api.manifests import Loaded, Manifests
 from reprieve.simulation.plan import PlanOptions
 from reprieve.simulation.whatif import capacity as module
 from reprieve.simulation.whatif.capacity import Capacity, capacity

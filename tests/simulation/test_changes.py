@@ -11,7 +11,8 @@ import pytest
 import yaml
 
 from reprieve.api.errors import InputError
-from reprieve.api.loading import Manifests, load
+from reprieve.api.loading import load
+from reprieve.api.manifests import Manifests
 from reprieve.api.objects import Pod
 from reprieve.simulation.plan import plan
 from reprieve.simulation.report import Plan

@@ -11,7 +11,8 @@ import pytest
 import yaml
 from msgspec.structs import replace
 
-from reprieve.api.loading import Manifests, load
+from reprieve.api.loading import load
+from reprieve.api.manifests import Manifests
 from reprieve.library.waiting import WaitingRecords
 from reprieve.simulation.plan import PlanOptions, plan
 from reprieve.simulation.report import Help, Plan

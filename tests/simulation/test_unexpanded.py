@@ -7,7 +7,8 @@ from typing import Any
 
 import yaml
 
-from reprieve.api.loading import Manifests, load
+from reprieve.api.loading import load
+from reprieve.api.manifests import Manifests
 from reprieve.controlplane.unknown_fields import PackedSchemas
 
 SCHEMAS = PackedSchemas()

@@ -15,11 +15,13 @@ import pytest
 import yaml
 
 from reprieve.api.errors import InputError
-from reprieve.api.loading import Manifests, load
+from reprieve.api.loading import load
+from reprieve.api.manifests import Manifests
 from reprieve.api.objects import Pod
 from reprieve.controlplane.unknown_fields import PackedSchemas
 from reprieve.simulation.plan import plan
-from reprieve.simulation.workloads.expanding import Expansion, Unexpanded, expand
+from reprieve.simulation.workloads.expanding import Expansion, expand
+from reprieve.simulation.workloads.making import Unexpanded
 from reprieve.simulation.workloads.rows import read_rows
 from reprieve.simulation.workloads.table import TABLE
 

@@ -9,13 +9,11 @@ objects without `creationTimestamp` count as created one second apart in documen
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, BinaryIO, Final, Generic, NamedTuple, TypeVar, cast
+from typing import Any, BinaryIO, Final
 
 import msgspec
 from msgspec.structs import replace
@@ -34,9 +32,9 @@ from reprieve.api.decoding import (
     subject_of,
 )
 from reprieve.api.errors import FieldError, InputError, Origin, excerpt
-from reprieve.api.group_owners import Job
+from reprieve.api.manifests import Loaded, Manifests, PlainObject, PodMaker, Scenario, UnknownObject
 from reprieve.api.meta import KubernetesObject, ObjectMeta
-from reprieve.api.objects import CompositePodGroup, Namespace, Node, Pod, PodGroup, PriorityClass, Workload
+from reprieve.api.objects import CompositePodGroup, Pod, PodGroup, PriorityClass, Workload
 from reprieve.api.references import check_groups, check_nodes, refuse_duplicates
 from reprieve.api.sources import (
     Document,
@@ -61,144 +59,6 @@ SCENARIO_VERSION: Final = "reprieve.dev/v1alpha1"
 _PRIORITIZED: Final = (Pod, PodGroup, CompositePodGroup, Workload)
 _MAX_NESTED_LISTS: Final = 8
 _MOST_MEANINGS: Final = 200
-
-ObjectT_co = TypeVar("ObjectT_co", bound=KubernetesObject, covariant=True)
-ObjectT = TypeVar("ObjectT", bound=KubernetesObject)
-
-
-class Loaded(Generic[ObjectT_co]):
-    """An object with its origin, its order in the input and its creation time in seconds since 1970.
-
-    `dated`: whether the input says when it was created; else its turn stands for it.
-    """
-
-    __slots__ = ("created", "dated", "object", "order", "origin")
-
-    def __init__(self, found: ObjectT_co, origin: Origin, order: int, created: float, *, dated: bool = True) -> None:
-        self.object = found
-        self.origin = origin
-        self.order = order
-        self.created = created
-        self.dated = dated
-
-    def __repr__(self) -> str:
-        return f"Loaded({name_of(self.object)}, {self.origin}, order={self.order})"
-
-
-class Scenario(NamedTuple):
-    """A Scenario document as plain data; who runs it checks it."""
-
-    manifest: dict[str, Any]
-    origin: Origin
-
-
-class UnknownObject(NamedTuple):
-    """An object of a kind nobody here reads."""
-
-    api_version: str
-    kind: str
-    origin: Origin
-    known: bool | None = None
-    """Whether there is a schema of the kind; None where no schemas were given."""
-    nearest: str = ""
-    """`Pod`, or `Deployment in version apps/v1`: what was probably meant."""
-    manifest: Mapping[str, Any] = {}
-    created: float = 0.0
-    """Seconds since 1970, as `Loaded.created`."""
-    dated: bool = True
-
-    @property
-    def subject(self) -> str:
-        """`Certificate "default/web"`."""
-        return subject_of(self.manifest)
-
-
-class PodMaker(NamedTuple):
-    """An object whose controller makes pods of a template in it (`workloads.makes_pods`), as plain data."""
-
-    manifest: Mapping[str, Any]
-    origin: Origin
-    created: float = 0.0
-    """Seconds since 1970, as `Loaded.created`."""
-    dated: bool = True
-
-
-class Suspended(NamedTuple):
-    """A workload of the input, or a part of one, that calls for no pods as long as it is suspended."""
-
-    origin: Origin
-    api_version: str
-    kind: str
-    namespace: str
-    name: str
-    field: str
-    """Where it says so."""
-
-    @property
-    def message(self) -> str:
-        """What there is to say of it."""
-        return f"it is suspended ({self.field}) and calls for no pods"
-
-    def __str__(self) -> str:
-        return f'{self.origin}: {self.kind} "{self.namespace}/{self.name}": {self.message}'
-
-
-class PlainObject(NamedTuple):
-    """An object of the input as it stands there, of whatever kind."""
-
-    manifest: dict[str, Any]
-    origin: Origin
-
-
-@dataclass(slots=True)
-class Manifests:
-    """Everything one input holds, in document order."""
-
-    objects: dict[type[KubernetesObject], list[Loaded[KubernetesObject]]] = field(default_factory=dict)
-    scenarios: list[Scenario] = field(default_factory=list)
-    unknown: list[UnknownObject] = field(default_factory=list)
-    pod_makers: list[PodMaker] = field(default_factory=list)
-    """Deployments, Jobs and the like: who plans expands them (`simulation.workloads`)."""
-    jobs: list[Job] = field(default_factory=list)
-    """Of those that were expanded the Jobs: when they end counts (cost.md 6.4)."""
-    suspended: list[Suspended] = field(default_factory=list)
-    """Of those that were expanded: who asks whether they would run has no answer (whatif.md 1.5)."""
-    unknown_fields: list[UnknownField] = field(default_factory=list)
-    """As far as schemas were given; the first `MOST_FINDINGS`."""
-    unknown_fields_total: int = 0
-
-    def of(self, kind: type[ObjectT]) -> list[Loaded[ObjectT]]:
-        """The objects of one type, in document order."""
-        return cast("list[Loaded[ObjectT]]", self.objects.get(kind, []))
-
-    def all(self) -> list[Loaded[KubernetesObject]]:
-        """All typed objects, in document order."""
-        return sorted((found for kind in self.objects.values() for found in kind), key=lambda found: found.order)
-
-    @property
-    def pods(self) -> list[Loaded[Pod]]:
-        """The pods."""
-        return self.of(Pod)
-
-    @property
-    def nodes(self) -> list[Loaded[Node]]:
-        """The nodes."""
-        return self.of(Node)
-
-    @property
-    def pod_groups(self) -> list[Loaded[PodGroup]]:
-        """The pod groups."""
-        return self.of(PodGroup)
-
-    @property
-    def namespaces(self) -> list[Loaded[Namespace]]:
-        """The namespaces."""
-        return self.of(Namespace)
-
-    @property
-    def unknown_kinds(self) -> Counter[str]:
-        """How many objects of each kind were left aside, by `apiVersion/kind`."""
-        return Counter(f"{found.api_version}/{found.kind}" for found in self.unknown)
 
 
 def load(

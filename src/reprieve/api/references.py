@@ -6,17 +6,14 @@ Invariant: every error names the origin of the object at fault.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from typing import TYPE_CHECKING
 
 from reprieve.api.decoding import name_of
 from reprieve.api.errors import FieldError, InputError, Origin
 from reprieve.api.group_sources import pod_group_name
+from reprieve.api.manifests import Loaded
 from reprieve.api.meta import KubernetesObject
 from reprieve.api.objects import Pod, PodGroup
 from reprieve.api.validation import validate
-
-if TYPE_CHECKING:
-    from reprieve.api.loading import Loaded
 
 _FINISHED = ("Succeeded", "Failed")
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Sequence
 
-    from reprieve.api.loading import PlainObject
+    from reprieve.api.manifests import PlainObject
     from reprieve.controlplane.kubelet import KubeletOptions
     from reprieve.controlplane.loading import Loaded
     from reprieve.controlplane.server.serving import ServeOptions, Serving

@@ -20,7 +20,7 @@ from reprieve.cli.reading import Strictness, expanded, read_files, read_workload
 from reprieve.cli.snapshot import read_live
 
 if TYPE_CHECKING:
-    from reprieve.api.loading import Manifests, PodMaker
+    from reprieve.api.manifests import Manifests, PodMaker
     from reprieve.cli.sections import Section
     from reprieve.simulation.whatif.changes import Change, Changed
     from reprieve.simulation.workloads.rows import Rows
@@ -140,7 +140,7 @@ class Gathered:
     @property
     def with_makers(self) -> "Manifests":
         """The input with what made its pods, by which each has its owners; not to be expanded again."""
-        from reprieve.api.loading import Manifests
+        from reprieve.api.manifests import Manifests
 
         found = self.manifests
         return Manifests(found.objects, unknown=found.unknown, pod_makers=list(self.makers), jobs=found.jobs)

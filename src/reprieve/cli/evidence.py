@@ -25,7 +25,7 @@ from reprieve.api import objects
 from reprieve.api.errors import InputError
 from reprieve.api.group_sources import pod_group_name
 from reprieve.api.json import Json
-from reprieve.api.loading import Manifests
+from reprieve.api.manifests import Manifests
 from reprieve.cli.whatif import Answered, ask
 from reprieve.client.connection import Connection, Identity, TlsSettings
 from reprieve.client.decoding import stored

@@ -15,7 +15,7 @@ from msgspec.structs import replace as with_fields
 from reprieve.api import objects
 from reprieve.api.errors import FieldError
 from reprieve.api.group_sources import pod_group_name
-from reprieve.api.loading import Manifests
+from reprieve.api.manifests import Manifests
 from reprieve.api.meta import KubernetesObject
 from reprieve.cli.evidence import CHANGED, MANIFESTS, Asked, Evidence, Owned, leaves_below, read_above
 from reprieve.cli.outcome import refuse

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from reprieve.cli.outcome import note, refuse
 
 if TYPE_CHECKING:
-    from reprieve.api.loading import Manifests
+    from reprieve.api.manifests import Manifests
     from reprieve.api.objects import PriorityClass
     from reprieve.api.unknown_fields import UnknownField
     from reprieve.simulation.workloads.expanding import Expansion

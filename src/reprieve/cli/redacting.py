@@ -19,7 +19,7 @@ import msgspec
 from msgspec.structs import replace as with_fields
 
 from reprieve.api.group_sources import pod_group_name
-from reprieve.api.loading import Manifests
+from reprieve.api.manifests import Manifests
 from reprieve.api.objects import CompositePodGroup, Pod, PodGroup
 from reprieve.cli.evidence import Evidence
 from reprieve.cli.explain_files import of_namespace

@@ -16,7 +16,7 @@ from reprieve.api import objects
 from reprieve.api.errors import InputError
 from reprieve.api.foreign_groups import below
 from reprieve.api.group_sources import pod_group_name
-from reprieve.api.loading import Manifests
+from reprieve.api.manifests import Manifests
 from reprieve.cli.outcome import note
 from reprieve.library.answering import what_helps
 from reprieve.observability.recording import RecordKeeper

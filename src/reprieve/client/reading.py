@@ -22,7 +22,8 @@ from reprieve.api.admission import DEFAULT_PRIORITY, PREEMPT_LOWER, PREEMPTION_P
 from reprieve.api.decoding import name_of
 from reprieve.api.errors import FieldError, InputError, Origin
 from reprieve.api.group_owners import GroupOwner, owner_kinds
-from reprieve.api.loading import FIRST_CREATION, Loaded, Manifests, PodMaker, created_seconds
+from reprieve.api.loading import FIRST_CREATION, created_seconds
+from reprieve.api.manifests import Loaded, Manifests, PodMaker
 from reprieve.api.meta import KubernetesObject
 from reprieve.client.discovery import Resource, Served, discover
 from reprieve.client.errors import ApiError

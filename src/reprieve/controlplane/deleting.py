@@ -12,12 +12,12 @@ import copy
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Literal, cast
+from typing import Literal, Protocol, cast
 
 from reprieve.api.json import Json
 from reprieve.controlplane import errors
-from reprieve.controlplane.admission_chain import SYSTEM, User
-from reprieve.controlplane.clock import parse_stamp, stamp
+from reprieve.controlplane.admission_chain import SYSTEM, Chain, Operation, Request, User
+from reprieve.controlplane.clock import Clock, parse_stamp, stamp
 from reprieve.controlplane.conditions import condition, drop_condition, set_condition
 from reprieve.controlplane.conversion import to_storage
 from reprieve.controlplane.errors import StatusError
@@ -25,11 +25,8 @@ from reprieve.controlplane.kinds import Kind
 from reprieve.controlplane.numbers import parse_int
 from reprieve.controlplane.schema import field_errors as fe
 from reprieve.controlplane.schema.field_errors import FieldError
-from reprieve.controlplane.storage import Stored
+from reprieve.controlplane.storage import Store, Stored
 from reprieve.controlplane.writing import Outcome, WriteOptions
-
-if TYPE_CHECKING:
-    from reprieve.controlplane.registry import Registry
 
 Propagation = Literal["Orphan", "Background", "Foreground"]
 
@@ -51,10 +48,37 @@ class DeleteOptions:
     user: User = SYSTEM
 
 
+class Objects(Protocol):
+    """What deleting needs of the registry."""
+
+    store: Store
+    clock: Clock
+    chain: Chain
+
+    def head(self, kind: Kind, namespace: str, name: str) -> Stored | None:
+        """Return the newest state of an object, staged ones included."""
+
+    def view(self, kind: Kind, state: Stored) -> Json:
+        """Decode a stored state into the version of ``kind``; the caller may change the result."""
+
+    def admission_request(
+        self,
+        operation: Operation,
+        kind: Kind,
+        namespace: str,
+        name: str,
+        subresource: str,
+        obj: Json | None,
+        old: Json | None,
+        options: WriteOptions,
+    ) -> Request:
+        """Return what admission sees of a write: the objects in their storage form."""
+
+
 class Deletion:
     """Deleting over one registry."""
 
-    def __init__(self, registry: Registry) -> None:
+    def __init__(self, registry: Objects) -> None:
         self._registry = registry
 
     def completes(self, kind: Kind, obj: Json) -> bool:

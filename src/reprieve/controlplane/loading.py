@@ -20,7 +20,7 @@ from typing import Any, Final, NoReturn
 from reprieve.api.decoding import subject_of
 from reprieve.api.errors import InputError, Origin
 from reprieve.api.json import Json
-from reprieve.api.loading import PlainObject
+from reprieve.api.manifests import PlainObject
 from reprieve.controlplane import loading_owners as owners
 from reprieve.controlplane.bootstrap import IMMORTAL, NAMESPACES
 from reprieve.controlplane.controllers.revisions import HASH_LABEL, template_hash

@@ -7,19 +7,23 @@ differs decides.  A criterion says what evicting each of some units costs; it is
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.state import ClusterState
-from reprieve.framework.plugin import Plugin
-
-if TYPE_CHECKING:
-    from reprieve.framework.evaluation import Evaluator  # which knows profiles, and so this module
+from reprieve.framework.plugin import CycleState, Plugin
 
 Costs = npt.NDArray[np.float64]
+
+
+class UsableNodes(Protocol):
+    """Who knows which nodes a pod may use at all: the evaluator of a profile."""
+
+    def usable_nodes(self, state: CycleState) -> npt.NDArray[np.bool_]:
+        """`bool[rows]`: live nodes that pass the STATIC filters, whoever runs there; not to be changed."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +35,7 @@ class EvictionUnits:
     """
 
     cluster: ClusterState
-    evaluator: "Evaluator | None"
+    evaluator: UsableNodes | None
     """Knows which nodes a pod may use at all."""
     names: Sequence[str]
     """`namespace/name` of the pod, or of the group where it goes as a whole."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from reprieve.api.loading import Manifests
+from reprieve.api.manifests import Manifests
 from reprieve.library.waiting import WaitingRecords
 from reprieve.simulation.plan import PlanOptions
 from reprieve.simulation.plan import plan as simulate

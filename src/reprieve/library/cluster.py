@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from reprieve.api import objects
 from reprieve.api.errors import InputError, Origin
-from reprieve.api.loading import MAX_INPUT_BYTES, Manifests
+from reprieve.api.loading import MAX_INPUT_BYTES
 from reprieve.api.loading import load as load_sources
+from reprieve.api.manifests import Manifests
 from reprieve.api.sources import Document
 from reprieve.library.tables import Table, data_frame, html
 from reprieve.library.wording import count

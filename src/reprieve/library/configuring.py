@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from reprieve.api.errors import InputError, Origin
 from reprieve.api.yamltext import YamlError, read_documents
-from reprieve.framework.configuration import ConfigurationError, SchedulerConfiguration, configuration_of
+from reprieve.framework.configuration import ConfigurationError, SchedulerConfiguration
+from reprieve.framework.configuration_reading import configuration_of
 from reprieve.framework.gates import FeatureGates
 from reprieve.framework.plugin import Plugin
 from reprieve.framework.profile import Profile

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from reprieve.api.errors import InputError, Origin
-from reprieve.api.loading import Manifests
+from reprieve.api.manifests import Manifests
 from reprieve.framework.gates import FeatureGates
 from reprieve.framework.plugin import Plugin
 from reprieve.library.answering import answered

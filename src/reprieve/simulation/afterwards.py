@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from reprieve.api import objects
 from reprieve.api.errors import Origin
-from reprieve.api.loading import Loaded, Manifests
+from reprieve.api.manifests import Loaded, Manifests
 from reprieve.api.meta import KubernetesObject
 from reprieve.cluster.pods import PodRecord
 from reprieve.scheduling.engine import Engine

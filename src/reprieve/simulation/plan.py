@@ -16,7 +16,7 @@ from reprieve.api import objects
 from reprieve.api.errors import InputError
 from reprieve.api.group_owners import GroupOwner
 from reprieve.api.group_sources import DEFAULT_SOURCES, GroupSources
-from reprieve.api.loading import Manifests
+from reprieve.api.manifests import Manifests
 from reprieve.cluster.pods import PodRecord
 from reprieve.framework.gates import FeatureGates
 from reprieve.framework.profile import Profile

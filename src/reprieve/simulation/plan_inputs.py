@@ -12,10 +12,10 @@ from reprieve.api.durations import readable_time
 from reprieve.api.errors import InputError, Origin
 from reprieve.api.foreign_groups import FOREIGN_VERSIONS
 from reprieve.api.group_sources import DEFAULT_SOURCES, GroupSources, group_problems, size_problem
-from reprieve.api.loading import Loaded, Manifests
+from reprieve.api.manifests import Loaded, Manifests
 from reprieve.api.work_annotations import annotation_problems
 from reprieve.framework.gates import FeatureGates
-from reprieve.simulation.workloads.expanding import is_unknown_kind
+from reprieve.simulation.workloads.making import is_unknown_kind
 
 _OFF = "the feature gate {gate} is off: the claims of the group would be ignored and the answer could be wrong"
 _MOST_REMARKS = 20

@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterable
 
-from reprieve.api.loading import Suspended
+from reprieve.api.manifests import Suspended
 from reprieve.cluster.pods import PodRecord
 from reprieve.plugins.gang_scheduling import WAITING_FOR_MEMBERS
 from reprieve.queueing.entity import QueueState

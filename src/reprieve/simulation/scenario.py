@@ -25,11 +25,12 @@ from reprieve.api import objects
 from reprieve.api.decoding import decode_object, name_of
 from reprieve.api.errors import FieldError, InputError, Origin
 from reprieve.api.group_owners import Job
-from reprieve.api.loading import Loaded, Manifests, PodMaker, Suspended
+from reprieve.api.manifests import Loaded, Manifests, PodMaker, Suspended
 from reprieve.api.references import check_groups
 from reprieve.api.unknown_fields import nearest
 from reprieve.api.workloads import makes_pods
-from reprieve.simulation.workloads.expanding import Maker, jobs_among
+from reprieve.simulation.workloads.expanding import by_rule, jobs_among
+from reprieve.simulation.workloads.making import Maker
 from reprieve.simulation.workloads.rows import Rows
 from reprieve.simulation.workloads.surroundings import Surroundings
 from reprieve.simulation.workloads.table import TABLE
@@ -138,7 +139,7 @@ class _Reader:
         """What makes pods, expanded as its controller would now."""
         given = PodMaker(manifest, self._origin)
         self._there.owners.add(given)
-        maker = Maker(self._there, [given], self._rows)
+        maker = Maker(self._there, [given], self._rows, by_rule)
         with _at(path, self._origin):
             maker.make()
         for problem in maker.problems:

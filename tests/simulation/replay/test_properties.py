@@ -5,7 +5,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reprieve.framework.configuration import configuration_of
+from reprieve.framework.configuration_reading import configuration_of
 from reprieve.framework.gates import FeatureGates
 from reprieve.scheduling.profiles import profiles_of
 from reprieve.simulation.replay.failures import Failures

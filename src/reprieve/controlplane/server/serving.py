@@ -23,7 +23,7 @@ from typing import Any
 
 import uvicorn
 
-from reprieve.api.loading import PlainObject
+from reprieve.api.manifests import PlainObject
 from reprieve.controlplane.admission import admission_steps
 from reprieve.controlplane.admission_chain import Chain, Step
 from reprieve.controlplane.authorization import Authorizer, ClaimStatus

@@ -21,7 +21,7 @@ from msgspec.structs import replace
 from reprieve.api import objects
 from reprieve.api.errors import InputError, Origin
 from reprieve.api.group_sources import pod_group_name
-from reprieve.api.loading import Loaded, Manifests
+from reprieve.api.manifests import Loaded, Manifests
 from reprieve.api.requests import pod_requests, resource_list
 from reprieve.api.unknown_fields import nearest
 from reprieve.cluster.extended_resources import served_by

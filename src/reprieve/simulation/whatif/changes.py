@@ -21,7 +21,7 @@ from reprieve.api import objects
 from reprieve.api.admission import PriorityAdmission
 from reprieve.api.errors import FieldError, InputError, Origin
 from reprieve.api.group_sources import pod_group_name
-from reprieve.api.loading import Loaded, Manifests
+from reprieve.api.manifests import Loaded, Manifests
 from reprieve.api.meta import KubernetesObject
 from reprieve.api.objects import Taint
 from reprieve.api.selectors import SelectorError, parse_label_selector

@@ -18,7 +18,7 @@ from typing import Final
 from msgspec.structs import replace as with_fields
 
 from reprieve.api.errors import InputError, Origin
-from reprieve.api.loading import Loaded, Manifests
+from reprieve.api.manifests import Loaded, Manifests
 from reprieve.api.objects import (
     PersistentVolume,
     PersistentVolumeClaim,

@@ -12,7 +12,7 @@ from typing import Final
 
 from reprieve.api.durations import readable_time
 from reprieve.api.group_sources import pod_group_name
-from reprieve.api.loading import Manifests
+from reprieve.api.manifests import Manifests
 from reprieve.api.requests import pod_requests, resource_list
 from reprieve.scheduling.decision import Decision, Result
 from reprieve.scheduling.engine import Engine

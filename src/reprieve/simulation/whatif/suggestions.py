@@ -21,7 +21,7 @@ from msgspec.structs import replace
 from reprieve.api import objects
 from reprieve.api.errors import InputError
 from reprieve.api.group_sources import pod_group_name
-from reprieve.api.loading import Loaded, Manifests
+from reprieve.api.manifests import Loaded, Manifests
 from reprieve.api.meta import KubernetesObject
 from reprieve.api.quantity import milli_value_of, value_of
 from reprieve.api.requests import pod_requests, resource_list

@@ -15,7 +15,7 @@ from reprieve.api import objects
 from reprieve.api.admission import PriorityAdmission
 from reprieve.api.decoding import finish, from_data
 from reprieve.api.errors import FieldError, InputError, Origin
-from reprieve.api.loading import Loaded, PodMaker
+from reprieve.api.manifests import Loaded, PodMaker
 from reprieve.api.meta import ObjectMeta, OwnerReference
 from reprieve.simulation.workloads.owners import Owner, key_of, mapping, name_of_meta, subject_of_maker, text
 

@@ -12,7 +12,7 @@ from reprieve.simulation.workloads.owners import is_active, mapping, text
 from reprieve.simulation.workloads.rows import PodSet, WorkloadKind, entries_of, filled, value_at
 
 if TYPE_CHECKING:
-    from reprieve.simulation.workloads.expanding import Maker
+    from reprieve.simulation.workloads.making import Maker
 
 
 def by_row(maker: Maker, workload: Workload, row: WorkloadKind) -> None:

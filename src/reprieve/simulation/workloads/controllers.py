@@ -19,7 +19,7 @@ from reprieve.simulation.workloads.rows import value_at
 
 if TYPE_CHECKING:
     from reprieve.simulation.workloads.batches import Workload
-    from reprieve.simulation.workloads.expanding import Maker
+    from reprieve.simulation.workloads.making import Maker
 
 INDEX: Final = "batch.kubernetes.io/job-completion-index"
 _REVISION: Final = "deployment.kubernetes.io/revision"

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from reprieve.api.loading import Manifests, PodMaker, UnknownObject
+from reprieve.api.manifests import Manifests, PodMaker, UnknownObject
 from reprieve.api.meta import OwnerReference
 from reprieve.api.objects import Pod
 from reprieve.api.workloads import group_of

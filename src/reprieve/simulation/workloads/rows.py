@@ -31,7 +31,7 @@ import msgspec
 
 from reprieve.api.errors import InputError, Origin
 from reprieve.api.group_sources import GROUP_ANNOTATIONS, TASK_ANNOTATION
-from reprieve.api.loading import PodMaker, UnknownObject
+from reprieve.api.manifests import PodMaker, UnknownObject
 from reprieve.api.unknown_fields import misnamed_in, path_text
 from reprieve.api.workloads import group_of
 from reprieve.api.yamltext import NodeBudget, YamlError, read_documents

@@ -13,7 +13,7 @@ from reprieve.api import objects
 from reprieve.api.decoding import KINDS
 from reprieve.api.errors import FieldError
 from reprieve.api.group_sources import pod_group_name
-from reprieve.api.loading import Loaded, Manifests
+from reprieve.api.manifests import Loaded, Manifests
 from reprieve.api.unknown_fields import Path, nearest
 from reprieve.api.workloads import POD_MAKERS, group_of, templates_in
 from reprieve.simulation.workloads.by_row import steps_of, varies

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Sequence
 
 from reprieve.api import objects
 from reprieve.api.admission import PriorityAdmission
-from reprieve.api.loading import Manifests, PodMaker, UnknownObject
+from reprieve.api.manifests import Manifests, PodMaker, UnknownObject
 from reprieve.api.meta import KubernetesObject
 from reprieve.simulation.workloads.batches import Names
 from reprieve.simulation.workloads.owners import Owners
