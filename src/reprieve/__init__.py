@@ -124,7 +124,7 @@ _HOME = {
     "InputError": "api.errors",
     "Instruction": "framework.instructions",
     "MAX_NODE_SCORE": "framework.plugin",
-    "Manifests": "api.loading",
+    "Manifests": "api.manifests",
     "Mask": "framework.plugin",
     "PatchObject": "framework.instructions",
     "PerNodeFilter": "framework.plugin",
