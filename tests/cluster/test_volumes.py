@@ -694,7 +694,9 @@ def test_which_claims_wait_for_their_pod() -> None:
         claim("at-once", of="now"),
         claim("classless", of=""),
     ]
-    world = World(node("n"), *items, pod("p", "bound", "waits", "named", "at-once", "classless", "nobody", "waits"))
+    world = World(
+        node("n"), *items, pod("p", "nobody", "bound", "bound", "named", "at-once", "classless", "waits", "waits")
+    )
     store = world.engine.cluster.volumes
     bound, unbound = split(store, world.record("p"))
     assert [one.metadata.name for one in bound] == ["bound"]
