@@ -348,8 +348,11 @@ class _Parser:
         if self._depth > MAX_DEPTH:
             raise CelSyntaxError(f"expression recursion limit exceeded: {MAX_DEPTH}")
 
-    def _expression(self, level: int = 0) -> Node:
-        """Operators of `level` and tighter ones; they group to the left, and a long chain is as deep as it is long."""
+    def _expression(self, level: int = 0, *, choice: bool = True) -> Node:
+        """Operators of `level` and tighter ones; they group to the left, and a long chain is as deep as it is long.
+
+        Between `?` and `:` stands no second `? :` without parentheses (`choice`).
+        """
         self._deeper()
         node = self._operand()
         chain = 0
@@ -363,8 +366,8 @@ class _Parser:
             chain += 1
             self._deeper()
             node = Call("@in" if operator == "in" else f"_{operator}_", None, (node, right))
-        if level == 0 and self._accept("?"):
-            yes = self._expression(1)
+        if level == 0 and choice and self._accept("?"):
+            yes = self._expression(choice=False)
             self._take(":")
             node = Call("_?_:_", None, (node, yes, self._expression()))
         self._depth -= chain + 1
