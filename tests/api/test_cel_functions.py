@@ -187,6 +187,7 @@ VALUES: list[tuple[str, Any]] = [
     ("quantity('1').sub(quantity('250m')) == quantity('750m') && quantity('1') != quantity('2')", True),
     ("quantity('9223372036854775807').isInteger() && !quantity('1m').isInteger()", True),
     ("quantity('9223372036854775807').add(1).isInteger() || quantity('-2').asInteger() != -2", False),
+    ("quantity('-9223372036854775807').sub(1).isInteger() && !quantity('-9223372036854775807').sub(2).isInteger()", True),
     ("semver('1.2.3').major() * 100 + semver('1.2.3').minor() * 10 + semver('1.2.3').patch()", 123),
     ("semver('1.0.0-alpha').isLessThan(semver('1.0.0')) && semver('1.0.0-2').isLessThan(semver('1.0.0-10'))", True),
     ("semver('1.0.0-1').isLessThan(semver('1.0.0-a')) && semver('1.0.0-a').isLessThan(semver('1.0.0-a.1'))", True),

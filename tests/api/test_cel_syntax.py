@@ -4,6 +4,7 @@ deep it goes, and where it is said to be wrong.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -226,7 +227,7 @@ def test_what_is_wrong_is_said_with_its_place(text: str, where: str) -> None:
     assert str(caught.value).endswith(where)
 
 
-DEEPEST = [
+DEEPEST: list[tuple[Callable[[int], str], int]] = [
     # a form n times over, and the largest n that is read: 250 levels, three for a list, a map or a call
     (lambda n: "(" * n + "1" + ")" * n, 249),
     (lambda n: "1" + "+1" * n, 249),
@@ -246,7 +247,7 @@ DEEPEST = [
 
 
 @pytest.mark.parametrize(("form", "most"), DEEPEST, ids=[form(2) for form, _ in DEEPEST])
-def test_how_deep_an_expression_goes(form: Any, most: int) -> None:
+def test_how_deep_an_expression_goes(form: Callable[[int], str], most: int) -> None:
     cel.parse(form(most))
     with pytest.raises(cel.CelSyntaxError, match="expression recursion limit exceeded: 250"):
         cel.parse(form(most + 1))
