@@ -345,6 +345,8 @@ EXPRESSIONS: list[tuple[str, str, Any, Any, int]] = [
     ("lists.range(3).map(v, v * 2).sum()", "int", 6, 70, 70),
     ("type(self.n) == int", "bool", True, 5, 5),
     ("self.l.exists(i, v, i > 0 && v == 'cc')", "bool", True, 26, 44),
+    ("self.m.a == self.s", "bool", False, 6, 9),
+    ("(self.n > 1 ? self.l : self.l).all(v, v != 'x')", "bool", True, 22, 32),
     ("lists.range(-1)", "list(int)", [], 11, 11),
 ]
 # fmt: on

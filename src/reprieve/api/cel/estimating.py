@@ -151,9 +151,8 @@ class _Estimator:
             case "_&&_" | "_||_":
                 return _Estimate(spent, 1, _BOOL)
             case "_?_:_":
-                larger = args[1] if args[1].size >= args[2].size else args[2]
                 cost = args[0].cost + max(args[1].cost, args[2].cost)
-                return _Estimate(cost, larger.size, _any(args[1:]) if args[1].form != args[2].form else larger.form)
+                return _Estimate(cost, max(sizes[1:]), _any(args[1:]))
             case "_==_" | "_!=_" | "_<_" | "_<=_" | "_>_" | "_>=_":
                 return _Estimate(spent + traversed(min(sizes)), 1, _BOOL)
             case "@in":
