@@ -240,7 +240,7 @@ class App:
         if found is not None:
             return found(target, headers)
         parts = path.split("/")[1:]
-        if parts[0] == "openapi" and len(parts) >= 3 and parts[1] == "v3":
+        if parts[:2] == ["openapi", "v3"]:
             return self._openapi_v3("/".join(parts[2:]))
         if parts[0] in ("healthz", "livez", "readyz") and len(parts) > 1 and "/".join(parts[1:]) in _CHECKS:
             return Reply(200, b"ok", "text/plain; charset=utf-8")

@@ -38,9 +38,7 @@ def manager_of(query: Mapping[str, str], user_agent: str) -> str:
     return (user_agent.split("/")[0] or "unknown")[:_LONGEST_MANAGER]
 
 
-def write_options(
-    verb: str, query: Mapping[str, str], user: User, user_agent: str, *, apply: bool = False
-) -> WriteOptions:
+def write_options(verb: str, query: Mapping[str, str], user: User, user_agent: str, *, apply: bool) -> WriteOptions:
     """Read the parameters of create, update and patch; raises 422."""
     kind = {"create": "CreateOptions", "update": "UpdateOptions", "patch": "PatchOptions"}[verb]
     dry = query.get("dryRun", "")

@@ -71,7 +71,8 @@ def resolve(registry: Registry, target: Target) -> Kind:
         if target.group not in registry.kinds.groups():
             raise PlainNotFound
         raise errors.unknown_resource()
-    if target.namespace and not kind.namespaced and kind.plural != "namespaces":
+    # A namespace's own path names it twice; it is inside no other one, nor is anything else that has no namespace.
+    if target.namespace and not kind.namespaced and (kind.plural, target.name) != ("namespaces", target.namespace):
         raise errors.unknown_resource()
     if target.subresource and target.subresource not in kind.subresources:
         if kind.custom and target.subresource in ("scale", "status"):

@@ -69,8 +69,8 @@ def read_target(method: str, path: str, query_string: bytes) -> Target:
         namespace = rest[1]
         if len(rest) > 2 and not (len(rest) == 3 and rest[2] in _NAMESPACE_SUBRESOURCES):
             rest = rest[2:]
-    resource, name, *further = [*rest, "", ""][: max(len(rest), 2)]
-    subresource = "/".join(further)
+    resource, name = [*rest, ""][:2]
+    subresource = "/".join(rest[2:])
     watch = legacy_watch or (not name and _truthy(query.get("watch")))
     if verb == "get" and (not name or legacy_watch):
         verb = "watch" if watch else "list"
