@@ -11,11 +11,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from reprieve.controlplane.aside import Aside, NotYetDoneError
 from tests.controlplane.server.inprocess import Answer, Plane, running
 from tests.controlplane.server.live import config_map, pod
 
 from reprieve.controlplane import openapi
-from reprieve.controlplane.aside import Aside, NotYetDoneError
 from reprieve.controlplane.errors import StatusError, not_found
 from reprieve.controlplane.server.app import AppOptions, read_headers
 from reprieve.controlplane.storage import StorageError
