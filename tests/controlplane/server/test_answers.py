@@ -11,12 +11,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from reprieve.controlplane.aside import Aside, NotYetDoneError
 from tests.controlplane.server.inprocess import Answer, Plane, running
 from tests.controlplane.server.live import config_map, pod
 
 from reprieve.controlplane import openapi
 from reprieve.controlplane.errors import StatusError, not_found
+from reprieve.controlplane.off_loop import NotYetDoneError, OffLoopSteps
 from reprieve.controlplane.server.app import AppOptions, read_headers
 from reprieve.controlplane.storage import StorageError
 
@@ -814,13 +814,13 @@ def test_what_is_large_is_handled_beside_the_loop_with_the_same_result(plane: Pl
 def steps_aside(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Which steps of writes go off the loop from now on."""
     seen: list[str] = []
-    done = Aside._done
+    done = OffLoopSteps._done
 
-    def noted(self: Aside, step: str, given: object, work: Any) -> Any:
+    def noted(self: OffLoopSteps, step: str, given: object, work: Any) -> Any:
         seen.append(step)
         return done(self, step, given, work)
 
-    monkeypatch.setattr(Aside, "_done", noted)
+    monkeypatch.setattr(OffLoopSteps, "_done", noted)
     return seen
 
 
