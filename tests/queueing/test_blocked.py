@@ -6,7 +6,8 @@ import pytest
 
 from reprieve.framework.events import ClusterEvent, EventKind
 from reprieve.queueing.entity import QueueState
-from tests.building import World, node, pod
+from reprieve.scheduling.decision import Result
+from tests.building import World, gang, node, pod
 from tests.queueing.waiting import blocked_preemptor
 
 
@@ -122,3 +123,19 @@ def test_what_happens_while_its_calls_run_is_replayed(missed: bool, retry: bool)
         assert queue.pop(world.now) is entity
         queue.requeue(entity, world.now, {"NodeResourcesFit"})
         assert entity.state is QueueState.UNSCHEDULABLE
+
+
+@pytest.mark.parametrize("failed", [False, True])
+def test_a_gang_that_lost_its_object_meanwhile_stays_gated_when_the_calls_are_done(failed: bool) -> None:
+    """scheduling.md 3.8: however the calls ended, what happened to the group counts at its next cycle."""
+    world = World(node("n", cpu=2), pod("low", cpu=2, node="n"), *gang("crew", 2, cpu=1, priority=5))
+    assert world.step().result is Result.WAITING
+    world.engine.remove_group("default/crew", world.now)
+    key = "group/default/crew"
+    if failed:
+        world.engine.preemption_failed(key, world.now)
+    else:
+        world.engine.preemption_done(key, world.now)
+    assert world.place("crew") is QueueState.GATED
+    assert "to appear" in world.entity("crew").gate.reason
+    assert world.gone("low").settle().where == {}

@@ -255,6 +255,22 @@ def test_a_plugin_that_failed_is_asked_again_though_nothing_happens(plugin: type
     assert world.place("crew") is QueueState.ACTIVE
 
 
+def test_a_plugin_that_fails_for_who_was_to_be_tried_is_asked_again_too() -> None:
+    """scheduling.md 1: the gang is gated, and let through once the plugin is well, though nothing happens."""
+    unsure = UnsureOfGroups()
+    unsure.well = True
+    profile = profile_with(unsure)
+    world = World(node("n"), *gang("crew", 2, cpu=1), profiles={profile.name: profile})
+    assert world.place("crew") is QueueState.ACTIVE
+    unsure.well = False
+    world.add(group("crew", min_count=1))
+    assert world.place("crew") is QueueState.GATED
+    assert world.engine.queue.next_wakeup() == world.now + 10
+    unsure.well = True
+    world.engine.queue.tick(world.now + 10)
+    assert world.place("crew") is QueueState.ACTIVE
+
+
 def test_of_several_that_are_in_doubt_each_is_asked_when_it_is_due() -> None:
     """The first that is due is told first, and who is gone is asked no more."""
     unsure = Unsure()

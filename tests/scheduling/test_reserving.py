@@ -1,0 +1,325 @@
+"""Reserve, Permit, PreBind, Bind and PostBind: what is asked between choosing a node and the binding, and what a no
+undoes (scheduling.md 2.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from reprieve.framework.instructions import DeleteObject, Instruction
+from reprieve.framework.plugin import (
+    BindPlugin,
+    CycleState,
+    PermitPlugin,
+    PostBindPlugin,
+    PreBindPlugin,
+    ReservePlugin,
+)
+from reprieve.framework.status import SUCCESS, Code, Status
+from reprieve.plugins.default_binder import ApiBinding
+from reprieve.queueing.entity import QueueState
+from reprieve.scheduling.awaiting_permission import PERMIT_TIMEOUT
+from reprieve.scheduling.decision import Result
+from tests.building import World, gang, node, pod, profile_with
+
+NO = Status(Code.UNSCHEDULABLE, "not here")
+TROUBLE = Status(Code.ERROR, "no connection")
+WAIT = Status(Code.WAIT, "in a moment")
+Answer = Status | Exception | None
+
+
+class Speaks(ReservePlugin, PermitPlugin, PreBindPlugin, BindPlugin, PostBindPlugin):
+    """Notes what it is asked, and answers what it was told to at each point; an exception is raised."""
+
+    name = "Speaks"
+
+    def __init__(self, heard: list[str], name: str = "Speaks", **answers: Any) -> None:
+        self.name = name  # type: ignore[misc]
+        self.heard = heard
+        self.answers = answers
+
+    def _asked(self, point: str, state: CycleState, row: int, default: Any) -> Any:
+        assert state.cluster.nodes.names[row] == "n"
+        self.heard.append(f"{self.name} {point} {state.pod.name}")
+        answer = self.answers.get(point, default)
+        answer = answer.get(state.pod.name, default) if isinstance(answer, dict) else answer
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def reserve(self, state: CycleState, row: int) -> Status:
+        return self._asked("reserve", state, row, SUCCESS)  # type: ignore[no-any-return]
+
+    def unreserve(self, state: CycleState, row: int) -> None:
+        self._asked("unreserve", state, row, None)
+
+    def give_up(self, state: CycleState, row: int) -> Sequence[Instruction]:
+        return self._asked("give_up", state, row, ())  # type: ignore[no-any-return]
+
+    def permit(self, state: CycleState, row: int) -> Status:
+        return self._asked("permit", state, row, SUCCESS)  # type: ignore[no-any-return]
+
+    def pre_bind(self, state: CycleState, row: int) -> Sequence[Instruction]:
+        return self._asked("pre_bind", state, row, ())  # type: ignore[no-any-return]
+
+    def bind(self, state: CycleState, row: int) -> object | None:
+        return self._asked("bind", state, row, None)  # type: ignore[no-any-return]
+
+    def post_bind(self, state: CycleState, row: int) -> None:
+        self._asked("post_bind", state, row, None)
+
+
+def _world(*plugins: Any, items: Sequence[Any] = (), **more: Any) -> World:
+    profile = profile_with(*plugins)
+    return World(node("n", cpu=4), *(items or [pod("p", cpu=1)]), profiles={profile.name: profile}, **more)
+
+
+def _two(heard: list[str], first: dict[str, Any], second: dict[str, Any]) -> list[Any]:
+    return [Speaks(heard, "A", **first), Speaks(heard, "B", **second)]
+
+
+BOTH_RESERVED = ["A reserve p", "B reserve p"]
+UNDONE = ["B unreserve p", "A unreserve p"]
+PERMITTED = ["A permit p", "B permit p"]
+INSTRUCTED = ["A pre_bind p", "B pre_bind p"]
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "heard", "reason", "message"),
+    [
+        ({"reserve": NO}, {}, ["A reserve p", *UNDONE], "Unschedulable", "not here"),
+        ({}, {"reserve": NO}, [*BOTH_RESERVED, *UNDONE], "Unschedulable", "not here"),
+        ({}, {"reserve": TROUBLE}, [*BOTH_RESERVED, *UNDONE], "SchedulerError", "no connection"),
+        (
+            {"reserve": ValueError("ups")},
+            {},
+            ["A reserve p", *UNDONE],
+            "SchedulerError",
+            "running Reserve plugin 'A': ValueError: ups",
+        ),
+        ({"permit": NO}, {}, [*BOTH_RESERVED, "A permit p", *UNDONE], "Unschedulable", "not here"),
+        ({"permit": WAIT}, {"permit": NO}, [*BOTH_RESERVED, *PERMITTED, *UNDONE], "Unschedulable", "not here"),
+        ({"permit": TROUBLE}, {}, [*BOTH_RESERVED, "A permit p", *UNDONE], "SchedulerError", "no connection"),
+        (
+            {},
+            {"permit": ValueError("ups")},
+            [*BOTH_RESERVED, *PERMITTED, *UNDONE],
+            "SchedulerError",
+            "running Permit plugin 'B': ValueError: ups",
+        ),
+        (
+            {},
+            {"pre_bind": ValueError("ups")},
+            [*BOTH_RESERVED, *PERMITTED, *INSTRUCTED, *UNDONE],
+            "SchedulerError",
+            "running PreBind plugin 'B': ValueError: ups",
+        ),
+        (
+            {"bind": ValueError("ups")},
+            {},
+            [*BOTH_RESERVED, *PERMITTED, *INSTRUCTED, "A bind p", *UNDONE],
+            "SchedulerError",
+            "running Bind plugin 'A': ValueError: ups",
+        ),
+        (  # who cannot even undo its own does not keep the others from theirs
+            {"reserve": NO, "unreserve": ValueError("ups")},
+            {"unreserve": ValueError("ups")},
+            ["A reserve p", *UNDONE],
+            "Unschedulable",
+            "not here",
+        ),
+    ],
+)
+def test_whoever_refuses_undoes_every_reserve_in_reverse_order(
+    first: dict[str, Any], second: dict[str, Any], heard: list[str], reason: str, message: str
+) -> None:
+    """scheduling.md 2.1: what fails after the choice undoes it: unreserve, forget, re-queue."""
+    said: list[str] = []
+    world = _world(*_two(said, first, second))
+    decision = world.step()
+    assert said == heard
+    assert decision.bindings == decision.waiting == ()
+    assert [(r.pod.name, r.reason, r.message) for r in decision.rejections] == [("p", reason, message)]
+    assert world.where == {}
+    complaints = world.engine.take_plugin_incidents()
+    raised = sum(isinstance(answer, Exception) for answer in (*first.values(), *second.values()))
+    assert len(complaints) == raised
+    assert world.place("p") is not QueueState.ACTIVE
+
+
+ONE, TWO, THREE = (DeleteObject("Thing", "default", name) for name in ("one", "two", "three"))
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "before", "how"),
+    [
+        ({}, {}, (), ApiBinding("default", "p", "uid-p", "n")),
+        ({"pre_bind": [ONE, TWO]}, {"pre_bind": [THREE]}, (ONE, TWO, THREE), ApiBinding("default", "p", "uid-p", "n")),
+        ({}, {"bind": TWO}, (), TWO),
+        ({"bind": ONE}, {"bind": TWO}, (), ONE),
+        ({"pre_bind": [ONE]}, {"bind": TWO}, (ONE,), TWO),
+    ],
+)
+def test_a_binding_says_what_is_to_be_done_first_and_how(
+    first: dict[str, Any], second: dict[str, Any], before: tuple[Instruction, ...], how: object
+) -> None:
+    """scheduling.md 5.5: what PreBind wants is plain data, in the order of the plugins; the first who binds does it."""
+    said: list[str] = []
+    (binding,) = _world(*_two(said, first, second)).step().bindings
+    assert (binding.before, binding.how, binding.node) == (before, how, "n")
+    asked = ["A bind p", "B bind p"][: 1 if "bind" in first else 2]
+    assert said == [*BOTH_RESERVED, *PERMITTED, *INSTRUCTED, *asked]
+
+
+@pytest.mark.parametrize("told", [True, False])
+def test_without_a_plugin_that_binds_the_api_is_asked_to(told: bool) -> None:
+    """`Binding.how` None: POST the binding subresource; what is to be done before is not lost."""
+    plugin = Speaks([], pre_bind=[ONE] if told else ())
+    profile = profile_with(plugin, drop=["DefaultBinder"])
+    world = World(node("n", cpu=4), pod("p", cpu=1), profiles={profile.name: profile})
+    (binding,) = world.step().bindings
+    assert (binding.before, binding.how) == ((ONE,) if told else (), None)
+
+
+def test_of_a_group_those_go_who_are_not_refused() -> None:
+    """scheduling.md 2.1 for each member: one is bound, one waits, one is refused and queued again."""
+    said: list[str] = []
+    door = Speaks(said, permit={"crew-1": WAIT, "crew-2": NO})
+    world = _world(door, items=gang("crew", 3, min_count=1, cpu=1))
+    decision = world.step()
+    assert [binding.pod.name for binding in decision.bindings] == ["crew-0"]
+    assert [binding.pod.name for binding in decision.waiting] == ["crew-1"]
+    assert [(r.pod.name, r.message) for r in decision.rejections] == [("crew-2", "not here")]
+    assert "Speaks" in decision.rejected_by
+    assert sorted(world.where) == ["crew-0", "crew-1"]
+    assert set(world.entity("crew").ready) == {"uid-crew-2"}
+    assert world.engine.awaits_permission
+
+
+@pytest.mark.parametrize(
+    ("answer", "seconds", "allowed", "refused"),
+    [
+        (WAIT, 0.0, [], []),
+        (WAIT, PERMIT_TIMEOUT - 1, [], []),
+        (WAIT, PERMIT_TIMEOUT, [], [("p", "Unschedulable", "in a moment")]),
+        (Status(Code.WAIT), 900.0, [], [("p", "Unschedulable", "Speaks did not permit it in 900 s")]),
+        (SUCCESS, 0.0, ["p"], []),
+        (SUCCESS, 1000.0, ["p"], []),
+        (NO, 0.0, [], [("p", "Unschedulable", "not here")]),
+        (TROUBLE, 0.0, [], [("p", "SchedulerError", "no connection")]),
+    ],
+)
+def test_who_waits_for_permission_is_asked_about_again(
+    answer: Status, seconds: float, allowed: list[str], refused: list[tuple[str, str, str]]
+) -> None:
+    """kube-scheduler lets a pod wait for 15 minutes at most; until then it has its room."""
+    door = Speaks([], permit=WAIT)
+    world = _world(door)
+    (waiting,) = world.step().waiting
+    door.answers["permit"] = answer
+    door.heard.clear()
+    now = world.now + seconds
+    bindings, rejections = world.engine.ask_permission(now)
+    assert [binding.pod.name for binding in bindings] == allowed
+    assert [(r.pod.name, r.reason, r.message) for r in rejections] == refused
+    assert all(binding is waiting for binding in bindings)
+    assert world.engine.awaits_permission is (not allowed and not refused)
+    assert world.where == ({} if refused else {"p": "n"})
+    assert door.heard == ["Speaks permit p", *(["Speaks give_up p", "Speaks unreserve p"] if refused else [])]
+
+
+def test_who_leaves_while_it_waits_for_permission_is_neither_bound_nor_tried_again() -> None:
+    """Its room is free at once, and nobody is told of a refusal."""
+    world = _world(Speaks([], permit=WAIT))
+    world.step()
+    world.engine.pod_terminating("uid-p", world.now)
+    assert world.engine.ask_permission(world.now) == ([], [])
+    assert not world.engine.awaits_permission
+    assert (world.where, len(world.engine.queue)) == ({}, 0)
+
+
+@pytest.mark.parametrize("allow", [True, False])
+def test_somebody_else_decides_for_the_plugin(allow: bool) -> None:
+    """`Engine.permit`: the binding to carry out, or the room is given back; the second word is none."""
+    world = _world(Speaks([], permit=WAIT))
+    (waiting,) = world.step().waiting
+    assert world.engine.permit("uid-p", allow=allow, now=world.now) is (waiting if allow else None)
+    assert world.engine.permit("uid-p", allow=True, now=world.now) is None
+    assert not world.engine.awaits_permission
+    assert world.where == ({"p": "n"} if allow else {})
+    assert allow or world.place("p") is QueueState.BACKOFF
+
+
+def test_a_pod_that_is_gone_needs_no_permission() -> None:
+    """Nothing is kept of it, and its reservation is given back."""
+    door = Speaks([], permit=WAIT)
+    world = _world(door)
+    world.step()
+    world.gone("p")
+    assert not world.engine.awaits_permission
+    assert world.engine.permit("uid-p", allow=True, now=world.now) is None
+    assert door.heard[-2:] == ["Speaks give_up p", "Speaks unreserve p"]
+
+
+def test_who_waits_for_permission_is_asked_about_in_turn() -> None:
+    """In the order in which they began to wait."""
+    door = Speaks([], permit=WAIT)
+    world = _world(door, items=[pod(name, cpu=1) for name in ("b", "a", "c")])
+    for _ in range(3):
+        world.step()
+    door.heard.clear()
+    door.answers["permit"] = SUCCESS
+    allowed, _ = world.engine.ask_permission(world.now)
+    assert [binding.pod.name for binding in allowed] == ["b", "a", "c"]
+
+
+@pytest.mark.parametrize("how", ["refused", "gone"])
+def test_what_was_written_for_a_binding_that_failed_is_taken_back(how: str) -> None:
+    """What all the Reserve plugins want taken back, whatever one of them raises; then everything is unreserved."""
+    back = DeleteObject("Thing", "default", "made-for-p")
+    said: list[str] = []
+    plugins = [
+        Speaks(said, "A", give_up=ValueError("ups")),
+        Speaks(said, "B", give_up=[back]),
+    ]
+    world = _world(*plugins)
+    world.step()
+    said.clear()
+    if how == "refused":
+        world.engine.bind_failed("uid-p", world.now)
+    else:
+        world.gone("p")
+    assert said == ["A give_up p", "B give_up p", *UNDONE]
+    assert world.engine.take_deferred_writes() == [back]
+    assert world.engine.take_deferred_writes() == []
+    (incident,) = world.engine.take_plugin_incidents()
+    assert "ups" in incident.text
+
+
+def test_after_the_binding_every_plugin_is_told_whatever_one_of_them_raises() -> None:
+    """PostBind changes nothing; nor is anybody told of a binding that is not known, or a second time."""
+    said: list[str] = []
+    world = _world(*_two(said, {"post_bind": ValueError("ups")}, {}))
+    world.step()
+    said.clear()
+    world.engine.bound("uid-p")
+    world.engine.bound("uid-nobody")
+    assert said == ["A post_bind p", "B post_bind p"]
+    assert len(world.engine.take_plugin_incidents()) == 1
+    assert world.engine.take_plugin_incidents() == []
+    assert world.record("p").bound
+
+
+def test_a_plain_profile_has_nobody_to_ask() -> None:
+    """A pod of a profile without such plugins is bound beside one of a profile that has some."""
+    said: list[str] = []
+    watched = profile_with(Speaks(said))
+    profiles = {"default-scheduler": profile_with(), "watched": watched}
+    world = World(node("n", cpu=4), pod("p", cpu=1), pod("q", cpu=1, scheduler="watched"), profiles=profiles)
+    assert {world.step().result, world.step().result} == {Result.SCHEDULED}
+    assert said[0] == "Speaks reserve q"
+    assert not any(line.endswith(" p") for line in said)
+    world.engine.bound("uid-p")
+    assert not any("post_bind" in line for line in said)
