@@ -9,11 +9,18 @@ import pytest
 from msgspec.structs import replace
 
 from reprieve.api.decoding import decode_object
-from reprieve.api.objects import Node, Pod, PodGroup
+from reprieve.api.objects import (
+    CompositePodGroupSchedulingPolicy,
+    Node,
+    Pod,
+    PodGroup,
+    PodGroupSchedulingPolicy,
+)
 from reprieve.cluster.groups import Group
 from reprieve.framework.gates import FeatureGates
 from reprieve.scheduling.engine import Engine
 from reprieve.scheduling.engine_options import EngineOptions
+from reprieve.scheduling.foreign_trees import tree_of
 
 VOLCANO = "scheduling.volcano.sh/v1beta1"
 
@@ -265,21 +272,133 @@ def test_subgroups_are_the_same_in_whatever_order_their_pods_come_and_go() -> No
         assert {one.spec.priority for one in grown.engine.cluster.groups.values() if one.spec is not None} == {8}
 
 
-@pytest.mark.parametrize("least", [{"minSubGroups": 1}, {}], ids=["said", "left out"])
-def test_several_policies_are_levels_of_their_own(least: dict[str, int]) -> None:
-    """workloads.md 2.8: one prefill of two, and one decode of one; where it is not said how many, one is needed."""
-    policies = [
-        {
-            "name": name,
-            "labelSelector": {"matchLabels": {"role": name}},
-            "matchLabelKeys": ["n"],
-            "subGroupSize": size,
-            **least,
-        }
-        for name, size in (("prefill", 2), ("decode", 1))
-    ]
+def _policy(name: str, size: int | None = 2, least: int | None = 1) -> dict[str, Any]:
+    numbers = {"subGroupSize": size, "minSubGroups": least}
+    return {
+        "name": name,
+        "labelSelector": {"matchLabels": {"role": name}},
+        "matchLabelKeys": ["n"],
+        **{key: number for key, number in numbers.items() if number is not None},
+    }
+
+
+def test_several_policies_are_levels_of_their_own() -> None:
+    """workloads.md 2.8: one prefill of two, and one decode of one."""
+    policies = [_policy("prefill", 2), _policy("decode", 1)]
     pods = [pod("p0", role="prefill", n="0"), pod("p1", role="prefill", n="0"), pod("d0", role="decode", n="0")]
     whole = group(3, subGroupPolicy=policies)
     assert World(3).add(whole, *pods[:2]).run().placed == set()
     assert World(2).add(whole, *pods).run().placed == set()
     assert World(3).add(whole, *pods).run().placed == {"p0", "p1", "d0"}
+
+
+@pytest.mark.parametrize(("size", "least"), [(2, None), (None, 2), (2, 0), (0, 2), (None, None)])
+def test_a_policy_that_does_not_say_how_large_and_how_many_is_none(size: int | None, least: int | None) -> None:
+    """workloads.md 2.8: then `minMember` counts, of whatever pods."""
+    pods = [pod("a0", role="a", n="0"), pod("a1", role="a", n="1"), pod("other")]
+    flat = World(3).add(group(3, subGroupPolicy=[_policy("a", size, least)]), *pods)
+    assert set(flat.groups.values()) == {"default/g"}
+    assert World(2).add(group(3, subGroupPolicy=[_policy("a", size, least)]), *pods).run().placed == set()
+    assert len(flat.run().placed) == 3
+    both = World(3).add(
+        group(3, subGroupPolicy=[_policy("a", size, least), _policy("b", 1)]), *pods, pod("b", role="b")
+    )
+    assert both.groups == {"a0": None, "a1": None, "other": None, "b": "default/g:b:"}
+
+
+Level = tuple[int, str, int, str]
+
+
+def _levels(whole: PodGroup, *leaves: str) -> list[Level]:
+    """Of each group of the tree: its place, its name, how many it needs, and its parent's name."""
+    tree = tree_of(whole)
+    assert tree is not None
+    found = []
+    for place, each in tree.groups(leaves, 7):
+        spec = each.spec
+        assert spec.priority == 7
+        policy = spec.scheduling_policy
+        if isinstance(each, PodGroup):
+            assert isinstance(policy, PodGroupSchedulingPolicy)
+            assert policy.gang is not None
+            least = policy.gang.min_count
+        else:
+            assert isinstance(policy, CompositePodGroupSchedulingPolicy)
+            assert policy.gang is not None
+            least = policy.gang.min_group_count
+        found.append((place, each.metadata.name, least, spec.parent_composite_pod_group_name))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("spec", "leaves", "levels"),
+    [
+        (
+            {"minTaskMember": {"ps": 1, "worker": 2, "idle": 0}},
+            [],
+            [(0, "g:", 2, ""), (1, "g:ps", 1, "g:"), (2, "g:worker", 2, "g:")],
+        ),
+        (
+            {"minTaskMember": {"ps": 1, "worker": 2}},
+            ["g:rest:"],
+            [(0, "g:", 3, ""), (1, "g:ps", 1, "g:"), (2, "g:worker", 2, "g:"), (3, "g:rest:", 2, "g:")],
+        ),
+        (
+            {"subGroupPolicy": [_policy("a", 2, 3)]},
+            ["g:a:0", "g:a:1", "g:ab:0"],
+            [(0, "g:", 3, ""), (0, "g:a:0", 2, "g:"), (0, "g:a:1", 2, "g:")],
+        ),
+        (
+            {"subGroupPolicy": [_policy("a", 2, 3), _policy("b", 4, 5)], "minTaskMember": {"ps": 1}},
+            ["g:b:0", "g:a:1"],
+            [
+                (0, "g:", 2, ""),
+                (0, "g:a:", 3, "g:"),
+                (0, "g:a:1", 2, "g:a:"),
+                (1, "g:b:", 5, "g:"),
+                (1, "g:b:0", 4, "g:b:"),
+            ],
+        ),
+    ],
+    ids=["tasks", "tasks and others", "one policy", "two policies"],
+)
+def test_the_levels_of_a_tree(spec: dict[str, Any], leaves: list[str], levels: list[Level]) -> None:
+    """workloads.md 2.7 to 2.9: which groups there are, in which order, and how many of what each needs."""
+    assert _levels(group(5, **spec), *leaves) == levels
+
+
+@pytest.mark.parametrize(
+    ("least", "tasks", "tree"),
+    [
+        (3, {"a": 1, "b": 2}, True),
+        (2, {"a": 1, "b": 2}, False),
+        (3, {}, False),
+        (3, {"a": 0}, False),
+        (1, {"a": 1}, True),
+    ],
+)
+def test_minima_of_tasks_make_a_tree_where_the_whole_asks_for_as_many(
+    least: int, tasks: dict[str, int], tree: bool
+) -> None:
+    """workloads.md 2.7: not beyond `minMember`, and not where none asks for a pod."""
+    assert (tree_of(group(least, minTaskMember=tasks)) is not None) is tree
+
+
+@pytest.mark.parametrize(
+    ("spec", "task", "labels", "leaf"),
+    [
+        ({"minTaskMember": {"a": 1, "b": 0}}, "a", {}, "g:a"),
+        ({"minTaskMember": {"a": 1, "b": 0}}, "b", {}, "g:rest:"),  # it asks for nothing, and the whole for two more
+        ({"minTaskMember": {"a": 3}}, "b", {}, None),
+        ({"subGroupPolicy": [_policy("a")]}, "", {"role": "a", "n": "7"}, "g:a:7"),
+        ({"subGroupPolicy": [_policy("a")]}, "", {"role": "a"}, "g:a:"),
+        ({"subGroupPolicy": [_policy("a")], "minTaskMember": {"t": 1}}, "t", {"role": "b"}, None),
+        ({"subGroupPolicy": [_policy("a"), {**_policy("b"), "labelSelector": None}]}, "", {"n": "1"}, "g:b:1"),
+        ({"subGroupPolicy": [_policy("a"), {**_policy("b"), "labelSelector": None}]}, "", {"role": "a"}, "g:a:"),
+    ],
+)
+def test_the_leaf_of_a_pod(spec: dict[str, Any], task: str, labels: dict[str, str], leaf: str | None) -> None:
+    """workloads.md 2.7 and 2.8: by its task, or by the first policy that means it; else what is asked beyond."""
+    tree = tree_of(group(3, **spec))
+    assert tree is not None
+    assert tree.leaf_of(task, labels) == leaf

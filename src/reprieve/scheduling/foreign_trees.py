@@ -9,16 +9,44 @@ Invariant: names below the group have a colon, which no object of an API can hav
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from reprieve.api import objects
-from reprieve.api.foreign_groups import SubGroupPolicy, below
-from reprieve.api.selectors import compile_label_selector
+from reprieve.api.foreign_groups import ForeignGroup, below
+from reprieve.api.selectors import Selector, compile_label_selector
 
 _REST: Final = "rest"
 Tree = list[tuple[int, objects.CompositePodGroup | objects.PodGroup]]
 """Groups with the place each has among its siblings, ties by name; parents before children."""
 Subgroup = tuple[int, objects.PodGroup]
+
+
+@dataclass(frozen=True, slots=True)
+class _Policy:
+    """A sub-group policy that says how large its subgroups are and how many are needed; others say nothing."""
+
+    name: str
+    keys: tuple[str, ...]
+    """Labels by which subgroups are told apart."""
+    size: int
+    least: int
+    matcher: Selector | None
+    """Whose pods it is about; None: all."""
+
+
+def _policies(foreign: ForeignGroup) -> list[_Policy]:
+    return [
+        _Policy(
+            each.name,
+            each.match_label_keys,
+            each.sub_group_size,
+            each.min_sub_groups,
+            compile_label_selector(each.label_selector) if each.label_selector is not None else None,
+        )
+        for each in foreign.sub_group_policy
+        if each.sub_group_size and each.min_sub_groups
+    ]
 
 
 class ForeignTree:
@@ -28,19 +56,15 @@ class ForeignTree:
         assert group.foreign is not None
         self._group = group
         self._name = group.metadata.name
-        self._policies = [
-            (policy, compile_label_selector(policy.label_selector) if policy.label_selector is not None else None)
-            for policy in group.foreign.sub_group_policy
-            if policy.sub_group_size and policy.min_sub_groups
-        ]
+        self._policies = _policies(group.foreign)
         self._tasks: Mapping[str, int] = {} if self._policies else group.foreign.min_task_member
         self._rest = 0 if self._policies else group.foreign.min_member - sum(self._tasks.values())
 
     def leaf_of(self, task: str, labels: Mapping[str, str]) -> str | None:
         """The name of the leaf of a pod; None for a pod that the minimum does not concern: it is by itself."""
-        for policy, selector in self._policies:
-            if selector is None or selector.matches(labels):
-                values = [labels.get(key, "") for key in policy.match_label_keys]
+        for policy in self._policies:
+            if policy.matcher is None or policy.matcher.matches(labels):
+                values = [labels.get(key, "") for key in policy.keys]
                 return below(self._name, policy.name, *values)
         if self._policies:
             return None
@@ -63,27 +87,27 @@ class ForeignTree:
         made: Tree = []
         if len(self._policies) > 1:
             made.append((0, self._composite(root, len(self._policies), "", priority)))
-        for place, (policy, _) in enumerate(self._policies):
+        for place, policy in enumerate(self._policies):
             parent = self._parent(policy)
             above = "" if parent == root else root
-            made.append((place, self._composite(parent, policy.min_sub_groups or 1, above, priority)))
+            made.append((place, self._composite(parent, policy.least, above, priority)))
             made += (self._subgroup(place, policy, name, priority) for name in leaves if self._is_of(name, policy))
         return made
 
     def subgroup(self, leaf: str, priority: int | None) -> Subgroup | None:
         """A leaf that comes with its first pod and goes with its last, while the rest of the tree stays as it is."""
-        for place, (policy, _) in enumerate(self._policies):
+        for place, policy in enumerate(self._policies):
             if self._is_of(leaf, policy):
                 return self._subgroup(place, policy, leaf, priority)
         return None
 
-    def _parent(self, policy: SubGroupPolicy) -> str:
+    def _parent(self, policy: _Policy) -> str:
         return below(self._name) if len(self._policies) == 1 else below(self._name, policy.name, "")
 
-    def _subgroup(self, place: int, policy: SubGroupPolicy, leaf: str, priority: int | None) -> Subgroup:
-        return place, self._leaf(leaf, policy.sub_group_size or 1, self._parent(policy), priority)
+    def _subgroup(self, place: int, policy: _Policy, leaf: str, priority: int | None) -> Subgroup:
+        return place, self._leaf(leaf, policy.size, self._parent(policy), priority)
 
-    def _is_of(self, leaf: str, policy: SubGroupPolicy) -> bool:
+    def _is_of(self, leaf: str, policy: _Policy) -> bool:
         start = below(self._name, policy.name)
         return leaf == start or leaf.startswith(f"{start}:")
 
@@ -123,7 +147,5 @@ def tree_of(group: objects.PodGroup) -> ForeignTree | None:
     foreign = group.foreign
     if foreign is None:
         return None
-    if any(policy.sub_group_size and policy.min_sub_groups for policy in foreign.sub_group_policy):
-        return ForeignTree(group)
     asked = sum(foreign.min_task_member.values())
-    return ForeignTree(group) if 0 < asked <= foreign.min_member else None
+    return ForeignTree(group) if _policies(foreign) or 0 < asked <= foreign.min_member else None
