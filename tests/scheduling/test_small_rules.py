@@ -15,8 +15,9 @@ from reprieve.cluster.resources import readable
 from reprieve.framework.events import ClusterEvent, EventKind
 from reprieve.framework.status import SUCCESS, Code, Status
 from reprieve.plugins.volume_binding import VolumeBinding
+from reprieve.scheduling.arrival_order import in_order
 from reprieve.scheduling.group_algorithm import progress
-from tests.building import World, node, pod
+from tests.building import World, composite, group, node, pdb, pod
 from tests.plugins.storage import capacity, claim
 
 WAIT = Status(Code.WAIT, "wait")
@@ -141,3 +142,29 @@ def test_a_larger_volume_than_before_may_help_who_waits_for_one(
     event = ClusterEvent(EventKind.STORAGE_CAPACITY_CHANGED, before=before, item=after)
     (hint,) = {hint for kind, hint in VolumeBinding(600.0).events().items() if kind is event.kind}
     assert hint(world.engine.cluster, world.record("p"), event) is helps
+
+
+def test_what_is_there_at_the_start_is_learnt_in_the_order_in_which_it_is_needed() -> None:
+    """Nodes, budgets, groups of every level, the rest, pods that run, pods that wait; of a kind the oldest first."""
+    items: list[Any] = [
+        (pod("waits", node=""), 1.0),
+        (pod("runs", node="n"), 9.0),
+        (claim("c"), 0.0),
+        (group("g"), 3.0),
+        (composite("c"), 2.0),
+        (pdb("b"), 1.0),
+        (node("later"), 5.0),
+        (node("n"), 4.0),
+        (pod("older", node=""), 0.5),
+    ]
+    assert [(type(item).__name__, item.metadata.name) for item, _ in in_order(items)] == [
+        ("Node", "n"),
+        ("Node", "later"),
+        ("PodDisruptionBudget", "b"),
+        ("CompositePodGroup", "c"),
+        ("PodGroup", "g"),
+        ("PersistentVolumeClaim", "c"),
+        ("Pod", "runs"),
+        ("Pod", "older"),
+        ("Pod", "waits"),
+    ]

@@ -458,7 +458,7 @@ class Engine:
     def permit(self, uid: str, *, allow: bool, now: float) -> Binding | None:
         """A Permit plugin that asked to wait has decided: the binding to carry out, or None if it was refused."""
         waiting = self._awaiting.pop(uid)
-        if waiting is None or uid not in self.cluster.pods:
+        if waiting is None:
             return None
         if allow:
             return waiting
@@ -506,7 +506,7 @@ class Engine:
         self._victim_left(uid, now)  # if it was a victim that was only reserved, it has made room
         attempts = self._assumed_after.pop(uid, 1)
         if not pod.terminating:
-            self.queue.add_pod(pod, now, attempts=max(attempts, 1))
+            self.queue.add_pod(pod, now, attempts=attempts)
         self.queue.on_event(ClusterEvent(EventKind.POD_GONE, row=row, pod=pod, group=pod.group), now)
         self._check()
 

@@ -58,16 +58,17 @@ def third_party(
 ) -> ThirdParty:
     """The plugins of installed packages and those named as `module:Class`, or given as classes.
 
-    `in_tree` are names that are taken; `found` are the entry points, by default those of this Python: without
-    references they are looked for when a configuration names a plugin that is not in the tree.  Raises PluginLoadError
-    for a reference that cannot be used, or a name that is taken.
+    `in_tree` are names that are taken: an entry point of such a name is never asked, for plugins that come with the
+    product go first.  `found` are the entry points, by default those of this Python: without references they are
+    looked for when a configuration names a plugin that is not in the tree.  Raises PluginLoadError for a reference that
+    cannot be used, or a name that is taken.
     """
     taken = frozenset(in_tree)
     references = tuple(references)
     if not references and found is None:
-        return ThirdParty(_Installed(taken))
+        return ThirdParty(_Installed())
     offered = _by_name(_installed() if found is None else found)
-    factories = _factories(offered, taken)
+    factories = _factories(offered)
     named: list[str] = []
     for given in references:
         if isinstance(given, str):
@@ -90,13 +91,12 @@ def third_party(
 class _Installed(Mapping[str, Factory]):
     """What installed packages offer, looked up when the first name is asked for."""
 
-    def __init__(self, taken: frozenset[str]) -> None:
-        self._taken = taken
+    def __init__(self) -> None:
         self._known: dict[str, Factory] | None = None
 
     def _found(self) -> dict[str, Factory]:
         if self._known is None:
-            self._known = _factories(_by_name(_installed()), self._taken)
+            self._known = _factories(_by_name(_installed()))
         return self._known
 
     def __getitem__(self, name: str) -> Factory:
@@ -122,8 +122,8 @@ def _by_name(points: "Iterable[EntryPoint]") -> "dict[str, list[EntryPoint]]":
     return offered
 
 
-def _factories(offered: "Mapping[str, Sequence[EntryPoint]]", taken: frozenset[str]) -> dict[str, Factory]:
-    return {name: _of_entry_points(name, points, in_tree=name in taken) for name, points in offered.items()}
+def _factories(offered: "Mapping[str, Sequence[EntryPoint]]") -> dict[str, Factory]:
+    return {name: _of_entry_points(name, points) for name, points in offered.items()}
 
 
 def _factory(kind: type[Plugin]) -> Factory:
@@ -133,12 +133,10 @@ def _factory(kind: type[Plugin]) -> Factory:
     return build
 
 
-def _of_entry_points(name: str, points: "Sequence[EntryPoint]", *, in_tree: bool) -> Factory:
+def _of_entry_points(name: str, points: "Sequence[EntryPoint]") -> Factory:
     """A factory that imports when it is asked; until then trouble of one package is nobody's trouble."""
 
     def build(_gates: FeatureGates, args: Args) -> Plugin:
-        if in_tree:
-            raise PluginLoadError(f"{_described(points[0])}: the name is taken by a plugin that comes with reprieve")
         if len({_reference(point) for point in points}) > 1:
             raise PluginLoadError(f"offered by several packages: {', '.join(_described(point) for point in points)}")
         kind = _class_of(_reference(points[0]))

@@ -1,0 +1,301 @@
+"""What the queue hears of what happens: every event that could help somebody, and nothing where nothing is new
+(scheduling.md 1.4, 7.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from reprieve.api import objects
+from reprieve.api.owners import Service, ServiceSpec
+from reprieve.cluster.pods import PodRecord
+from reprieve.framework.events import ClusterEvent
+from tests.building import World, bound_to, composite, group, node, pdb, pod, priority_class, said, without_gates
+from tests.plugins.storage import claim
+
+EVERYBODY = -(1 << 32)
+"""Who waits with any priority at all is above this."""
+
+
+def _world() -> World:
+    """Two nodes with a pod each, and pods that wait: for room, for room in a group, behind gates, with a nomination."""
+    return World(
+        node("n", cpu=4),
+        node("m", cpu=4),
+        group("crew", min_count=1),
+        group("team", min_count=1, priority=3),
+        composite("tree", min_groups=1),
+        priority_class("plain", 5),
+        pod("r", cpu=1, node="n", group="team", priority=3),
+        pod("s", cpu=1, node="m"),
+        pod("p", cpu=9),
+        pod("w", cpu=9, group="crew"),
+        pod("gated", cpu=1, gates=["x"]),
+        pod("held", cpu=1, gates=["x"], group="crew"),
+        pod("named", cpu=1, gates=["x"], nominated="n"),
+    ).drain()
+
+
+@dataclass
+class Heard:
+    """What the queue was told: (kind, node, pod, group) of events, pods that changed, priorities tried above."""
+
+    events: list[tuple[str, str, str, str]] = field(default_factory=list)
+    updated: list[str] = field(default_factory=list)
+    retried: list[int] = field(default_factory=list)
+
+
+def _listen(world: World, monkeypatch: pytest.MonkeyPatch) -> Heard:
+    heard = Heard()
+    queue, names = world.engine.queue, world.engine.cluster.nodes.names
+
+    def on_event(event: ClusterEvent, now: float, *, but: str = "") -> None:
+        assert now == world.now
+        who = event.pod.name if event.pod is not None else ""
+        where = names[event.row] if event.row >= 0 else ""
+        heard.events.append((event.kind.name, where, who, event.group or event.composite or ""))
+
+    def update_pod(item: PodRecord, now: float) -> None:
+        assert now == world.now
+        heard.updated.append(item.name)
+
+    def retry_above(priority: int, now: float) -> None:
+        assert now == world.now
+        heard.retried.append(priority)
+
+    monkeypatch.setattr(queue, "on_event", on_event)
+    monkeypatch.setattr(queue, "update_pod", update_pod)
+    monkeypatch.setattr(queue, "retry_above", retry_above)
+    return heard
+
+
+def _changes(name: str, change: Callable[[objects.Pod], objects.Pod]) -> Callable[[World], None]:
+    def happens(world: World) -> None:
+        uid = f"uid-{name}"
+        world.engine.set_pod(change(world.objects[uid]), world.now)
+
+    return happens
+
+
+def _labelled(item: objects.Pod) -> objects.Pod:
+    return replace(item, metadata=replace(item.metadata, labels={"a": "b"}))
+
+
+def _works(item: objects.Pod) -> objects.Pod:
+    return replace(item, metadata=replace(item.metadata, annotations=said(minimum_runtime="1h")))
+
+
+def _asks(cpu: int | str) -> Callable[[objects.Pod], objects.Pod]:
+    return lambda item: replace(item, spec=replace(item.spec, containers=pod("x", cpu=cpu).spec.containers))
+
+
+def _ended(item: objects.Pod) -> objects.Pod:
+    return replace(item, status=replace(item.status, phase="Succeeded"))
+
+
+def _adds(*items: Any) -> Callable[[World], object]:
+    return lambda world: world.add(*items)
+
+
+def _both(*happenings: Callable[[World], object]) -> Callable[[World], object]:
+    return lambda world: [happens(world) for happens in happenings]
+
+
+def _namespace(name: str, **labels: str) -> Callable[[World], object]:
+    found = objects.Namespace(metadata=objects.ObjectMeta(name=name, labels=labels))
+    return lambda world: world.engine.set_namespace(found, world.now)
+
+
+def _service(name: str) -> Callable[[World], object]:
+    spec = ServiceSpec(selector={"app": name})
+    found = Service(metadata=objects.ObjectMeta(name=name, namespace="default"), spec=spec)
+    return lambda world: world.engine.set_selector_owner(found, world.now)
+
+
+TERMS = said(minimum_runtime="1h")
+NODE_GONE = ("NODE_REMOVED", "n", "", "")
+R_GONE = ("POD_GONE", "n", "r", "default/team")
+W_GONE = ("MEMBER_GONE", "", "w", "default/crew")
+CREW = ("GROUP_CHANGED", "", "", "default/crew")
+TEAM = ("GROUP_CHANGED", "", "", "default/team")
+Event = tuple[str, str, str, str]
+
+
+@pytest.mark.parametrize(
+    ("happens", "events"),
+    [
+        (_adds(node("n", cpu=4)), []),
+        (_adds(node("n", cpu=5)), [("NODE_CHANGED", "n", "", "")]),
+        (_adds(node("new")), [("NODE_ADDED", "new", "", "")]),
+        (lambda w: w.engine.remove_node("m", w.now), [("NODE_REMOVED", "m", "", "")]),
+        (lambda w: w.engine.remove_node("nobody", w.now), []),
+        (
+            _both(lambda w: w.engine.remove_node("m", w.now), _adds(node("m", cpu=4))),
+            [("NODE_REMOVED", "m", "", ""), ("NODE_ADDED", "m", "", "")],
+        ),
+        (_changes("r", lambda item: item), []),
+        (_changes("r", _labelled), [("POD_RELABELED", "n", "r", "default/team")]),
+        (_changes("p", _labelled), []),
+        (_changes("r", _asks("500m")), [("POD_CHANGED", "n", "r", "default/team")]),
+        (
+            _changes("s", lambda item: _labelled(_asks(2)(item))),
+            [("POD_RELABELED", "m", "s", ""), ("POD_CHANGED", "m", "s", "")],
+        ),
+        (lambda w: w.engine.pod_gone("uid-r", w.now), [R_GONE]),
+        (_changes("r", _ended), [R_GONE]),
+        (lambda w: w.engine.pod_gone("uid-p", w.now), []),
+        (lambda w: w.engine.pod_gone("uid-w", w.now), [W_GONE]),
+        (lambda w: w.engine.pod_gone("uid-named", w.now), [("POD_GONE", "n", "named", "")]),
+        (lambda w: w.engine.pod_gone("uid-nobody", w.now), []),
+        (_service("web"), [("SELECTOR_CHANGED", "", "", "")]),
+        (
+            _both(_service("web"), lambda w: w.engine.remove_selector_owner("Service", "default", "web", w.now)),
+            [("SELECTOR_CHANGED", "", "", "")] * 2,
+        ),
+        (lambda w: w.engine.remove_selector_owner("Service", "default", "web", w.now), []),
+        (lambda w: w.engine.pod_terminating("uid-r", w.now), [("POD_TERMINATING", "n", "r", "default/team")]),
+        (lambda w: [w.engine.pod_terminating("uid-s", w.now) for _ in "12"], [("POD_TERMINATING", "m", "s", "")]),
+        (lambda w: w.engine.pod_terminating("uid-w", w.now), [W_GONE]),
+        (lambda w: w.engine.pod_terminating("uid-p", w.now), []),
+        (lambda w: w.engine.pod_terminating("uid-named", w.now), [("POD_GONE", "n", "named", "")]),
+        (lambda w: w.engine.pod_terminating("uid-nobody", w.now), []),
+        (_changes("held", without_gates), [("GATES_REMOVED", "", "held", "default/crew")]),
+        (_changes("p", lambda item: bound_to(item, "m")), [("POD_PLACED", "m", "p", "")]),
+        (_changes("w", lambda item: bound_to(item, "n")), [("POD_PLACED", "n", "w", "default/crew")]),
+        (_adds(pod("new")), []),
+        (_adds(pod("new", node="m")), [("POD_PLACED", "m", "new", "")]),
+        (_adds(pod("new", group="crew")), [("POD_ADDED", "", "new", "default/crew")]),
+        (_adds(pod("new", phase="Failed")), []),
+        (_adds(group("crew", min_count=1)), []),
+        (_adds(group("crew", min_count=2)), [CREW]),
+        (_adds(group("new")), [("GROUP_ADDED", "", "", "default/new")]),
+        (lambda w: w.engine.remove_group("default/crew", w.now), [("GROUP_REMOVED", "", "", "default/crew")]),
+        (lambda w: w.engine.remove_group("default/nobody", w.now), []),
+        (_adds(composite("new")), [("GROUP_ADDED", "", "", "default/new")]),
+        (_adds(composite("tree", min_groups=1)), []),
+        (_adds(composite("tree", min_groups=2)), [("GROUP_CHANGED", "", "", "default/tree")]),
+        (lambda w: w.engine.remove_composite("default/tree", w.now), [("GROUP_REMOVED", "", "", "default/tree")]),
+        (lambda w: w.engine.remove_composite("default/nobody", w.now), []),
+        (_namespace("x", a="b"), [("NAMESPACE_CHANGED", "", "", "")]),
+        (_both(_namespace("x", a="b"), _namespace("x", a="b")), [("NAMESPACE_CHANGED", "", "", "")]),
+        (
+            _both(_namespace("x", a="b"), lambda w: w.engine.remove_namespace("x", w.now)),
+            [("NAMESPACE_CHANGED", "", "", "")] * 2,
+        ),
+        (lambda w: w.engine.remove_namespace("x", w.now), []),
+        (_adds(claim("c"), claim("c")), [("CLAIM_CHANGED", "", "", "")]),
+        (_adds(claim("c"), claim("c", "2Gi")), [("CLAIM_CHANGED", "", "", "")] * 2),
+    ],
+)  # fmt: skip
+def test_every_change_is_an_event_and_what_was_known_is_none(
+    happens: Callable[[World], object], events: list[Event], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """scheduling.md 7.3: whose room, which node, which group; what changes nothing wakes nobody."""
+    world = _world()
+    heard = _listen(world, monkeypatch)
+    happens(world)
+    assert heard.events == events
+
+
+@pytest.mark.parametrize(
+    ("happens", "updated"),
+    [
+        (_changes("p", lambda item: item), []),
+        (_changes("p", _labelled), []),
+        (_changes("p", _asks(8)), ["p"]),
+        (_changes("r", _asks(2)), []),
+        (_changes("gated", without_gates), ["gated"]),
+        (_changes("held", without_gates), ["held"]),
+        (_changes("p", _works), ["p"]),
+        (_changes("r", _works), []),
+        (lambda w: w.engine.remove_node("n", w.now), ["named"]),
+        (lambda w: w.engine.remove_node("m", w.now), []),
+    ],
+)
+def test_a_pod_that_waits_and_reads_otherwise_now_may_be_tried(
+    happens: Callable[[World], object], updated: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """scheduling.md 1.4: what filters read of it, its gates, what it says of its work; its node is gone."""
+    world = _world()
+    heard = _listen(world, monkeypatch)
+    happens(world)
+    assert heard.updated == updated
+
+
+@pytest.mark.parametrize(
+    ("happens", "retried"),
+    [
+        (_adds(group("team", min_count=1, priority=3)), []),
+        (_adds(group("team", min_count=1, priority=2)), [2]),
+        (_adds(group("team", min_count=1, priority=3, whole=True)), [3]),
+        (_adds(group("crew", min_count=1, priority=2)), []),  # nobody of it runs
+        (lambda w: w.engine.remove_group("default/team", w.now), [3]),
+        (lambda w: w.engine.remove_group("default/crew", w.now), []),
+        (_adds(group("team", min_count=1, priority=3, annotations=TERMS)), [3]),
+        (_adds(group("team", min_count=1, priority=3, annotations=said(last_checkpoint="2026-01-01T00:00:00Z"))), []),
+        (_changes("r", _works), [3]),
+        (_changes("p", _works), []),
+        (_adds(priority_class("plain", 5)), []),
+        (_adds(priority_class("plain", 5, TERMS)), [EVERYBODY]),
+        (_adds(priority_class("other", 5, TERMS)), [EVERYBODY]),
+        (lambda w: w.engine.remove_class("plain", w.now), []),
+        (lambda w: w.engine.remove_class("nobody", w.now), []),
+        (
+            _both(_adds(priority_class("plain", 5, TERMS)), lambda w: w.engine.remove_class("plain", w.now)),
+            [EVERYBODY] * 2,
+        ),
+    ],
+)  # fmt: skip
+def test_who_waits_is_tried_above_the_priority_of_those_that_may_go_otherwise_now(
+    happens: Callable[[World], object], retried: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """preemption.md 2.1, cost.md 2: a unit has another priority, goes with others, or has to run for longer."""
+    world = _world()
+    heard = _listen(world, monkeypatch)
+    happens(world)
+    assert heard.retried == retried
+
+
+@pytest.mark.parametrize("respects", [True, False])
+@pytest.mark.parametrize("how", ["comes", "goes", "at the start"])
+def test_a_budget_is_news_for_those_that_respect_budgets(
+    respects: bool, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """cost.md 2: where no class asks for it nobody is kept back by a budget, and while all is read nobody is tried."""
+    annotations = said(pdb_policy="Respect") if respects else TERMS
+    world = _world().add(priority_class("careful", 9, annotations))
+    assert any(terms.respects_budgets for terms in world.engine.cluster.classes.values()) is respects
+    heard = _listen(world, monkeypatch)
+    if how == "goes":
+        world.engine.remove_budget("default/b", world.now)
+    else:
+        world.engine.set_budget(pdb("b"), None if how == "at the start" else world.now)
+    assert heard.retried == ([EVERYBODY] if respects and how != "at the start" else [])
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "raised"),
+    [
+        (group("crew", min_count=1), group("crew", min_count=2), True),
+        (group("crew", min_count=2), group("crew", min_count=1), False),
+        (group("crew"), group("crew", min_count=1), True),
+        (group("crew", min_count=1), group("crew"), False),
+        (group("crew", min_count=1), group("crew", min_count=2, priority=1), False),
+        (group("crew", min_count=1), group("crew", min_count=1, priority=1), False),
+        (composite("crew", min_groups=1), composite("crew", min_groups=2), True),
+        (composite("crew", min_groups=2), composite("crew", min_groups=1), False),
+    ],
+)
+def test_a_minimum_that_is_raised_and_nothing_else_helps_nobody(
+    before: Any, after: Any, raised: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """scheduling.md 1.4: the event says so, and hints read it; anything else that is new may help."""
+    world = World(node("n")).add(before)
+    found: list[bool] = []
+    monkeypatch.setattr(world.engine.queue, "on_event", lambda event, _now, **_: found.append(event.raised))
+    world.add(after)
+    assert found == [raised]
