@@ -217,7 +217,7 @@ class _Collector:
         if not isinstance(kind, str) or not isinstance(version, str):
             kind, version = _refuse_nameless(data, origin)
         if kind.endswith("List") and "items" in data:
-            items = data["items"] or []
+            items = [] if data["items"] is None else data["items"]
             if not isinstance(items, list):
                 raise InputError(origin, "Invalid value: must be a list", path="items")
             if len(at) >= 2 * _MAX_NESTED_LISTS:
@@ -297,16 +297,13 @@ class _Collector:
         stamp = meta.get("creationTimestamp") if isinstance(meta, Mapping) else None
         order = self._order
         self._order += 1
-        if isinstance(stamp, datetime):
-            return (stamp if stamp.tzinfo is not None else stamp.replace(tzinfo=UTC)).timestamp(), True
         try:
-            return (
-                (datetime.fromisoformat(stamp).timestamp(), True)
-                if isinstance(stamp, str)
-                else (_in_turn(order), False)
-            )
+            found = datetime.fromisoformat(stamp) if isinstance(stamp, str) else stamp
         except ValueError:
+            found = None
+        if not isinstance(found, datetime):
             return _in_turn(order), False
+        return (found if found.tzinfo is not None else found.replace(tzinfo=UTC)).timestamp(), True
 
     def _meant(self, version: str, kind: str) -> str:
         """The kind that was probably meant by one that nobody knows."""
