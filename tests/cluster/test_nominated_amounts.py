@@ -7,7 +7,7 @@ from random import Random
 import numpy as np
 import pytest
 
-from reprieve.framework.diagnoser import crowd_of, nominated_pods
+from reprieve.framework.diagnoser import nominated_pods, nominated_rows
 from tests.building import World, node, pod
 
 NODES, PODS = 6, 40
@@ -41,12 +41,12 @@ def test_columns_say_what_pod_by_pod_does(seed: int) -> None:
         state.check()
         for priority in range(4):
             for rows in (slice(0, NODES), np.arange(NODES), np.array([4, 1]), np.array([], dtype=np.int64)):
-                crowd = crowd_of(state, priority, rows)
+                every = nominated_rows(state, priority, rows)
                 wanted = {
                     row: np.sum([each.signature.delta for each in there], axis=0).tolist()
                     for row, there in nominated_pods(state, priority, rows)
                 }
-                assert dict(zip(crowd.rows.tolist(), crowd.amounts.T.tolist(), strict=True)) == wanted
+                assert dict(zip(every.rows.tolist(), every.amounts.T.tolist(), strict=True)) == wanted
 
     for _ in range(6):
         change()
@@ -67,5 +67,5 @@ def test_a_nominated_pod_that_asks_for_something_else_and_a_resource_that_comes_
     signature = world.record("q").signature
     state.change_pod(record, signature=signature, labels={}, start=None)
     state.check()
-    crowd = crowd_of(state, 0, slice(0, 1))
-    assert crowd.amounts[:, 0].tolist() == signature.delta.tolist()
+    every = nominated_rows(state, 0, slice(0, 1))
+    assert every.amounts[:, 0].tolist() == signature.delta.tolist()

@@ -339,7 +339,7 @@ def test_nodes_with_the_same_units_offer_what_each_of_them_needs() -> None:
     made = problem([(2,), (4,)], units, [kind((2,), 3)])
     _, bundles = _bundles(made)
     for node in (0, 1):
-        bundles._look(node)
+        bundles._inspect(node)
     offered = [sorted((gain, tiny.names(made, units)) for _, gain, units in there) for there in bundles.of]
     assert offered == [[(1, ("p",)), (1, ("q",)), (3, ("q", "p"))]] * 2
     one = problem([(2,), (4,)], [replace(units[0], takes={0: (2,), 1: (2,)})], [kind((2,), 3)])

@@ -104,7 +104,7 @@ def coscheduling_up(manifest: Mapping[str, Any]) -> Manifest:
     return {
         **{key: found for key, found in manifest.items() if key != "status"},
         "spec": {**_policy(minimum), **_class(spec)},
-        **_condition_of(manifest.get("status"), _said_by_phase),
+        **_condition_of(manifest.get("status"), _condition_by_phase),
         FOREIGN: {"apiVersion": COSCHEDULING_VERSION, "minMember": minimum, **_phase(manifest.get("status"))},
     }
 
@@ -118,7 +118,7 @@ def volcano_up(manifest: Mapping[str, Any]) -> Manifest:
     return {
         **{key: found for key, found in manifest.items() if key != "status"},
         "spec": {**_policy(minimum), **_class(spec)},
-        **_condition_of(manifest.get("status"), _said_by_volcano),
+        **_condition_of(manifest.get("status"), _condition_by_volcano),
         FOREIGN: {"apiVersion": VOLCANO_VERSION, "minMember": minimum, **own, **_phase(manifest.get("status"))},
     }
 
@@ -188,7 +188,7 @@ def _condition_of(status: Any, said: Callable[[Mapping[str, Any]], Manifest | No
     return {"status": {"conditions": [{"type": SCHEDULED, **condition}]}} if condition is not None else {}
 
 
-def _said_by_phase(status: Mapping[str, Any]) -> Manifest | None:
+def _condition_by_phase(status: Mapping[str, Any]) -> Manifest | None:
     phase = status.get("phase")
     if phase in _PLACED:
         return {"status": "True", "reason": "Scheduled"}
@@ -197,7 +197,7 @@ def _said_by_phase(status: Mapping[str, Any]) -> Manifest | None:
     return {"status": "False", "reason": _UNSCHEDULABLE}
 
 
-def _said_by_volcano(status: Mapping[str, Any]) -> Manifest | None:
+def _condition_by_volcano(status: Mapping[str, Any]) -> Manifest | None:
     conditions = status.get("conditions")
     by_type = {
         found.get("type"): found

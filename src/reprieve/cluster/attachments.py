@@ -140,7 +140,7 @@ class AttachedVolumes:
         stale.clear()
         self._fit(len(nodes))
         for row in rows:
-            self._look(row)
+            self._inspect(row)
 
     def _fit(self, n: int) -> None:
         more = n - len(self._on)
@@ -156,7 +156,7 @@ class AttachedVolumes:
             for driver, column in table.items():
                 table[driver] = np.concatenate([column, np.full(more, filler, dtype=np.int64)])
 
-    def _look(self, row: int) -> None:
+    def _inspect(self, row: int) -> None:
         for volume in self._on[row]:
             there = self._where[volume]
             there.discard(row)

@@ -62,7 +62,7 @@ class NominatedRows:
         return NominatedRows(self.priority, self.rows[which], self.amounts[:, which])
 
 
-def crowd_of(cluster: ClusterState, priority: int, rows: Rows) -> NominatedRows:
+def nominated_rows(cluster: ClusterState, priority: int, rows: Rows) -> NominatedRows:
     """`nominated_pods` in figures."""
     nodes = cluster.nodes
     if not nodes.nominated:
@@ -74,13 +74,13 @@ def crowd_of(cluster: ClusterState, priority: int, rows: Rows) -> NominatedRows:
             for pod in pods:
                 sums += pod.signature.delta
         return NominatedRows(priority, np.array([row for row, _ in there], dtype=np.int64), amounts.T)
-    crowd = NominatedRows(priority, *nodes.nominated_amounts.held(priority, len(nodes.used)))
-    if isinstance(rows, slice) or not len(crowd.rows):
-        return crowd
+    every = NominatedRows(priority, *nodes.nominated_amounts.held(priority, len(nodes.used)))
+    if isinstance(rows, slice) or not len(every.rows):
+        return every
     wanted = np.zeros(len(nodes), dtype=np.bool_)
     wanted[rows] = True
-    which = wanted[crowd.rows]
-    return crowd if which.all() else crowd.only(which)
+    which = wanted[every.rows]
+    return every if which.all() else every.only(which)
 
 
 class RowReasons:
@@ -143,18 +143,18 @@ class Diagnoser:
         elsewhere = self.ruled(state)
         if identity is None or elsewhere or not self._share:
             found = RowReasons(len(nodes))
-            self._look(state, alive, found, apart=elsewhere)
+            self._inspect(state, alive, found, apart=elsewhere)
             self._ask_outside(state, alive, found)
             return found.summary(len(alive))
         known, changes = self._kept.pop(identity, (None, self._cluster.changes()))
         recent = changes.take()
         if known is None or recent is None:
             known = RowReasons(len(nodes))
-            self._look(state, alive, known, apart=False)
+            self._inspect(state, alive, known, apart=False)
         elif recent:
             touched = np.array(sorted(set(recent)), dtype=np.int64)
             known.forget(touched)
-            self._look(state, touched[nodes.alive[touched]], known, apart=False)
+            self._inspect(state, touched[nodes.alive[touched]], known, apart=False)
         if len(self._kept) >= _KEPT:
             del self._kept[next(iter(self._kept))]
         self._kept[identity] = (known, changes)
@@ -163,7 +163,7 @@ class Diagnoser:
     def diagnose_rows(self, state: CycleState, rows: npt.NDArray[np.int64]) -> Diagnosis:
         """The outcome on these live rows alone, as if there were no others; nothing is kept."""
         found = RowReasons(len(self._cluster.nodes))
-        self._look(state, rows, found, apart=self.ruled(state))
+        self._inspect(state, rows, found, apart=self.ruled(state))
         self._ask_outside(state, rows, found)
         return found.summary(len(rows))
 
@@ -173,10 +173,10 @@ class Diagnoser:
         Without `rules` the CLUSTER-scope filters are left out.
         """
         found = RowReasons(len(self._cluster.nodes))
-        self._look(state, np.array([row], dtype=np.int64), found, apart=False, rules=rules)
+        self._inspect(state, np.array([row], dtype=np.int64), found, apart=False, rules=rules)
         return next(iter(found.plugins), ""), tuple(sorted(found.texts))
 
-    def _look(
+    def _inspect(
         self, state: CycleState, rows: npt.NDArray[np.int64], found: RowReasons, *, apart: bool, rules: bool = True
     ) -> None:
         """Fill in the rows. A row with nominated pods is judged with them running there first, then without.
@@ -189,32 +189,32 @@ class Diagnoser:
             return
         rows = self._narrowed(state, rows, found)
         filters = [p for p in self._profile.filters if not p.outside and (rules or p.scope is not Scope.CLUSTER)]
-        crowded = crowd_of(self._cluster, state.pod.priority, rows)
-        if len(crowded.rows):
-            self._look_crowded(filters, state, crowded, found, apart=apart)
+        with_nominated = nominated_rows(self._cluster, state.pod.priority, rows)
+        if len(with_nominated.rows):
+            self._inspect_nominated(filters, state, with_nominated, found, apart=apart)
             rows = rows[found.codes[rows] == FITS]
         self._ask_all(filters, state, rows, found)
 
-    def _look_crowded(
+    def _inspect_nominated(
         self,
         filters: Sequence[FilterPlugin],
         state: CycleState,
-        crowded: NominatedRows,
+        with_nominated: NominatedRows,
         found: RowReasons,
         *,
         apart: bool,
     ) -> None:
         """Rows with nominated pods, as if those were running there; filters that look at one row see all at once."""
-        left = crowded.rows
+        left = with_nominated.rows
         elsewhere = (at for at, plugin in enumerate(filters) if plugin.scope is Scope.CLUSTER)
         first = next(elsewhere, len(filters)) if apart else len(filters)
         asked = filters[:first]
         if len(left) > _FEW:
             asked = [plugin for plugin in asked if _has_a_say(plugin, state)]
-        with crowding(self._cluster, crowded, asked):
+        with nominated_assumed(self._cluster, with_nominated, asked):
             left = self._ask_all(filters[:first], state, left, found)
         for row in left if first < len(filters) else ():
-            with crowding(self._cluster, crowded.only(crowded.rows == row), filters[first:]):
+            with nominated_assumed(self._cluster, with_nominated.only(with_nominated.rows == row), filters[first:]):
                 self._ask_all(filters[first:], state, np.array([row], dtype=np.int64), found)
 
     def _narrowed(self, state: CycleState, rows: npt.NDArray[np.int64], found: RowReasons) -> npt.NDArray[np.int64]:
@@ -309,11 +309,11 @@ def _has_a_say(plugin: FilterPlugin, state: CycleState) -> bool:
     return call_plugin(plugin.name, "PreFilter", plugin.pre_filter, state).code is not Code.SKIP
 
 
-def crowding(
-    cluster: ClusterState, crowded: NominatedRows, asked: Sequence[FilterPlugin]
+def nominated_assumed(
+    cluster: ClusterState, with_nominated: NominatedRows, asked: Sequence[FilterPlugin]
 ) -> AbstractContextManager[None]:
     """Nominated pods as running on their rows, for these filters to look at exactly those rows and nothing else."""
     if all(plugin.by_amounts or plugin.scope is Scope.STATIC for plugin in asked):
-        return cluster.assume_amounts(crowded.rows, crowded.amounts)
-    there = nominated_pods(cluster, crowded.priority, crowded.rows)
+        return cluster.assume_amounts(with_nominated.rows, with_nominated.amounts)
+    there = nominated_pods(cluster, with_nominated.priority, with_nominated.rows)
     return cluster.assume_silently([(pod, row) for row, pods in there for pod in pods])

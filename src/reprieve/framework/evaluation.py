@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from reprieve.cluster.pods import NO_ROW, PodRecord
 from reprieve.cluster.state import ClusterState
-from reprieve.framework.diagnoser import Diagnoser, crowd_of, crowding, nominated_pods
+from reprieve.framework.diagnoser import Diagnoser, nominated_assumed, nominated_pods, nominated_rows
 from reprieve.framework.diagnosis import Diagnosis
 from reprieve.framework.plugin import CycleState, FilterPlugin, Mask, Rows, Scope, Scores, SignPlugin, TieBreaker
 from reprieve.framework.profile import Profile, Weighted
@@ -400,11 +400,11 @@ class Evaluator:
         view.keys[rows] = np.where(mask, total * RANKS + (RANKS - 1 - nodes.rank[rows]), _INFEASIBLE)
         if not view.filters or not nodes.nominated:
             return
-        crowded = crowd_of(self._cluster, view.priority, rows)
-        crowded = crowded.only(view.keys[crowded.rows] != _INFEASIBLE)
-        there = crowded.rows
+        with_nominated = nominated_rows(self._cluster, view.priority, rows)
+        with_nominated = with_nominated.only(view.keys[with_nominated.rows] != _INFEASIBLE)
+        there = with_nominated.rows
         if len(there):
-            with crowding(self._cluster, crowded, view.filters):
+            with nominated_assumed(self._cluster, with_nominated, view.filters):
                 mask = np.ones(len(there), dtype=np.bool_)
                 for plugin in view.filters:
                     mask &= self._fits(plugin, state, there)

@@ -39,6 +39,6 @@ def what_helps(who: Waiting, options: PlanOptions, trials: Trials) -> tuple[Help
     """What would help one pod or group of the input of `trials`, each suggestion tried. Raises InputError."""
     records = WaitingRecords()
     answer = simulate(trials.manifests, replace(options, observer=records, account=False))
-    told = helped(answer, trials, records.hints, only=who).plan
-    outcomes = told.pods if who[0] == "Pod" else told.pod_groups
+    answered = helped(answer, trials, records.hints, only=who).plan
+    outcomes = answered.pods if who[0] == "Pod" else answered.pod_groups
     return next((one.help for one in outcomes if (one.namespace, one.name) == who[1:]), ())

@@ -45,7 +45,7 @@ class VictimClasses:
         self._naming: dict[str, str] = {}
         """PodGroups with the annotation, by key, and the class they name."""
         self._had: dict[str, _Had] = {}
-        self._said: dict[str, str] = {}
+        self._reported: dict[str, str] = {}
         """Why a group was refused last, by key."""
 
     def set_class(self, found: PriorityClass) -> list[str]:
@@ -66,7 +66,7 @@ class VictimClasses:
         """A PodGroup (`namespace/name`) is gone."""
         self._naming.pop(key, None)
         self._had.pop(key, None)
-        self._said.pop(key, None)
+        self._reported.pop(key, None)
 
     def resolved(self, group: PodGroup) -> PodGroup:
         """The group with the preemption priority that its annotation stands for now."""
@@ -93,11 +93,11 @@ class VictimClasses:
             self._had.pop(key, None)
             self._refuse(group, str(error))
             return group
-        self._said.pop(key, None)
+        self._reported.pop(key, None)
         self._had[key] = _Had(uid, name, annotations[PREEMPTION_PRIORITY])
         return replace(group, metadata=replace(group.metadata, annotations=annotations))
 
     def _refuse(self, group: PodGroup, why: str) -> None:
-        if self._said.get(group.key) != why:
-            self._said[group.key] = why
+        if self._reported.get(group.key) != why:
+            self._reported[group.key] = why
             self._refused(group, why)

@@ -119,8 +119,8 @@ class _Subject:
         self.foreign: ForeignGroup | None = None
         """Of a group of another scheduler's API: what only that says."""
 
-    def told(self, view: _View) -> None:
-        """An informer tells; echoes of what was there before our own patches are passed over."""
+    def observe(self, view: _View) -> None:
+        """An informer has a new state; echoes of what was there before our own patches are passed over."""
         self.seen = view
         if view == self.now:
             self.stale.clear()
@@ -174,7 +174,7 @@ class Conditions:
             subject = self._pods[meta.uid] = _Subject(meta.namespace or "default", meta.name, meta.uid)
         subject.generation = meta.generation
         found = next((c for c in status.conditions if c.type == _SCHEDULED), None)
-        subject.told(_View(_said(found) if found else _WrittenCondition(), status.nominated_node_name))
+        subject.observe(_View(_written(found) if found else _WrittenCondition(), status.nominated_node_name))
 
     def forget_pod(self, uid: str) -> None:
         """A pod is gone, or has its node."""
@@ -193,13 +193,13 @@ class Conditions:
         subject.foreign = foreign
         subject.generation = meta.generation if foreign is None else 0  # other APIs do not name it
         found = next((c for c in group.status.conditions if c.type == _GROUP_SCHEDULED[group.KIND]), None)
-        view = _View(_said(found, found.observed_generation)) if found else _View()
+        view = _View(_written(found, found.observed_generation)) if found else _View()
         if foreign is not None:
             if accepted(foreign.api_version, foreign.phase):
                 self._unaccepted[group.key] = subject
             if not says_messages(foreign.api_version) and view.condition.status != "True":
                 view = subject.now  # it cannot say more than it was told
-        subject.told(view)
+        subject.observe(view)
         subject.disrupted = any(c.type == DISRUPTION_TARGET and c.status == "True" for c in group.status.conditions)
 
     def forget_group(self, ref: str) -> None:
@@ -241,7 +241,7 @@ class Conditions:
 
     def group(self, condition: GroupCondition) -> None:
         """A group was scheduled, for the first time or again, or not."""
-        ref = _told_on(condition.ref)
+        ref = _carrier_of(condition.ref)
         subject = self._groups.get(ref)
         if subject is not None and condition.scheduled and subject.disrupted:
             self._undisrupted(subject)
@@ -252,12 +252,12 @@ class Conditions:
 
     def was_scheduled(self, ref: str) -> bool:
         """Whether a group says, or is about to say, that it was scheduled."""
-        subject = self._groups.get(_told_on(ref))
+        subject = self._groups.get(_carrier_of(ref))
         return subject is not None and "True" in (subject.now.condition.status, (subject.condition or ("",))[0])
 
     def not_scheduled_after_all(self, ref: str, reason: str, message: str) -> None:
         """A group was said to be scheduled, and is not: a binding failed (scheduling.md 3.6)."""
-        ref = _told_on(ref)
+        ref = _carrier_of(ref)
         subject = self._groups.get(ref)
         if subject is not None:
             subject.condition = ("False", reason, message)
@@ -354,8 +354,8 @@ class Conditions:
     def disruption_target(self, preemptor: PodRecord, *, by: str, observed: int = 0) -> dict[str, Any]:
         """The condition of a victim (and of an `all` group): who it makes room for, a pod or what `by` names."""
         text = f"{preemptor.scheduler_name}: preempting to accommodate a higher priority {by}"
-        said = _WrittenCondition("True", PREEMPTION_BY_SCHEDULER, text, self._moment(), observed)
-        return _condition(DISRUPTION_TARGET, said)
+        written = _WrittenCondition("True", PREEMPTION_BY_SCHEDULER, text, self._moment(), observed)
+        return _condition(DISRUPTION_TARGET, written)
 
     async def group_disrupted(self, group: Group, preemptor: PodRecord, *, by: str) -> None:
         """DisruptionTarget on every group of an `all` unit; one that is gone needs none. Raises as the call fails."""
@@ -380,13 +380,13 @@ class Conditions:
     def _undisrupted(self, subject: _Subject) -> None:
         """A preempted group runs again: its DisruptionTarget is history, as the API's disruption controller says."""
         text = "scheduled again after it was preempted"
-        said = _WrittenCondition("False", _SCHEDULED_AGAIN, text, self._moment(), subject.generation)
+        written = _WrittenCondition("False", _SCHEDULED_AGAIN, text, self._moment(), subject.generation)
         subject.disrupted = False
         flight = self._writes.patch_group_status(
             subject.namespace,
             subject.name,
             subject.uid,
-            [_condition(DISRUPTION_TARGET, said)],
+            [_condition(DISRUPTION_TARGET, written)],
             kind=subject.kind,
             resource=subject.resource,
         )
@@ -442,8 +442,12 @@ class Conditions:
 
     def _not_scheduled(self, pod: PodRecord, reason: str, message: str) -> None:
         subject = self._pods.get(pod.uid) or self._subject(pod)
-        said = subject.now.condition
-        if subject.condition is None and (said.status, said.reason, said.message) == ("False", reason, message):
+        written = subject.now.condition
+        if subject.condition is None and (written.status, written.reason, written.message) == (
+            "False",
+            reason,
+            message,
+        ):
             return
         subject.record = pod
         subject.condition = ("False", reason, message)
@@ -478,14 +482,16 @@ class Conditions:
         of_group = key in self._groups
         back, subject.back = subject.back, False
         before = subject.now
-        said = before.condition
-        if of_group and said.status == "True" and not back:
+        written = before.condition
+        if of_group and written.status == "True" and not back:
             return  # observed meanwhile, and it stays so
-        if condition is not None and (condition != said[:3] or (of_group and said.observed != subject.generation)):
+        if condition is not None and (
+            condition != written[:3] or (of_group and written.observed != subject.generation)
+        ):
             status, reason, message = condition
-            since = said.since if said.status == status and said.since is not None else self._moment()
-            said = _WrittenCondition(status, reason, message, since, subject.generation if of_group else 0)
-        after = _View(said, before.nominated if nominated is None else nominated)
+            since = written.since if written.status == status and written.since is not None else self._moment()
+            written = _WrittenCondition(status, reason, message, since, subject.generation if of_group else 0)
+        after = _View(written, before.nominated if nominated is None else nominated)
         if after == before:
             return
         flight = self._patch_group(subject, after) if of_group else self._patch_pod(subject, after)
@@ -496,8 +502,8 @@ class Conditions:
     def _patch_pod(self, subject: _Subject, view: _View) -> asyncio.Future[None]:
         patch: dict[str, Any] = {}
         if view.condition != subject.now.condition:
-            said = view.condition._replace(observed=subject.generation)
-            patch["conditions"] = [_condition(_SCHEDULED, said)]
+            written = view.condition._replace(observed=subject.generation)
+            patch["conditions"] = [_condition(_SCHEDULED, written)]
         if view.nominated != subject.now.nominated:
             patch["nominatedNodeName"] = view.nominated or None
         return self._writes.patch_pod_status(subject.namespace, subject.name, subject.uid, patch)
@@ -547,20 +553,20 @@ def ref_of(group: objects.PodGroup | objects.CompositePodGroup) -> str:
     return f"{kind}/{group.metadata.namespace or 'default'}/{group.metadata.name}"
 
 
-def _said(found: objects.PodCondition | objects.Condition, observed: int = 0) -> _WrittenCondition:
+def _written(found: objects.PodCondition | objects.Condition, observed: int = 0) -> _WrittenCondition:
     return _WrittenCondition(found.status, found.reason, found.message, found.last_transition_time, observed)
 
 
-def _condition(kind: str, said: _WrittenCondition) -> dict[str, Any]:
+def _condition(kind: str, written: _WrittenCondition) -> dict[str, Any]:
     condition: dict[str, Any] = {
         "type": kind,
-        "status": said.status,
-        "reason": said.reason,
-        "message": said.message,
-        "lastTransitionTime": f"{said.since:%Y-%m-%dT%H:%M:%SZ}" if said.since is not None else None,
+        "status": written.status,
+        "reason": written.reason,
+        "message": written.message,
+        "lastTransitionTime": f"{written.since:%Y-%m-%dT%H:%M:%SZ}" if written.since is not None else None,
     }
-    if said.observed:
-        condition["observedGeneration"] = said.observed
+    if written.observed:
+        condition["observedGeneration"] = written.observed
     return condition
 
 
@@ -569,7 +575,7 @@ def observed(condition: dict[str, Any], generation: int) -> dict[str, Any]:
     return {**condition, "observedGeneration": generation} if generation else condition
 
 
-def _told_on(ref: str) -> str:
+def _carrier_of(ref: str) -> str:
     """Where a group's conditions go: for the root of a foreign PodGroup's tree, to that group (workloads.md 4.7)."""
     kind, _, key = ref.partition("/")
     namespace, _, name = key.partition("/")

@@ -68,8 +68,8 @@ class DecisionExecutor:
             self.conditions,
             observer,
             client.clock,
-            done=lambda key: self._tell(lambda now: self._engine.preemption_done(key, now)),
-            failed=lambda key, _: self._tell(lambda now: self._preemption_failed(key, now)),
+            done=lambda key: self._notify(lambda now: self._engine.preemption_done(key, now)),
+            failed=lambda key, _: self._notify(lambda now: self._preemption_failed(key, now)),
             release=self._release,
             wanted=self._engine.wants_room,
         )
@@ -169,7 +169,7 @@ class DecisionExecutor:
 
     def bound(self, binding: Binding) -> None:
         """The API has the pod on its node."""
-        self._tell(lambda _: self._engine.bound(binding.pod.uid))
+        self._notify(lambda _: self._engine.bound(binding.pod.uid))
         self._settled(binding.pod)
         self._observer.bound(binding.pod, binding.node, now=self._now())
 
@@ -186,7 +186,7 @@ class DecisionExecutor:
             if not gone and not taken_back and pod.uid in self._engine.cluster.pods:
                 self.conditions.rejected(Rejection(pod, SCHEDULER_ERROR, f"binding rejected: {error}"))
 
-        self._tell(tell)
+        self._notify(tell)
         if not taken_back and not gone:
             self._observer.bind_failed(pod, binding.node, f"binding rejected: {error}", now=self._now())
 
@@ -221,7 +221,7 @@ class DecisionExecutor:
         assert self._loop is not None
         if not await self.binder.take_back(pod):
             return False
-        self._tell(lambda now: self._engine.bind_failed(pod.uid, now))
+        self._notify(lambda now: self._engine.bind_failed(pod.uid, now))
         await self._loop.calls_made()
         return pod.row < 0
 
@@ -256,9 +256,9 @@ class DecisionExecutor:
             where = "extender" if trouble.plugin == Extenders.name else "plugin"
             self._observer.trouble(where, f"{trouble.text}\n{trouble.detail}" if trouble.detail else trouble.text)
 
-    def _tell(self, told: Callable[[float], None]) -> None:
+    def _notify(self, listener: Callable[[float], None]) -> None:
         assert self._loop is not None
-        self._loop.call_soon(told)
+        self._loop.call_soon(listener)
 
     def _now(self) -> float:
         assert self._loop is not None

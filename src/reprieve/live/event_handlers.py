@@ -301,7 +301,7 @@ class ClusterFeed:
             self._client,
             resource,
             kind,
-            lambda change: self._heard(change, resource),
+            lambda change: self._handle(change, resource),
             fields=NOT_ENDED if kind is o.Pod else "",
             options=self._options.informers,
             on_synced=partial(self._arrived, before),
@@ -323,7 +323,7 @@ class ClusterFeed:
             source.task.cancel()
         self._outages.well(str(source.resource))
         for item in list(source.informer.objects.values()):
-            self._heard(Change(ChangeKind.DELETED, item, item), source.resource)
+            self._handle(Change(ChangeKind.DELETED, item, item), source.resource)
 
     def _arrived(self, before: _Source | None) -> None:
         """A source is synced; what only its predecessor (another version of the resource) knew is gone."""
@@ -332,7 +332,7 @@ class ClusterFeed:
             now = self._sources[where].informer.objects
             for key, item in before.informer.objects.items():
                 if key not in now:
-                    self._heard(Change(ChangeKind.DELETED, item, item), before.resource)
+                    self._handle(Change(ChangeKind.DELETED, item, item), before.resource)
         self._check_synced()
 
     def _check_synced(self) -> None:
@@ -340,7 +340,7 @@ class ClusterFeed:
             self._synced.set()
             self._wake()
 
-    def _heard(self, change: Change[Any], resource: Resource) -> None:
+    def _handle(self, change: Change[Any], resource: Resource) -> None:
         self._changes.append((change, resource))
         if self._synced.is_set():
             self._wake()

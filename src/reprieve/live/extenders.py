@@ -151,13 +151,13 @@ class HttpTransport:
             self._forget()
             if reused:
                 raise _StaleError from None
-            raise ExtenderError(_told(error)) from None
+            raise ExtenderError(_reason_of(error)) from None
         except TimeoutError:
             self._forget()
             raise ExtenderError(f"gave no answer within {seconds:g} s") from None
         except (OSError, http.client.HTTPException) as error:
             self._forget()
-            raise ExtenderError(_told(error)) from None
+            raise ExtenderError(_reason_of(error)) from None
         if answer.will_close:
             self._forget()
         if answer.status != 200:
@@ -185,7 +185,7 @@ class HttpTransport:
         except TimeoutError:
             raise UnsentError(f"cannot be reached within {seconds:g} s") from None
         except (OSError, ssl.SSLError, ConfigError) as error:
-            raise UnsentError(_told(error)) from None
+            raise UnsentError(_reason_of(error)) from None
         connection.sock = sock
         return connection
 
@@ -307,6 +307,6 @@ def _tls(settings: Extender, where: str) -> TlsContexts:
     return contexts
 
 
-def _told(error: Exception) -> str:
+def _reason_of(error: Exception) -> str:
     text = getattr(error, "strerror", None) or str(error)
     return f"{type(error).__name__}: {text}" if not isinstance(error, ConnectionRefusedError) else "connection refused"

@@ -143,14 +143,14 @@ class Preemptor:
             groups = disrupted_with(unit)
             running = [pod for pod in running_below(groups) if not pod.terminating]
             marked = [pod for pod in running if pod.preempted]
-            told = self._is_disrupted(groups)
-            if not marked and not (told and running):
+            disrupted = self._is_disrupted(groups)
+            if not marked and not (disrupted and running):
                 continue
             members = (pod for one in groups if isinstance(one, GroupState) for pod in one.members.values())
             begun = any(pod.terminating and pod.preempted for pod in members)
             priority = unit.top.spec.victim_priority if unit.top.spec is not None else 0
             short = not is_ready(unit, _staying) or _waited_for(cluster, running, priority)
-            if marked and (begun or (told and short and len(marked) == len(running))):
+            if marked and (begun or (disrupted and short and len(marked) == len(running))):
                 self._repairs.finish(unit, marked)
             else:
                 self._repairs.leave(unit, marked, partial(self._is_disrupted, groups))

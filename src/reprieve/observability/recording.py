@@ -410,7 +410,7 @@ def _entity(cluster: ClusterState, decision: Decision) -> Ref:
 
 def _levels(decision: Decision) -> list[Level]:
     """What became of the groups of a tree; those that failed first, where there are many."""
-    told = (
+    shown = (
         sorted(decision.levels, key=lambda level: level.ok) if len(decision.levels) > MOST_LEVELS else decision.levels
     )
     return [
@@ -424,7 +424,7 @@ def _levels(decision: Decision) -> list[Level]:
             why=level.why,
             short=list(level.short[:MOST_NAMES]),
         )
-        for level in told[:MOST_LEVELS]
+        for level in shown[:MOST_LEVELS]
     ]
 
 

@@ -132,7 +132,7 @@ def preempt_for_group(
         lowest = min((effective_priority(cluster, pod) for pod in scheduled_pods(cluster)), default=None)
         in_vain = PreemptionInVain(group, NoRoom.NO_LOWER_PRIORITY, lowest=lowest)
         return _in_vain(request, Status(Code.UNRESOLVABLE, NO_VICTIMS_GROUP, plugin), in_vain)
-    found = _looked_for(request, units)
+    found = _candidates_among(request, units)
     if cluster.rules_of_work and found.candidates:
         found = _by_the_rules(request, found)
     if not found.candidates:
@@ -183,7 +183,7 @@ class _Found:
     """The same in words, where it is a rule."""
 
 
-def _looked_for(request: _Request, units: Sequence[PreemptionUnit]) -> _Found:
+def _candidates_among(request: _Request, units: Sequence[PreemptionUnit]) -> _Found:
     """The candidates where only these units may go."""
     running, attempt, options = request.running, request.attempt, request.options
     cluster = running.cluster
@@ -244,7 +244,7 @@ def _with_cascades(request: _Request, found: _Found) -> tuple[_Found, CascadeAvo
         spared |= culprits
         everybody = potential_victims(cluster, request.priority, scheduled_pods(cluster), request.terms)
         units = [unit for unit in everybody if unit.name not in spared]
-        other = _looked_for(request, units) if units else _Found([])
+        other = _candidates_among(request, units) if units else _Found([])
         if cluster.rules_of_work and other.candidates:
             other = _by_the_rules(request, other)
         instead = [counted(candidate) for candidate in sorted(other.candidates, key=_price)[:_MOST_CASCADES]]
@@ -289,7 +289,7 @@ def _by_the_rules(request: _Request, found: _Found) -> _Found:
         units = potential_victims(cluster, request.priority, scheduled_pods(cluster), terms, whole)
         if budgets is not None and restricted:
             units = budgets.affordable(units)
-        found = _looked_for(request, units) if units else replace(found, candidates=[])
+        found = _candidates_among(request, units) if units else replace(found, candidates=[])
     why = found.in_vain
     if restricted or why is None:  # what was found of those who may all go together says nothing of all the others
         why = PreemptionInVain(attempt.group, NoRoom.BUDGETS)

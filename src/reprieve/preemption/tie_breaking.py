@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.state import ClusterState
-from reprieve.framework.diagnoser import crowd_of
+from reprieve.framework.diagnoser import nominated_rows
 from reprieve.framework.plugin import CycleState, Mask, Placement, TieBreaker
 from reprieve.framework.running import RunningProfile
 from reprieve.preemption.free_resources import only_resources
@@ -90,7 +90,7 @@ def free_for(cluster: ClusterState, usable: Mask, columns: Sequence[int], priori
     nodes = cluster.nodes
     n = len(nodes)
     left = nodes.allocatable[columns, :n] - nodes.used[columns, :n]
-    crowded = crowd_of(cluster, priority, slice(0, n))
+    crowded = nominated_rows(cluster, priority, slice(0, n))
     left[:, crowded.rows] -= crowded.amounts[columns]
     result: npt.NDArray[np.int64] = np.where(usable, np.maximum(left, 0), 0)
     return result

@@ -22,7 +22,7 @@ import numpy.typing as npt
 from reprieve.cluster.groups import disrupted_with, running_below
 from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.state import ClusterState
-from reprieve.framework.diagnoser import crowd_of
+from reprieve.framework.diagnoser import nominated_rows
 from reprieve.framework.plugin import Mask
 from reprieve.preemption.criteria import PRIORITY_OFFSET
 from reprieve.preemption.judged_units import HIGHEST, PODS, WEIGHT, Costs, JudgedUnits
@@ -201,7 +201,7 @@ class VictimColumns:
         for (column, amount), free in zip(requests, left, strict=True):
             np.subtract(nodes.allocatable[column][of], nodes.used[column][of], out=free)
             free -= amount
-        crowded = crowd_of(self._cluster, pod.priority, rows)
+        crowded = nominated_rows(self._cluster, pod.priority, rows)
         if len(crowded.rows):
             left[:, place[crowded.rows]] -= crowded.amounts[[column for column, _ in requests]]
         return left

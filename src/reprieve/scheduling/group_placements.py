@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from reprieve.cluster.groups import Group, GroupState
 from reprieve.cluster.pods import NO_ROW, PodRecord
-from reprieve.framework.diagnoser import any_concerned, crowd_of
+from reprieve.framework.diagnoser import any_concerned, nominated_rows
 from reprieve.framework.evaluation import Evaluator
 from reprieve.framework.plugin import Assigned, CycleState, Placement
 from reprieve.framework.profile import Profile
@@ -195,7 +195,7 @@ def holds_at_most(running: RunningProfile, pods: Sequence[PodRecord], placements
         if counted:
             columns = [column for column, _ in pod.signature.requests]
             left = nodes.allocatable[columns, : len(nodes)] - nodes.used[columns, : len(nodes)]
-            crowded = crowd_of(cluster, pod.priority, slice(0, len(nodes)))
+            crowded = nominated_rows(cluster, pod.priority, slice(0, len(nodes)))
             left[:, crowded.rows] -= crowded.amounts[columns]
             for free, (_, amount) in zip(left, pod.signature.requests, strict=True):
                 holds = np.minimum(holds, np.maximum(free, 0) // amount)

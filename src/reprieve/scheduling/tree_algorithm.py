@@ -146,7 +146,7 @@ class _Walk:
         if not placements:
             names = {plugin.name for plugin in running.profile.placement_generators}
             found = GroupAssignment(status=Status(Code.UNSCHEDULABLE), rejected_by=names, why=NO_PLACEMENTS)
-            return _told(group, found, 0, len(group.children))
+            return _with_level(group, found, 0, len(group.children))
         below = [pod for leaf in group.leaves() for pod in self._pods.get(leaf.key, ())]
         cycle = replace(self.cycle, group=group, pods=below)
         first = nominated_placement(placements, {p.uid: n for p in below if (n := self._nominated(p)) is not None})
@@ -228,7 +228,7 @@ class _Walk:
         if not found.status.ok:
             found.placed = []
             found.why = found.why or self._failed(1, found.status.reason)
-        return _told(group, found, succeeded, before + len(pods))
+        return _with_level(group, found, succeeded, before + len(pods))
 
     # -- groups --------------------------------------------------------------------------------------------------------
 
@@ -259,7 +259,7 @@ class _Walk:
             result.in_vain |= {pod.uid for pod, _ in result.placed}
             result.placed = []
             result.why = self._failed(1, status.reason)
-        return _told(group, result, succeeded, len(children))
+        return _with_level(group, result, succeeded, len(children))
 
     def _fill(self, group: Group, above: Placement | None, found: GroupAssignment) -> None:
         """Place what was held back below a level that has succeeded, beside what is there; what does not fit waits."""
@@ -278,7 +278,7 @@ class _Walk:
             else:
                 _add(found, self._level(child, within))
         succeeded = sum(1 for child in children if found.levels[child.ref].ok)
-        _told(group, found, succeeded, len(children))
+        _with_level(group, found, succeeded, len(children))
 
     # -- messages ------------------------------------------------------------------------------------------------------
 
@@ -287,7 +287,7 @@ class _Walk:
         return first_of(placements, status) if by_topology else status
 
 
-def _told(group: Group, found: GroupAssignment, succeeded: int, of: int) -> GroupAssignment:
+def _with_level(group: Group, found: GroupAssignment, succeeded: int, of: int) -> GroupAssignment:
     """What was found, with what there is to say of the level."""
     short = tuple(
         child.name for child in group.children if (level := found.levels.get(child.ref)) is None or not level.ok

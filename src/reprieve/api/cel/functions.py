@@ -174,14 +174,14 @@ def _ascii(upper: bool) -> Callable[..., str]:
 def _compiled(meter: Meter, args: list[Any], most: int = 2) -> patterns.Pattern:
     takes(args, 2, most)
     text, given = needs(args[0], str), needs(args[1], str)
-    told = int(matching(len(text), len(given)))
-    meter.spend(told)
+    cost = int(matching(len(text), len(given)))
+    meter.spend(cost)
     try:
         found = patterns.pattern(given)
     except patterns.PatternError as error:
         raise CelError(str(error)) from None
     # Its length says little of a pattern like "(a{1000})": what it was compiled to does. Ten nanoseconds a step.
-    meter.spend(max(found.cost(text) // 20 - told, 0))
+    meter.spend(max(found.cost(text) // 20 - cost, 0))
     return found
 
 

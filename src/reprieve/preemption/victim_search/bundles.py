@@ -101,7 +101,7 @@ class Bundles:
         for turn in {level, max(level - 1, 0)}:
             node = int(self._rate[turn].argmin())
             while node in self._doubted:
-                self._look(node)
+                self._inspect(node)
                 node = int(self._rate[turn].argmin())
             for bundle in self.of[node]:
                 key = (bundle[0] / min(bundle[1], missing), -bundle[1], bundle[2])
@@ -130,10 +130,10 @@ class Bundles:
         self.refresh()
         for node in sorted(self._unseen):
             if node in self._unseen:
-                self._look(node)
+                self._inspect(node)
         return sorted({bundle[2]: bundle for those in self.of for bundle in those}.values())
 
-    def _look(self, node: int) -> None:
+    def _inspect(self, node: int) -> None:
         self._doubted.discard(node)
         bundles = self._see(node)
         rates = _rates(bundles)
@@ -159,7 +159,7 @@ class Bundles:
     def _there(self, node: int) -> _NodeVictims:
         there = self._on[node]
         if there is None:
-            there = self._on[node] = self._look_at(node)
+            there = self._on[node] = self._candidates_on(node)
         return there
 
     def _bundles(self, node: int) -> Sequence[Bundle]:
@@ -196,7 +196,7 @@ class Bundles:
                 bundles.append((weight, gain, those))
         return bundles
 
-    def _look_at(self, node: int) -> "_NodeVictims":
+    def _candidates_on(self, node: int) -> "_NodeVictims":
         """Who may go on a node, and what is left there."""
         state = self._eviction
         if not state.numbers.kinds[self._kind].usable[node]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from reprieve.cluster.pods import PodRecord
-from reprieve.framework.diagnoser import any_concerned, crowd_of
+from reprieve.framework.diagnoser import any_concerned, nominated_rows
 from reprieve.framework.evaluation import Evaluator
 from reprieve.framework.plugin import CycleState, Placement
 from reprieve.framework.running import RunningProfile
@@ -96,7 +96,7 @@ def numbers_of(
     free = (nodes.allocatable[columns, : len(nodes)] - nodes.used[columns, : len(nodes)])[:, order]
     place = np.full(len(nodes), -1, dtype=np.int64)
     place[order] = np.arange(len(order))
-    crowded = crowd_of(cluster, priority, slice(0, len(nodes)))
+    crowded = nominated_rows(cluster, priority, slice(0, len(nodes)))
     crowded = crowded.only(place[crowded.rows] >= 0)
     free[:, place[crowded.rows]] -= crowded.amounts[columns]
     rows = order.tolist()
