@@ -1,0 +1,742 @@
+"""Who has which device: what claims have in a trial and outside, where devices can be had, and what is kept of that."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+
+from reprieve.api import objects
+from reprieve.cluster import devices as device_book
+from reprieve.cluster.device_allocation import (
+    MOST_GIVEN_UP,
+    DeviceError,
+    DevicesInUse,
+    NodeError,
+    PendingClaim,
+    allocate,
+)
+from reprieve.cluster.device_pools import DeviceMatcher
+from reprieve.cluster.devices import SPECIAL, ClaimState, DeviceBook
+from reprieve.cluster.extended_resources import ANNOTATION, claim_name, owner_of, served_by
+from reprieve.cluster.pods import PodClaim, PodRecord
+from reprieve.cluster.state import ClusterState
+from tests.building import World, group, node, pod
+from tests.plugins.devices import (
+    DRIVER,
+    Json,
+    allocated,
+    claim,
+    device,
+    device_class,
+    devices,
+    first_of,
+    got_of,
+    option,
+    request,
+    slice_of,
+    taint_rule,
+    user,
+)
+
+replace = msgspec.structs.replace
+
+
+def _had(state: ClusterState, name: str = "c") -> list[str]:
+    return got_of(state.devices.claims[f"default/{name}"])
+
+
+def _consumers(*others: tuple[str, str]) -> list[Json]:
+    return [{"resource": resource, "name": uid, "uid": uid} for resource, uid in others]
+
+
+def _stated(*consumers: tuple[str, str], name: str = "gpu-0") -> Json:
+    return {**allocated((DRIVER, "n", name)), "reservedFor": _consumers(*consumers)}
+
+
+# -- what a claim has -------------------------------------------------------------------------------------------------
+
+A, B = ("pods", "uid-a"), ("pods", "uid-b")
+GIVEN_UP: list[tuple[str, list[tuple[str, str]], str, bool]] = [
+    ("by its only pod", [A], "a", True),
+    ("by one of two pods", [A, B], "a", False),
+    ("by both pods", [A, B], "ab", True),
+    ("beside a group", [A, ("podgroups", "uid-g")], "ab", False),
+    ("beside somebody who is no pod", [A, ("jobs", "uid-j")], "ab", False),
+    ("beside a pod that is not known", [A, ("pods", "uid-x")], "ab", False),
+    ("by a pod that is no consumer", [A], "b", False),
+    ("without consumers", [], "a", True),
+]
+
+
+@pytest.mark.parametrize(("consumers", "away", "given_up"), [g[1:] for g in GIVEN_UP], ids=[g[0] for g in GIVEN_UP])
+def test_what_the_api_states_is_given_up_in_a_trial_with_the_last_consumer(
+    consumers: list[tuple[str, str]], away: str, given_up: bool
+) -> None:
+    """KEP-5690: as the claim controller would; outside of a trial it ends when the API says so."""
+    holders = {uid for kind, uid in consumers if kind == "pods"} & {"uid-a", "uid-b"} or {"uid-a"}
+    users = [user(name, "c", node="n") for name in "ab" if f"uid-{name}" in holders or name in away]
+    state = World(
+        node("n"), device_class(), slice_of("n", devices(2)), claim("c", status=_stated(*consumers)), users
+    ).engine.cluster
+    pods = [state.pods[f"uid-{name}"] for name in away]
+    assert _had(state) == ["n/gpu-0"]
+    for together in (True, False):
+        with state.trial():
+            if together:
+                state.displace_all(pods)
+            else:
+                for one in pods:
+                    state.displace(one)
+            left = {each for each in ("uid-a", "uid-b") if each in state.pods and state.pods[each].row >= 0}
+            assert _had(state) == ([] if given_up and not left else ["n/gpu-0"])
+            assert len(state.devices.in_use.whole) == len(_had(state))
+            for one in pods:
+                state.place(one, 0)
+            assert _had(state) == ["n/gpu-0"]
+        assert _had(state) == ["n/gpu-0"]
+        state.check()
+    for one in pods:
+        state.displace(one)
+    assert _had(state) == ["n/gpu-0"]
+
+
+def test_what_was_assumed_is_free_without_a_holder_and_the_same_again_when_put_back() -> None:
+    """Of two alike devices a pod that is put back in a trial has its own again, unless somebody took it."""
+    world = World(
+        node("n"),
+        device_class(),
+        slice_of("n", devices(2)),
+        *(claim(name) for name in "cde"),
+        *(user(name, claimed) for name, claimed in (("p", "c"), ("q", "d"), ("r", "e"))),
+    )
+    state = world.engine.cluster
+    p, q, r = (world.record(name) for name in "pqr")
+    state.place(p, 0)
+    state.place(q, 0)
+    assert (_had(state, "c"), _had(state, "d")) == (["n/gpu-0"], ["n/gpu-1"])
+    with state.trial():
+        state.displace(p)
+        state.displace(q)
+        assert (_had(state, "c"), _had(state, "d"), state.devices.in_use.whole) == ([], [], {})
+        state.place(q, 0)
+        assert _had(state, "d") == ["n/gpu-1"], "not the first that is free"
+        state.displace(q)
+        state.place(r, 0)
+        assert _had(state, "e") == ["n/gpu-0"]
+        state.place(p, 0)
+        assert _had(state, "c") == ["n/gpu-1"], "its own is taken: what is left"
+        state.place(q, 0)
+        assert _had(state, "d") == [], "nothing is left"
+    assert (_had(state, "c"), _had(state, "d"), _had(state, "e")) == (["n/gpu-0"], ["n/gpu-1"], [])
+    state.displace(p)
+    assert _had(state, "c") == []
+    state.place(r, 0)
+    state.place(p, 0)
+    assert (_had(state, "e"), _had(state, "c")) == (["n/gpu-0"], [])
+    state.check()
+
+
+def test_a_pod_that_the_api_says_is_bound_is_given_nothing() -> None:
+    """What it has is stated, or it has nothing."""
+    world = World(node("n"), device_class(), slice_of("n", devices(1)), claim("c"), user("p", "c", node="n"))
+    state = world.engine.cluster
+    assert _had(state) == []
+    assert state.devices.claims["default/c"].held.holders == {"uid-p"}
+
+
+def test_what_the_api_says_takes_the_place_of_what_was_assumed() -> None:
+    """Also where it says something else; a claim made anew under the same name has nothing of the old."""
+    world = World(node("n"), device_class(), slice_of("n", devices(3)), claim("c"), user("p", "c"))
+    state = world.engine.cluster
+    state.place(world.record("p"), 0)
+    assert _had(state) == ["n/gpu-0"]
+    world.add(claim("c", config=[{"requests": ["r"]}]))
+    assert _had(state) == ["n/gpu-0"], "its object changed otherwise"
+    world.add(claim("c", status=_stated(A, name="gpu-2")))
+    assert (_had(state), list(state.devices.in_use.whole)) == (["n/gpu-2"], [(DRIVER, "n", "gpu-2")])
+    world.add(claim("c", uid="another"))
+    assert (_had(state), state.devices.in_use.whole) == ([], {})
+    state.devices.remove("ResourceClaim", "", "c")
+    assert state.devices.claims["default/c"].object is None
+    state.check()
+
+
+def test_faults_of_a_claim_are_told() -> None:
+    """A spec or an allocation that cannot be read: it has nothing and can get nothing, until it is right."""
+    bad = claim("c", request("r", capacity={"requests": {"bw": "lots"}}))
+    world = World(node("n"), device_class(), slice_of("n", devices(1)), bad, user("p", "c"))
+    state = world.engine.cluster
+    found = state.devices.claims["default/c"]
+    assert found.fault.startswith("resource claim default/c: ")
+    assert (found.shape, found.stated, DeviceBook.lacking([found])) == (None, None, [])
+    state.place(world.record("p"), 0)
+    assert _had(state) == []
+    state.displace(world.record("p"))
+    world.add(claim("c"))
+    assert (found.fault, DeviceBook.lacking([found])) == ("", [found])
+    assert DeviceBook.lacking([ClaimState("default/x")]) == []
+    state.place(world.record("p"), 0)
+    assert DeviceBook.lacking([found]) == []
+
+
+# -- what the API says ------------------------------------------------------------------------------------------------
+
+
+def test_what_was_known_before_is_told() -> None:
+    """Set and removed, each kind; nothing where nothing was."""
+    state = ClusterState()
+    book = state.devices
+    pairs: list[tuple[Any, Any]] = [
+        (claim("c"), claim("c", request(count=2))),
+        (device_class("k"), device_class("k", "true")),
+        (slice_of("n", devices(1), name="s"), slice_of("n", devices(2), name="s")),
+        (taint_rule("NoSchedule", name="r"), taint_rule("NoExecute", name="r")),
+    ]
+    for first, second in pairs:
+        kind, meta = type(first).__name__, first.metadata
+        assert book.remove(kind, meta.namespace, meta.name) is None
+        assert book.set(first) is None
+        assert book.set(second) == first
+        assert book.set(second) == second
+        assert book.remove(kind, meta.namespace, meta.name) == second
+        assert book.remove(kind, meta.namespace, meta.name) is None
+    assert not any((book.claims, book.classes, book.slices, book.rules))
+
+
+def test_who_uses_a_claim_and_who_is_listed() -> None:
+    """By name of the pod; listed are consumers of what is allocated."""
+    world = World(
+        node("n"),
+        claim("c", status=_stated(A)),
+        claim("d", status={"reservedFor": _consumers(A)}),
+        user("b", "c"),
+        user("a", "c", "d"),
+        user("z", "nowhere"),
+    )
+    book = world.engine.cluster.devices
+    a, b = world.record("a"), world.record("b")
+    assert [one.name for one in book.users("default/c")] == ["a", "b"]
+    assert book.users("default/other") == []
+    assert [one.key for one in book.of(a)] == ["default/c", "default/d"]
+    assert (book.lists("default/c", "uid-a"), book.lists("default/c", "uid-b")) == (True, False)
+    assert (book.lists("default/d", "uid-a"), book.lists("default/no", "uid-a")) == (False, False)
+    assert (book.lingering(a), book.lingering(b)) == (["default/c"], [])
+    assert "default/nowhere" in book.claims, "somebody names it"
+    with pytest.raises(AssertionError):
+        _ = book.claims["default/nowhere"].claim
+    assert book.claims["default/c"].claim.metadata.name == "c"
+    world.gone("z").gone("a").gone("b")
+    assert list(book.claims) == ["default/c", "default/d"]
+    assert book.users("default/c") == []
+
+
+@pytest.mark.parametrize(
+    ("resources", "consumers", "groups", "pods_only", "strangers"),
+    [
+        ([], 0, 0, True, False),
+        (["pods"], 1, 0, True, False),
+        (["podgroups"], 0, 1, False, False),
+        (["pods", "podgroups"], 1, 1, False, False),
+        (["jobs"], 0, 0, False, True),
+        (["pods", "jobs"], 1, 0, False, True),
+    ],
+)
+def test_who_is_in_reserved_for(
+    resources: list[str], consumers: int, groups: int, pods_only: bool, strangers: bool
+) -> None:
+    """status.reservedFor: pods, PodGroups (KEP-5729), and whoever else."""
+    state = ClusterState()
+    state.devices.set(claim("c", status={"reservedFor": _consumers(*((one, f"uid-{one}") for one in resources))}))
+    found = state.devices.claims["default/c"]
+    assert (len(found.consumers), len(found.groups)) == (consumers, groups)
+    assert (found.pods_only, found.strangers) == (pods_only, strangers)
+    one = user("p", "c")
+    world = World(one)
+    state.add_pod(world.record("p"))
+    state.devices.remove("ResourceClaim", "default", "c")
+    assert (found.consumers, found.groups, found.pods_only, found.strangers) == (frozenset(), frozenset(), True, False)
+
+
+def test_a_claim_of_the_group_is_reserved_for_it() -> None:
+    """KEP-5729: where the pod's entry is equal to the group's in all fields."""
+    entry = objects.PodGroupResourceClaim(name="c", resource_claim_name="c")
+    made = group("g", min_count=1)
+    made = replace(made, spec=replace(made.spec, resource_claims=(entry,)))
+    world = World(
+        node("n"),
+        made,
+        claim("c"),
+        claim("d"),
+        user("p", "c", "d", group="g"),
+        user("q", "c"),
+        user("r", "c", group="h"),
+    )
+    state = world.engine.cluster
+    book = state.devices
+    c, d = book.claims["default/c"], book.claims["default/d"]
+    p, q, r = (world.record(name) for name in "pqr")
+    of_c, of_d = p.claims
+    ours = state.groups["default/g"]
+    assert (book.sharing(p, of_c), book.sharing(p, of_d), book.sharing(q, of_c), book.sharing(r, of_c)) == (
+        ours,
+        None,
+        None,
+        None,
+    )
+    assert [book.reserver(one, c) for one in (p, q, r)] == [ours, None, None]
+    assert book.reserver(p, d) is None
+    world.engine.remove_group("default/g", world.now)
+    assert book.reserver(p, c) is None
+
+
+# -- where devices can be had -----------------------------------------------------------------------------------------
+
+
+def _codes(state: ClusterState, claims: list[ClaimState]) -> list[int]:
+    """0: they can be had now, 1: with every device free, 2: never; each row by itself, without anything kept."""
+    book, nodes = state.devices, state.nodes
+    found = []
+    for row in range(len(nodes)):
+        pools = book.index.pools(nodes.names[row], nodes.labels[row])
+        wishes = [PendingClaim(one.key, one.shape) for one in claims if one.shape is not None]
+
+        def has(in_use: DevicesInUse, wishes: Any = wishes, pools: Any = pools, row: int = row) -> bool:
+            try:
+                return (
+                    allocate(wishes, nodes.names[row], nodes.labels[row], pools, in_use, book.classes, DeviceMatcher())
+                    is not None
+                )
+            except NodeError:
+                return False
+
+        found.append(0 if has(book.in_use) else 1 if has(DevicesInUse()) else 2)
+    return found
+
+
+def _kept(state: ClusterState, claims: list[ClaimState]) -> list[int]:
+    rows = np.arange(len(state.nodes), dtype=np.int64)
+    return list(map(int, state.devices.verdicts(claims, rows).codes[rows]))
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_where_devices_can_be_had_is_known_after_any_change(seed: int) -> None:
+    """Nodes, slices, classes, rules, claims and pods come and go: kept answers are those that are found anew."""
+    chance = Random(seed)
+    world = World(
+        *(node(f"n{i}", labels={"zone": "ab"[i % 2]}) for i in range(3)), device_class(), device_class("k", "true")
+    )
+    state, engine = world.engine.cluster, world.engine
+    nodes = 3
+    world.add(
+        *(claim(f"c{i}", request("r", chance.choice(["gpu", "k"]), count=chance.randint(1, 2))) for i in range(4))
+    )
+    world.add(
+        claim("net", request("r", "gpu", f'device.attributes["{DRIVER}"].far')),
+        claim("all", request(allocationMode="All")),
+    )
+    probes = ["c0", "c1", "net"]
+    zone = {"nodeSelectorTerms": [{"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]}]}
+    for turn in range(60):
+        what, where = chance.randrange(11), f"n{chance.randrange(nodes)}"
+        placed = [one for one in state.pods.values() if one.row >= 0]
+        if what == 0:
+            listed = [device(f"d{i}", {"far": False}) for i in range(chance.randrange(4))]
+            world.add(slice_of(where, listed, name=f"s-{where}", generation=turn))
+        elif what == 1:
+            engine.remove_resource("ResourceSlice", "", f"s-{where}", world.now)
+        elif what == 2:
+            reach: Json = chance.choice([{"allNodes": True}, {"nodeSelector": zone}])
+            world.add(slice_of(None, [device("x", {"far": True})], name="s-net", generation=turn, **reach))
+        elif what == 3:
+            world.add(device_class("k", *chance.choice([(), ("false",)])))
+        elif what == 4:
+            world.add(taint_rule(chance.choice(["NoSchedule", "None"]), name=f"rule{chance.randrange(2)}", device="d0"))
+        elif what == 5:
+            engine.remove_resource("DeviceTaintRule", "", f"rule{chance.randrange(2)}", world.now)
+        elif what in (6, 7):
+            world.add(user(f"p{turn}", f"c{chance.randrange(4)}", cpu=0))
+            state.place(world.record(f"p{turn}"), state.nodes.row_of[where])
+        elif what == 8 and placed:
+            state.remove_pod(chance.choice(placed))
+        elif what == 9 and placed:
+            with state.trial():
+                state.displace(chance.choice(placed))
+                claims = [state.devices.claims[f"default/{name}"] for name in probes]
+                free = [each for each in claims if each.allocation is None]
+                assert [_kept(state, [each]) for each in free] == [_codes(state, [each]) for each in free]
+        elif what == 10:
+            world.add(node(f"n{nodes}" if nodes < 5 else where, labels={"zone": chance.choice("ab")}))
+            nodes = min(5, nodes + 1)
+        state.check()
+        claims = [one for name in probes if (one := state.devices.claims[f"default/{name}"]).allocation is None]
+        for each in claims:
+            assert _kept(state, [each]) == _codes(state, [each]), what
+        if len(claims) > 1:
+            assert _kept(state, claims[:2]) == _codes(state, claims[:2])
+
+
+def test_the_first_choice_scores_most() -> None:
+    """upstream's computeScore: eight for the first option of a request, one fewer for each after it."""
+    world = World(
+        node("a"),
+        node("b"),
+        node("c"),
+        device_class(),
+        device_class("k", f'device.attributes["{DRIVER}"].kind == "k"'),
+        slice_of("a", [device("1", {"kind": "k"}), device("2", {"kind": "k"})]),
+        slice_of("b", [device("1", {"kind": "k"}), device("2", {"kind": "x"})]),
+        slice_of("c", [device("1", {"kind": "x"})]),
+        claim(
+            "both",
+            first_of("r", option("x", "k", count=2), option("y", "k"), option("z")),
+            request("s", "gpu", "true", count=1),
+        ),
+        claim("one", first_of("r", option("x", "k", count=2), option("y", "k"), option("z"))),
+        user("p", "one", "both"),
+    )
+    book = world.engine.cluster.devices
+    rows = np.arange(3, dtype=np.int64)
+    view = book.verdicts([book.claims["default/one"]], rows)
+    assert (view.codes.tolist(), view.scores.tolist()) == ([0, 0, 0], [8, 7, 6])
+    view = book.verdicts([book.claims["default/both"]], rows)
+    assert (view.codes.tolist(), view.scores.tolist()) == ([0, 0, 2], [7, 7, 0])
+    assert view.faults == {}
+
+
+def test_why_a_node_is_none_is_kept_for_it() -> None:
+    """A pool that is invalid is a reason of that node alone; it goes with the pool."""
+    world = World(
+        node("a"), node("b"), device_class(), slice_of("b", [device("x"), device("x")]), claim("c"), user("p", "c")
+    )
+    book = world.engine.cluster.devices
+    rows, claims = np.arange(2, dtype=np.int64), [book.claims["default/c"]]
+    view = book.verdicts(claims, rows)
+    assert (view.codes.tolist(), view.faults) == ([2, 2], {1: "invalid resource pools were encountered"})
+    world.add(slice_of("b", [device("x")]))
+    view = book.verdicts(claims, rows)
+    assert (view.codes.tolist(), view.faults) == ([2, 0], {})
+
+
+def test_searches_that_are_too_long_are_shorter_after_a_while() -> None:
+    """devices.md: what is not found on eight nodes is not looked for as long on all others."""
+    names = [f"n{i:02}" for i in range(MOST_GIVEN_UP + 2)]
+    clash = [device(f"d-{i}", {"x": i % 3}) for i in range(60)]
+    apart = [{"requests": [f"r{i}"], "distinctAttribute": f"{DRIVER}/x"} for i in range(6)]
+    wanted = claim("c", *(request(f"r{i}", count=4) for i in range(6)), constraints=apart)
+    world = World(*map(node, names), device_class(), *(slice_of(name, clash) for name in names), wanted, user("p", "c"))
+    book = world.engine.cluster.devices
+    view = book.verdicts([book.claims["default/c"]], np.arange(len(names), dtype=np.int64))
+    long, short = (f"gave up trying to allocate devices after {steps} steps" for steps in (20000, 500))
+    assert [view.faults[row] for row in range(len(names))] == [long] * MOST_GIVEN_UP + [short] * 2
+    assert set(view.codes.tolist()) == {2}
+    assert view.given_up == len(names)
+
+
+def test_which_rows_can_use_devices_together() -> None:
+    """The sets of rows for claims allocated on one node; each once, nodes that are gone in none."""
+    zones = {"a": "x", "b": "y", "c": "y", "d": "x"}
+    world = World(
+        *(node(name, labels={"zone": zone}) for name, zone in zones.items()), device_class(), claim("c"), user("p", "c")
+    )
+    state = world.engine.cluster
+    book, claims = state.devices, [state.devices.claims["default/c"]]
+    assert book.reaches(claims) == []
+    world.add(slice_of("b", devices(1)), slice_of("d", devices(2)))
+    assert book.reaches(claims) == [(1,), (3,)]
+    terms = [{"matchExpressions": [{"key": "zone", "operator": "In", "values": ["y"]}]}]
+    world.add(slice_of(None, devices(1), driver="a.example.com", pool="y", nodeSelector={"nodeSelectorTerms": terms}))
+    assert book.reaches(claims) == [(1, 2), (3,)]
+    world.engine.remove_node("c", world.now)
+    assert book.reaches(claims) == [(1,), (3,)]
+    world.add(slice_of(None, devices(1), driver="0.example.com", pool="all", allNodes=True))
+    assert book.reaches(claims) == [(0, 1, 3)]
+
+
+def test_what_is_kept_of_views_and_shapes_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many unlike claims there are."""
+    monkeypatch.setattr(device_book, "_VIEWS", 3)
+    monkeypatch.setattr(device_book, "_MOST_SHAPES", 3)
+    monkeypatch.setattr(device_book, "_LOG", 5)
+    world = World(
+        node("n"), device_class(), slice_of("n", devices(9)), *(claim(f"c{i}", request(count=i + 1)) for i in range(8))
+    )
+    book = world.engine.cluster.devices
+    rows = np.arange(1, dtype=np.int64)
+    for number in range(8):
+        book.verdicts([book.claims[f"default/c{number}"]], rows)
+        assert len(book._verdicts) <= 3
+    assert book.verdicts([book.claims["default/c0"]], rows).codes.tolist() == [0]
+    served = {f"example.com/r{i}": "gpu" for i in range(8)}
+    world.add(*(device_class(f"k{i}", extendedResourceName=name) for i, name in enumerate(served)))
+    for number in range(8):
+        world.add(pod(f"p{number}", more={f"example.com/r{number}": 1}))
+        assert book.special_shape(world.record(f"p{number}"), 0) is not None
+        assert len(book._special_shapes) <= 3
+    world.add(user("q", "c0"))
+    for _ in range(4):
+        world.engine.cluster.place(world.record("q"), 0)
+        world.engine.cluster.displace(world.record("q"))
+        book.trim()
+        assert len(book._touched.rows) <= 5
+
+
+# -- taints -----------------------------------------------------------------------------------------------------------
+
+SICK = {"key": "sick", "effect": "NoExecute"}
+TOLERATES = [{"key": "sick", "operator": "Exists"}]
+EVICTING: list[tuple[str, list[Any], list[Json], bool]] = [
+    ("no taint", [slice_of("n", devices(1))], [], False),
+    ("NoExecute", [slice_of("n", devices(1, taints=[SICK]))], [], True),
+    ("NoExecute, tolerated", [slice_of("n", devices(1, taints=[SICK]))], TOLERATES, False),
+    ("NoSchedule", [slice_of("n", devices(1, taints=[{**SICK, "effect": "NoSchedule"}]))], [], False),
+    ("one of two", [slice_of("n", devices(1, taints=[{**SICK, "key": "other"}, SICK]))], TOLERATES, True),
+    ("another device", [slice_of("n", [device("gpu-0"), device("gpu-1", taints=[SICK])])], [], False),
+    (
+        "of an older generation",
+        [
+            slice_of("n", devices(1, taints=[SICK]), generation=1, name="1"),
+            slice_of("n", devices(1), generation=2, name="2"),
+        ],
+        [],
+        False,
+    ),
+    (
+        "of the newest generation",
+        [
+            slice_of("n", devices(1), generation=1, name="1"),
+            slice_of("n", devices(1, taints=[SICK]), generation=2, name="2"),
+        ],
+        [],
+        True,
+    ),
+    ("by rule", [slice_of("n", devices(1)), taint_rule("NoExecute", device="gpu-0")], [], True),
+    ("by rule, tolerated", [slice_of("n", devices(1)), taint_rule("NoExecute")], TOLERATES, False),
+    ("by rule, for another", [slice_of("n", devices(1)), taint_rule("NoExecute", device="gpu-1")], [], False),
+    ("by a rule NoSchedule", [slice_of("n", devices(1)), taint_rule("NoSchedule")], [], False),
+    ("by rule, not published any more", [taint_rule("NoExecute", pool="n")], [], True),
+]
+
+
+@pytest.mark.parametrize(("items", "tolerations", "evicts"), [e[1:] for e in EVICTING], ids=[e[0] for e in EVICTING])
+def test_taints_that_evict(items: list[Any], tolerations: list[Json], evicts: bool) -> None:
+    """devices.md 3.7: a device with NoExecute, by driver or rule, that the request does not tolerate."""
+    state = ClusterState()
+    status = allocated((DRIVER, "n", "gpu-0"), tolerations=tolerations)
+    state.devices.set(claim("c", status=status))
+    allocation = state.devices.claims["default/c"].allocation
+    assert allocation is not None
+    assert not state.devices.evicting(allocation)
+    for one in items:
+        state.devices.set(one)
+    assert state.devices.evicting(allocation) is evicts
+    for one in items:
+        state.devices.remove(type(one).__name__, "", one.metadata.name)
+    assert not state.devices.evicting(allocation)
+
+
+# -- extended resources -----------------------------------------------------------------------------------------------
+
+GPU_OF_CLASS = "example.com/gpu"
+
+
+def _serving(name: str = "k", resource: str | None = GPU_OF_CLASS, created: int | None = None) -> objects.DeviceClass:
+    made = device_class(name, **({"extendedResourceName": resource} if resource else {}))
+    if created is None:
+        return made
+    stamp = {"name": name, "creationTimestamp": f"2026-01-0{created}T00:00:00Z"}
+    return msgspec.convert({"metadata": stamp, "spec": msgspec.to_builtins(made.spec)}, objects.DeviceClass)
+
+
+def test_which_class_serves_a_name() -> None:
+    """devices.md 4.1: the youngest, then the first by name; one without a date is the oldest."""
+    implicit = "deviceclass.resource.kubernetes.io/"
+    assert served_by([_serving("a", None)]) == {f"{implicit}a": "a"}
+    for classes, serves in (
+        ([_serving("b"), _serving("a")], "a"),
+        ([_serving("a", created=1), _serving("b", created=2), _serving("c", created=1)], "b"),
+        ([_serving("a"), _serving("b", created=1)], "b"),
+        ([_serving("b", created=3), _serving("a", created=3)], "a"),
+    ):
+        for order in (classes, classes[::-1]):
+            assert served_by(order)[GPU_OF_CLASS] == serves
+    odd = [_serving("a", f"{implicit}b", created=1), _serving("b", None)]
+    assert served_by(odd)[f"{implicit}b"] == served_by(odd[::-1])[f"{implicit}b"] == "a"
+
+
+def test_pods_get_a_claim_for_what_classes_serve_and_lose_it() -> None:
+    """With the class, and with the gate; the claim that was made for a pod counts before any other."""
+    world = World(node("n"), slice_of("n", devices(2)), pod("p", more={GPU_OF_CLASS: 1}), pod("q"))
+    state = world.engine.cluster
+    book, p, q = state.devices, world.record("p"), world.record("q")
+    assert (p.claims, book.special(p), book.served_anew()) == ((), None, False)
+    world.add(_serving())
+    assert p.claims == (PodClaim(SPECIAL, f"{SPECIAL} of p", generated=False, made=True, extended=True),)
+    assert (q.claims, book.served[GPU_OF_CLASS]) == ((), "k")
+    assert (book.special_shape(p, 0) is not None, book.special_shape(q, 0)) == (True, None)
+    assert book.with_extended(p, p.claims) == p.claims
+    assert state.claims_renewed(p) is False
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "uid-p", "controller": True}
+    made = claim("made", metadata={"annotations": {ANNOTATION: "true"}, "ownerReferences": [owner]})
+    assert (owner_of(made), owner_of(claim("c"))) == ("uid-p", None)
+    other = claim(
+        "made", metadata={"annotations": {ANNOTATION: "true"}, "ownerReferences": [{**owner, "controller": False}]}
+    )
+    assert owner_of(other) is None
+    assert owner_of(claim("made", metadata={"annotations": {ANNOTATION: "false"}, "ownerReferences": [owner]})) is None
+    state.place(p, 0)
+    held = book.special(p)
+    assert held is not None
+    assert (got_of(held), held.object) == (["n/gpu-0"], None)
+    book.set(made)
+    assert state.claims_renewed(p) is True
+    now = book.special(p)
+    assert now is not None
+    assert (now.key, got_of(now)) == ("default/made", ["n/gpu-0"]), "what was assumed goes on"
+    assert f"default/{SPECIAL} of p" not in book.claims
+    state.check()
+    book.remove("ResourceClaim", "default", "made")
+    assert state.claims_renewed(p) is True
+    assert p.claims[0].claim == f"{SPECIAL} of p"
+    state.displace(p)
+    book.serves_extended = False
+    assert book.served_anew() is True
+    assert book.served == {}
+    assert state.classes_changed() == [p]
+    assert len(p.claims) == len(state.classes_changed()) == 0
+
+
+def test_a_node_with_devices_of_its_own_needs_no_claim() -> None:
+    """devices.md 4.2: the node serves it itself; of two resources each by itself."""
+    both = {GPU_OF_CLASS: 1, "example.com/nic": 1}
+    world = World(
+        node("none"),
+        node("own", more=both),
+        node("half", more={GPU_OF_CLASS: 1}),
+        _serving(),
+        _serving("l", "example.com/nic"),
+        pod("p", more=both),
+    )
+    book, p = world.engine.cluster.devices, world.record("p")
+    counts = []
+    for name in ("none", "own", "half"):
+        found = book.special_shape(p, world.row(name))
+        counts.append([(one.container, one.resource) for one in found[1]] if found is not None else None)
+    assert counts == [[("main", GPU_OF_CLASS), ("main", "example.com/nic")], None, [("main", "example.com/nic")]]
+    assert book.shape_for(p, frozenset()) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "begins"),
+    [
+        ("p", "p-extended-resources-"),
+        ("x" * 90, "x" * 33 + "-extended-resources-"),
+        ("x" * 32 + "." + "y" * 60, "x" * 32 + "-ext"),
+    ],
+)
+def test_the_name_of_the_claim_for_a_pod(name: str, begins: str) -> None:
+    """The same whenever asked, at most 63 characters, another for another UID."""
+    found = claim_name(name, "uid")
+    assert found == claim_name(name, "uid")
+    assert found != claim_name(name, "other")
+    assert found.startswith(begins)
+    assert len(found) <= 63
+    assert len(claim_name("x" * 90, "uid")) == 63
+
+
+# -- the check --------------------------------------------------------------------------------------------------------
+
+SPOILT: list[tuple[str, Callable[[ClusterState, PodRecord], object], str]] = [
+    ("in use", lambda state, _: state.devices.in_use.whole.clear(), "devices in use are off"),
+    ("the view", lambda state, _: setattr(state.devices.claims["default/c"], "allocation", None), "in view is stale"),
+    ("holders", lambda state, one: setattr(one, "row", -1), "is held by"),
+    (
+        "holders gone",
+        lambda state, one: setattr(
+            state.devices.claims["default/d"],
+            "held",
+            state.devices.claims["default/d"].held._replace(gone=frozenset({"x"})),
+        ),
+        "has holders gone",
+    ),
+    (
+        "assumed for nobody",
+        lambda state, _: setattr(
+            state.devices.claims["default/d"],
+            "held",
+            state.devices.claims["default/d"].held._replace(assumed=state.devices.claims["default/c"].allocation),
+        ),
+        "is assumed for nobody|is stale",
+    ),
+]
+
+
+@pytest.mark.parametrize(("spoil", "says"), [s[1:] for s in SPOILT], ids=[s[0] for s in SPOILT])
+def test_the_check_of_devices_finds_what_is_off(spoil: Callable[[ClusterState, PodRecord], object], says: str) -> None:
+    """What is kept against what it is derived from."""
+    world = World(node("n"), device_class(), slice_of("n", devices(2)), claim("c"), claim("d"), user("p", "c"))
+    book, one = world.engine.cluster.devices, world.record("p")
+    world.engine.cluster.place(one, 0)
+    book.check()
+    spoil(world.engine.cluster, one)
+    with pytest.raises(AssertionError, match=says):
+        book.check()
+
+
+def test_no_device_is_for_two_unless_the_api_says_so() -> None:
+    """Two claims that the API has allocated one device are its own fault; admin access takes nothing."""
+    world = World(
+        node("n"),
+        device_class(),
+        slice_of("n", devices(2)),
+        claim("c", status=_stated(A)),
+        claim("d", status=_stated(B)),
+    )
+    book = world.engine.cluster.devices
+    book.check()
+    assert book.in_use.whole == {(DRIVER, "n", "gpu-0"): 2}
+    watching = allocated((DRIVER, "n", "gpu-0"), adminAccess=True)
+    world.add(claim("w", status=watching))
+    assert book.in_use.whole == {(DRIVER, "n", "gpu-0"): 2}
+    book.remove("ResourceClaim", "default", "d")
+    assert book.in_use.whole == {(DRIVER, "n", "gpu-0"): 1}
+    allocation = book.claims["default/c"].allocation
+    assert allocation is not None
+    book.count_into(book.in_use, allocation, 1)
+    with pytest.raises(AssertionError):
+        book.check()
+
+
+def test_shares_of_a_device_add_up() -> None:
+    """Capacity that is consumed, by device and name; gone with the last share."""
+    state = ClusterState()
+    book, nic = state.devices, (DRIVER, "n", "nic")
+
+    def share(name: str, amount: str) -> objects.ResourceClaim:
+        return claim(name, status=allocated(nic, shareID=f"share-{name}", consumedCapacity={"bw": amount}))
+
+    for name, amount in (("c", "2"), ("d", "3")):
+        book.set(share(name, amount))
+    assert (book.in_use.whole, book.in_use.shares) == ({}, {nic: 2})
+    assert book.in_use.consumed == {nic: {"bw": 5 * 10**9}}
+    assert book.in_use.any(nic)
+    book.set(share("d", "1"))
+    assert book.in_use.consumed == {nic: {"bw": 3 * 10**9}}
+    book.remove("ResourceClaim", "default", "c")
+    assert (book.in_use.shares, book.in_use.consumed) == ({nic: 1}, {nic: {"bw": 10**9}})
+    book.remove("ResourceClaim", "default", "d")
+    assert (book.in_use.shares, book.in_use.consumed, book.in_use.any(nic)) == ({}, {}, False)
+
+
+def test_errors_of_claims_and_classes_are_raised() -> None:
+    """Another node would not help."""
+    world = World(node("n"), slice_of("n", devices(1)), claim("c"), user("p", "c"))
+    state = world.engine.cluster
+    with pytest.raises(DeviceError, match="could not retrieve device class gpu"):
+        state.devices.verdicts([state.devices.claims["default/c"]], np.arange(1, dtype=np.int64))
+    state.place(world.record("p"), 0)
+    assert _had(state) == [], "who places asks nothing"
