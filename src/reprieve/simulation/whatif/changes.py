@@ -18,7 +18,7 @@ from typing import Any, Final, TypeVar, cast
 from msgspec.structs import replace
 
 from reprieve.api import objects
-from reprieve.api.admission import PriorityAdmission
+from reprieve.api.admission import HIGHEST_USER_PRIORITY, PriorityAdmission
 from reprieve.api.errors import FieldError, InputError, Origin
 from reprieve.api.group_sources import pod_group_name
 from reprieve.api.manifests import Loaded, Manifests
@@ -29,13 +29,15 @@ from reprieve.api.unknown_fields import nearest
 from reprieve.cluster.taints import tolerates
 from reprieve.simulation.controllers.disruption import allowed_now, followed, is_healthy
 from reprieve.simulation.report import Answer, BrokenGang, ChangeMade, DisplacedPod, LostPod
-from reprieve.simulation.workloads.owners import is_active, reference_of
+from reprieve.simulation.workloads.owners import is_active, reference_of, whole_number
 from reprieve.simulation.workloads.rows import Rows
 from reprieve.simulation.workloads.scaling import Named, NotThereError, Workloads
 from reprieve.simulation.workloads.table import TABLE
 
 MOST_ADDED: Final = 10_000
 """Nodes that one change may add."""
+MOST_REPLICAS: Final = 100_000
+"""The count that a workload may be given."""
 HOSTNAME: Final = "kubernetes.io/hostname"
 _UNSCHEDULABLE: Final = "node.kubernetes.io/unschedulable"
 _LIFECYCLE: Final = "node.kubernetes.io/"
@@ -144,6 +146,7 @@ class _Changer:
             "set-priority": self._set_priority,
             "without": self._without,
         }
+        self._tried: dict[tuple[str, str], int] = {}
         self._touched: tuple[str, ...] = ()
         self._needs: tuple[str, ...] = ()
 
@@ -222,10 +225,12 @@ class _Changer:
         target, text = self._target(value)
         gone = text.endswith("-")
         match = re.fullmatch(r"([^=:\s]+)(?:=([^=:\s]*))?(?::(\w+))?-?", text)
-        if match is None or (not gone and match[3] not in _EFFECTS) or (match[3] and match[3] not in _EFFECTS):
+        whole = match is not None and (not match[1].endswith("-") or match[1] == text)
+        if match is None or not whole or ((match[3] or not gone) and match[3] not in _EFFECTS):
             raise self._error(
                 f'"{text}": want KEY[=VALUE]:EFFECT with {", ".join(_EFFECTS)}, or KEY[:EFFECT]- to take it off'
             )
+        # The dash at the end of `KEY-` is in the key, as keys may have dashes; none ends in one.
         key, content, effect = match[1].removesuffix("-"), match[2] or "", match[3] or ""
 
         def taint(node: objects.Node) -> objects.Node:
@@ -374,7 +379,7 @@ class _Changer:
         return back, lost, against
 
     def _add_successor(self, loaded: Loaded[objects.Pod]) -> str:
-        pod = waiting_like(loaded.object, self._names)
+        pod = waiting_like(loaded.object, self._names, self._tried)
         self._add(pod, loaded.origin)
         return pod.name
 
@@ -387,7 +392,8 @@ class _Changer:
         self._order += 1
 
     def _add_nodes(self, value: str) -> str:
-        if not value.isdecimal() or not 0 < int(value) <= MOST_ADDED:
+        number_of_nodes = whole_number(value, MOST_ADDED)
+        if not number_of_nodes:
             raise self._error(f'"{value}": want a number of nodes from 1 to {MOST_ADDED}')
         if not self._change.like:
             raise self._error("--like NODE says what the new nodes are like")
@@ -397,7 +403,7 @@ class _Changer:
         taken = {loaded.object.name for loaded in self._list(objects.Node)}
         names: list[str] = []
         number = 1
-        while len(names) < int(value):
+        while len(names) < number_of_nodes:
             name = f"{model.object.name}-{number}"
             if name not in taken:
                 names.append(name)
@@ -424,9 +430,9 @@ class _Changer:
 
     def _scale(self, value: str) -> str:
         found, text = self._assigned(value, "N")
-        if not text.isdecimal() or int(text) > 100_000:
-            raise self._error(f'"{text}": want a number from 0 to 100000')
-        number = int(text)
+        number = whole_number(text, MOST_REPLICAS)
+        if number is None:
+            raise self._error(f'"{text}": want a number from 0 to {MOST_REPLICAS}')
         if found.kind == "PodGroup":
             (loaded,) = [one for one in self._list(objects.PodGroup) if one.object.key == found.key]
             gang = loaded.object.spec.scheduling_policy.gang
@@ -442,7 +448,7 @@ class _Changer:
         for pod in surplus:
             self._list(objects.Pod).remove(pod)
         for model in like:
-            self._add(waiting_like(model.object, self._names), model.origin)
+            self._add(waiting_like(model.object, self._names, self._tried), model.origin)
         cloned = f", the new ones like pod {like[0].object.name}: its template is not in the input" if like else ""
         return f"{found} {before} -> {number}{cloned}"
 
@@ -450,15 +456,20 @@ class _Changer:
         found, text = self._assigned(value, "CLASS|N")
         classes = {loaded.object.name: loaded.object for loaded in self._list(objects.PriorityClass)}
         admission = PriorityAdmission(classes.values())
-        name, number = ("", int(text)) if re.fullmatch(r"-?\d+", text) else (text, 0)
+        numeric = re.fullmatch(r"-?[0-9]+", text) is not None
+        name, number = ("" if numeric else text), 0
         if name:
             try:
                 spec = admission.resolve(objects.Pod(spec=objects.PodSpec(priority_class_name=name))).spec
             except FieldError as error:
                 raise self._error(error.message) from None
             number = spec.priority or 0
-        elif not -(2**31) <= number <= 1_000_000_000:
-            raise self._error(f'"{text}": want a class, or a number up to 1000000000')
+        else:
+            most = 2**31 if text.startswith("-") else HIGHEST_USER_PRIORITY
+            amount = whole_number(text.removeprefix("-"), most)
+            if amount is None:
+                raise self._error(f'"{text}": want a class, or a number up to {HIGHEST_USER_PRIORITY}')
+            number = -amount if text.startswith("-") else amount
         policy = classes[name].preemption_policy if name in classes else None
         pods, groups = self._workloads.members(found)
 
@@ -528,18 +539,20 @@ def with_changes(answer: Answer, made: Changed) -> Answer:
 # -- parts -----------------------------------------------------------------------------------------
 
 
-def waiting_like(pod: objects.Pod, taken: set[tuple[str, str]]) -> objects.Pod:
+def waiting_like(pod: objects.Pod, taken: set[tuple[str, str]], tried: dict[tuple[str, str], int]) -> objects.Pod:
     """The pod that a controller makes for one that is gone: alike, without a node, under a name that is free.
 
-    Whose name tells an ordinal has it again; a name that ends in five made-up characters gets others.
+    Whose name tells an ordinal has it again; a name that ends in five made-up characters gets others.  `tried`: by
+    namespace and what comes before them, up to which number names were tried, so that many cost as much each as one.
     """
     meta = pod.metadata
     name = meta.name
     if (pod.namespace, name) in taken or _ENDING.search(name):
         base = f"{_ENDING.sub('', name)}-"[:58]
-        number = 0
+        number = tried.get((pod.namespace, base), 0)
         while (pod.namespace, f"{base}{number:05d}") in taken or f"{base}{number:05d}" == name:
             number += 1
+        tried[pod.namespace, base] = number
         name = f"{base}{number:05d}"
     spec = replace(pod.spec, node_name="")
     fresh = replace(meta, name=name, generate_name="", uid="", resource_version="", creation_timestamp=None)

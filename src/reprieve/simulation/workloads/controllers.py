@@ -14,7 +14,7 @@ import msgspec
 from reprieve.api.objects import Node, NodeSelector, Pod, Toleration
 from reprieve.api.selectors import CompiledNodeSelector, SelectorError, compile_node_selector
 from reprieve.cluster.taints import tolerates
-from reprieve.simulation.workloads.owners import HASH, is_active, key_of, mapping, name_of_meta, text
+from reprieve.simulation.workloads.owners import HASH, is_active, key_of, mapping, name_of_meta, text, whole_number
 from reprieve.simulation.workloads.rows import value_at
 
 if TYPE_CHECKING:
@@ -37,6 +37,8 @@ _DAEMONS_TOLERATE: Final = (
 _ON_HOST_NETWORK: Final = ("node.kubernetes.io/network-unavailable", "NoSchedule")
 _ANCESTOR: Final = "trainer.kubeflow.org/trainjob-ancestor-step"
 _MOST_INDEXES: Final = 100_000
+_HIGHEST_INDEX: Final = 2**31 - 1
+_HIGHEST_REVISION: Final = 2**63 - 1
 
 
 def job(workload: Workload, maker: Maker) -> None:
@@ -265,7 +267,7 @@ def template_hash(template: Mapping[str, Any]) -> str:
 def _newest(owner: Mapping[str, Any]) -> tuple[int, str, str]:
     meta = mapping(owner.get("metadata"))
     revision = text(mapping(meta.get("annotations")).get(_REVISION))
-    return int(revision) if revision.isdecimal() else 0, str(meta.get("creationTimestamp") or ""), key_of(owner)[3]
+    return whole_number(revision, _HIGHEST_REVISION) or 0, str(meta.get("creationTimestamp") or ""), key_of(owner)[3]
 
 
 def _number(value: object) -> int:
@@ -273,12 +275,19 @@ def _number(value: object) -> int:
 
 
 def _indexes(value: object) -> set[int]:
-    """Indexes as the status of a Job writes them: `0-2,5`; no more than a Job may have."""
-    found: set[int] = set()
+    """Indexes as the status of a Job writes them: `0-2,5`; the lowest, no more than a Job may have."""
+    intervals = []
     for part in text(value).split(","):
         first, _, last = part.partition("-")
-        if first.isdecimal() and (not last or last.isdecimal()):
-            found.update(range(int(first), min(int(last or first), int(first) + _MOST_INDEXES) + 1))
+        interval = whole_number(first, _HIGHEST_INDEX), whole_number(last or first, _HIGHEST_INDEX)
+        if interval[0] is not None and interval[1] is not None:
+            intervals.append((interval[0], interval[1]))
+    found: set[int] = set()
+    begin = 0
+    for first_index, last_index in sorted(intervals):
+        begin = max(begin, first_index)
+        found.update(range(begin, min(last_index + 1, begin + _MOST_INDEXES - len(found))))
+        begin = max(begin, last_index + 1)
     return found
 
 

@@ -195,6 +195,15 @@ def text(value: object) -> str:
     return value if isinstance(value, str) else ""
 
 
+def whole_number(value: str, most: int) -> int | None:
+    """The number that a text of ASCII digits is; None for any other text, and for a number above `most`."""
+    digits = value.lstrip("0") or value[:1]
+    if not (digits.isascii() and digits.isdigit()) or len(digits) > len(str(most)):
+        return None
+    number = int(digits)
+    return number if number <= most else None
+
+
 def reference_of(pod: Pod) -> OwnerReference | None:
     """The controlling owner reference of a pod."""
     return next((reference for reference in pod.metadata.owner_references if reference.controller), None)

@@ -6,6 +6,7 @@ its pods are, as in a snapshot, they are what is changed, and new ones are like 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -145,7 +146,9 @@ class Workloads:
             if reference is not None:
                 group = reference.api_version.rpartition("/")[0]
                 namespace = loaded.object.namespace or "default"
-                yield Named(group, reference.kind, namespace, reference.name)
+                # A static pod belongs to its node, which has no namespace.
+                own = "" if (group, reference.kind) == ("", objects.Node.KIND) else namespace
+                yield Named(group, reference.kind, own, reference.name)
                 deployment = _deployment_of(loaded.object)
                 if deployment:
                     yield Named(group, "Deployment", namespace, deployment)
@@ -382,11 +385,16 @@ def _goes_last(found: Named) -> Callable[[Loaded[objects.Pod]], tuple[Any, ...]]
 
     def key(loaded: Loaded[objects.Pod]) -> tuple[Any, ...]:
         pod = loaded.object
-        cost = pod.metadata.annotations.get(_DELETION_COST, "0")
-        number = int(cost) if cost.lstrip("-").isdecimal() else 0
-        return (not pod.spec.node_name, -number, loaded.created, pod.name)
+        return (not pod.spec.node_name, -_deletion_cost(pod), loaded.created, pod.name)
 
     return key
+
+
+def _deletion_cost(pod: objects.Pod) -> int:
+    """The annotation as its controller reads it: an int32 without a plus sign or zeros in front, else 0."""
+    cost = pod.metadata.annotations.get(_DELETION_COST, "")
+    number = int(cost) if re.fullmatch(r"-?[0-9]{1,10}", cost) and not re.match(r"0[0-9]", cost) else 0
+    return number if -(2**31) <= number < 2**31 else 0
 
 
 def _ordinal(name: str) -> int:
