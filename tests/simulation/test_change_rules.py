@@ -160,20 +160,20 @@ def test_both_sides_of_what_a_change_may_say(flag: str, message: str) -> None:
 )
 def test_what_a_deletion_cost_is(cost: str, goes: bool) -> None:
     """whatif.md 4.8, as the ReplicaSet controller reads it; what it cannot read counts as 0, and the newest goes."""
-    notes = {"annotations": {"controller.kubernetes.io/pod-deletion-cost": cost}}
+    notes: Json = {"annotations": {"controller.kubernetes.io/pod-deletion-cost": cost}}
     pods = (pod("a", on="n1", owner="ReplicaSet w", **notes), pod("b", on="n1", owner="ReplicaSet w"))
     assert names(made(loaded(*NODES, *pods), "scale rs/w=1")) == (["b"] if goes else ["a"])
 
 
 @pytest.mark.parametrize(("cost", "goes"), [("1", False), ("+1", True), ("01", True), ("2147483648", True)])
 def test_what_a_deletion_cost_above_none_is(cost: str, goes: bool) -> None:
-    notes = {"annotations": {"controller.kubernetes.io/pod-deletion-cost": cost}}
+    notes: Json = {"annotations": {"controller.kubernetes.io/pod-deletion-cost": cost}}
     pods = (pod("a", on="n1", owner="ReplicaSet w"), pod("b", on="n1", owner="ReplicaSet w", **notes))
     assert names(made(loaded(*NODES, *pods), "scale rs/w=1")) == (["a"] if goes else ["b"])
 
 
 def test_who_waits_goes_before_who_runs() -> None:
-    notes = {"annotations": {"controller.kubernetes.io/pod-deletion-cost": "100"}}
+    notes: Json = {"annotations": {"controller.kubernetes.io/pod-deletion-cost": "100"}}
     pods = (pod("dear", owner="ReplicaSet w", **notes), pod("runs", on="n1", owner="ReplicaSet w"))
     assert names(made(loaded(*NODES, *pods), "scale rs/w=1")) == ["runs"]
 

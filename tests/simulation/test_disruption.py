@@ -1,0 +1,164 @@
+"""Budgets without a controller: what one allows now, and what is left once pods have gone (whatif.md 4.4).
+
+Numbers are those of the disruption controller and the eviction API: percentages round up, expected are all pods that
+have not ended, healthy are those that run and are not said to be unready.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from reprieve.api import objects as o
+from reprieve.simulation.controllers.disruption import allowed_now, followed, is_healthy
+
+Json = dict[str, Any]
+
+
+def budget(name: str = "b", status: Json | None = None, **spec: Any) -> o.PodDisruptionBudget:
+    """A budget of the pods with `app: a`."""
+    data: Json = {"metadata": {"name": name, "namespace": "default"}}
+    data["spec"] = {"selector": {"matchLabels": {"app": "a"}}, **spec}
+    return msgspec.convert({**data, **({"status": status} if status else {})}, o.PodDisruptionBudget)
+
+
+def pod(name: str, on: str = "n1", phase: str = "Running", ready: str = "", **meta: Any) -> o.Pod:
+    conditions = [{"type": "Ready", "status": ready}] if ready else []
+    data: Json = {
+        "metadata": {"name": name, "namespace": "default", "labels": {"app": "a"}, **meta},
+        "spec": {"nodeName": on, "containers": []},
+        "status": {"phase": phase, "conditions": conditions},
+    }
+    return msgspec.convert(data, o.Pod)
+
+
+def refused(budgets: list[o.PodDisruptionBudget], pods: list[o.Pod]) -> list[str]:
+    """Names of the pods, each with the budgets in its way, evicted one after the other."""
+    over = allowed_now(budgets, pods)
+    return [f"{pod.name}: {' '.join(found)}" for pod in pods if (found := over(pod))]
+
+
+@pytest.mark.parametrize(
+    ("spec", "pods", "allowed"),
+    [
+        ({"minAvailable": 0}, 4, 4),
+        ({"minAvailable": 3}, 4, 1),
+        ({"minAvailable": 4}, 4, 0),
+        ({"minAvailable": 9}, 4, 0),
+        ({"minAvailable": "50%"}, 4, 2),
+        ({"minAvailable": "50%"}, 5, 2),  # 2.5 are three
+        ({"minAvailable": "1%"}, 4, 3),
+        ({"minAvailable": "100%"}, 4, 0),
+        ({"maxUnavailable": 0}, 4, 0),
+        ({"maxUnavailable": 1}, 4, 1),
+        ({"maxUnavailable": 9}, 4, 4),
+        ({"maxUnavailable": "50%"}, 5, 3),  # 2.5 are three
+        ({"maxUnavailable": "0%"}, 5, 0),
+        ({}, 4, 3),  # as a budget of one
+    ],
+)
+def test_how_many_a_budget_lets_go(spec: Json, pods: int, allowed: int) -> None:
+    names = [f"p{number}" for number in range(pods)]
+    assert refused([budget(**spec)], [pod(name) for name in names]) == [
+        f"{name}: default/b" for name in names[allowed:]
+    ]
+
+
+@pytest.mark.parametrize(
+    ("other", "expected", "healthy"),
+    [
+        (pod("x"), True, True),
+        (pod("x", ready="True"), True, True),
+        (pod("x", ready="False"), True, False),
+        (pod("x", ready="Unknown"), True, False),
+        (pod("x", on="", phase="Pending"), True, False),
+        (pod("x", phase="Pending"), True, True),  # on a node, and nothing says that it is not ready
+        (pod("x", phase="Succeeded"), False, False),
+        (pod("x", phase="Failed"), False, False),
+        (pod("x", deletionTimestamp="2026-01-01T00:00:00Z"), True, False),
+        (pod("x", namespace="other"), False, False),
+        (pod("x", labels={"app": "b"}), False, False),
+    ],
+)
+def test_who_is_expected_and_who_is_healthy(other: o.Pod, expected: bool, healthy: bool) -> None:
+    """Of two healthy pods and another: at most one away, and at least one there."""
+    there = [pod("p"), pod("q"), other]
+    assert is_healthy(other) == (healthy or other.namespace == "other" or other.metadata.labels == {"app": "b"})
+    at_most_one_away = allowed_now([budget(maxUnavailable=1)], there)
+    allowed = 1 - (expected and not healthy)
+    assert [not at_most_one_away(one) for one in there[:2]] == [turn < allowed for turn in range(2)]
+    one_stays = allowed_now([budget(minAvailable=1)], there)
+    assert [not one_stays(one) for one in there[:2]] == [turn < 1 + healthy for turn in range(2)]
+
+
+def test_who_is_not_the_budget_s_is_not_asked_about() -> None:
+    budgets = [budget(maxUnavailable=0)]
+    strangers = [pod("x", namespace="other"), pod("y", labels={"app": "b"})]
+    assert refused(budgets, strangers) == []
+
+
+def test_a_pod_of_several_budgets_cannot_be_evicted_and_names_all() -> None:
+    """As the eviction API refuses it, however much each allows."""
+    budgets = [budget("b", minAvailable=0), budget("c", minAvailable=0)]
+    assert refused(budgets, [pod("p")]) == ["p: default/b default/c"]
+
+
+@pytest.mark.parametrize(
+    ("policy", "status", "phase", "goes"),
+    [
+        ("AlwaysAllow", {"disruptionsAllowed": 0, "currentHealthy": 0, "desiredHealthy": 3}, "Running", True),
+        ("IfHealthyBudget", {"disruptionsAllowed": 0, "currentHealthy": 3, "desiredHealthy": 3}, "Running", True),
+        ("IfHealthyBudget", {"disruptionsAllowed": 0, "currentHealthy": 2, "desiredHealthy": 3}, "Running", False),
+        ("IfHealthyBudget", {"disruptionsAllowed": 0, "currentHealthy": 0, "desiredHealthy": 0}, "Running", False),
+        (None, {"disruptionsAllowed": 0, "currentHealthy": 4, "desiredHealthy": 3}, "Running", True),
+        (None, {"disruptionsAllowed": 0, "currentHealthy": 2, "desiredHealthy": 3}, "Pending", True),
+    ],
+)
+def test_pods_that_are_not_ready_go_as_the_policy_says(
+    policy: str | None, status: Json, phase: str, goes: bool
+) -> None:
+    """KEP-3017; one that has not started is not asked about."""
+    spec: Json = {"minAvailable": 3, **({"unhealthyPodEvictionPolicy": policy} if policy else {})}
+    over = allowed_now([budget(status=status, **spec)], [])
+    assert over(pod("p", phase=phase, ready="False")) == (() if goes else ("default/b",))
+
+
+def test_who_was_not_ready_takes_nothing_of_the_budget() -> None:
+    status = {"disruptionsAllowed": 1, "currentHealthy": 3, "desiredHealthy": 2, "expectedPods": 4}
+    over = allowed_now([budget(status=status, minAvailable=2)], [])
+    asked = [pod("a", ready="False"), pod("b"), pod("c")]
+    assert [over(one) for one in asked] == [(), (), ("default/b",)]
+
+
+@pytest.mark.parametrize(
+    ("allowed", "current", "desired", "gone", "come", "after"),
+    [
+        (2, 5, 3, 1, 0, (1, 4)),
+        (2, 5, 3, 3, 0, (0, 2)),
+        (1, 4, 3, 0, 2, (3, 6)),
+        (0, 3, 3, 0, 1, (1, 4)),
+        (0, 1, 3, 0, 1, (0, 2)),  # two are lacking: one more allows nothing yet
+        (0, 1, 3, 0, 3, (1, 4)),
+        (0, 1, 3, 2, 0, (0, 0)),
+        (1, 4, 3, 0, 0, (1, 4)),
+    ],
+)
+def test_a_budget_follows_who_goes_and_who_comes(
+    allowed: int, current: int, desired: int, gone: int, come: int, after: tuple[int, int]
+) -> None:
+    status = {"disruptionsAllowed": allowed, "currentHealthy": current, "desiredHealthy": desired}
+    strangers = [pod("x", namespace="other"), pod("y", labels={"app": "b"})]
+    [found] = followed(
+        [budget(status=status, minAvailable=3)],
+        [*(pod(f"g{number}") for number in range(gone)), *strangers],
+        [pod(f"c{number}") for number in range(come)],
+    )
+    assert found.status is not None
+    assert (found.status.disruptions_allowed, found.status.current_healthy) == after
+
+
+def test_a_budget_without_a_status_stays_without() -> None:
+    """Who needs it counts."""
+    assert followed([budget(minAvailable=1)], [pod("p")]) == [budget(minAvailable=1)]
