@@ -48,7 +48,6 @@ class NodeLifecycle(Controller):
         self._known_since: dict[str, datetime] = {}
         self._silent: set[str] = set()
         self._nodes.add_handler(self._node_changed)
-        self._leases.add_handler(self._lease_changed)
         self.context.timers.after(self.context.times.node_period, self._tick)
 
     def _node_changed(self, old: NodeSeen | None, new: NodeSeen | None) -> None:
@@ -59,10 +58,6 @@ class NodeLifecycle(Controller):
             return
         self._known_since.setdefault(new.metadata.name, self.context.now())
         if old is None or old.spec != new.spec or old.status != new.status:
-            self.queue(new.metadata.name)
-
-    def _lease_changed(self, _old: LeaseSeen | None, new: LeaseSeen | None) -> None:
-        if new is not None and new.metadata.name in self._silent and new.metadata.namespace == LEASES:
             self.queue(new.metadata.name)
 
     def _tick(self) -> None:
@@ -76,7 +71,7 @@ class NodeLifecycle(Controller):
         if lease is None:
             return False
         grace = max(self.context.times.node_grace, lease.spec.lease_duration_seconds or 0)
-        renewed = self._known_since.get(name, self.context.now())
+        renewed = self._known_since[name]
         if lease.spec.renew_time:
             renewed = max(renewed, parse_stamp(lease.spec.renew_time))
         return self.context.now() - renewed > timedelta(seconds=grace)
