@@ -57,9 +57,14 @@ def _status_count(replica_set: Json, name: str) -> int:
     return found
 
 
+def _number(obj: Json, annotation: str) -> int:
+    """The number in an annotation; 0 if there is none that an int64 holds."""
+    text = annotations_of(obj).get(annotation, "")
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else 0
+
+
 def _revision(obj: Json) -> int:
-    text = annotations_of(obj).get(REVISION, "0")
-    return int(text) if text.isdigit() else 0
+    return _number(obj, REVISION)
 
 
 class _Rollout:
@@ -327,15 +332,25 @@ class Deployments(Controller):
             return
         if rollout.recreate:
             return
+        # The largest first and, of equal ones, newer ones where there is something to give and older ones else.
         left = rollout.most - rollout.total
-        order = sorted(active, key=lambda one: (-_replicas(one), one["metadata"]["creationTimestamp"]))
-        total, sizes = rollout.total, []
+        order = sorted(active, key=lambda one: one["metadata"]["creationTimestamp"], reverse=left > 0)
+        order.sort(key=_replicas, reverse=True)
+        shares: list[int] = []
         for one in order:
-            share = round(left * _replicas(one) / total) if total else 0
-            sizes.append(max(0, _replicas(one) + share))
+            share, rest = self._share(rollout, one), left - sum(shares)
+            shares.append(min(share, rest) if left > 0 else max(share, rest) if left else 0)
+        sizes = [_replicas(one) + share for one, share in zip(order, shares, strict=True)]
         sizes[0] = max(0, sizes[0] + rollout.most - sum(sizes))
         for one, size in zip(order, sizes, strict=True):
             self._set_replicas(rollout, one, size)
+
+    @staticmethod
+    def _share(rollout: _Rollout, one: Json) -> int:
+        """By how much a set grows so that it is the same part of all that may be as before, rounded half up."""
+        before = _number(one, MOST) or rollout.total
+        size = _replicas(one)
+        return (2 * size * rollout.most + before) // (2 * before) - size
 
     def _new_replicas(self, rollout: _Rollout, present: int) -> int:
         """How large the new set may be now."""
