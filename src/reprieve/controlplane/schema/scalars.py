@@ -13,13 +13,12 @@ from datetime import UTC, datetime
 
 _TIME_LAYOUT = "2006-01-02T15:04:05Z07:00"
 _MICRO_LAYOUT = "2006-01-02T15:04:05.000000Z07:00"
-_CANONICAL_TIME = re.compile(r"[0-9]{4}-[01][0-9]-[0-3][0-9]T[0-2][0-9]:[0-5][0-9]:[0-5][0-9]Z", re.ASCII)
-_CANONICAL_MICRO = re.compile(r"[0-9]{4}-[01][0-9]-[0-3][0-9]T[0-2][0-9]:[0-5][0-9]:[0-5][0-9]\.[0-9]{6}Z", re.ASCII)
+_CANONICAL_TIME = re.compile(r"[0-9]{4}-[01][0-9]-[0-3][0-9]T(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]Z", re.ASCII)
+_CANONICAL_MICRO = re.compile(rf"{_CANONICAL_TIME.pattern[:-1]}\.[0-9]{{6}}Z", re.ASCII)
 _PARTS = re.compile(
     r"([0-9]{4})-([0-9]{2})-([0-9]{2})T([0-9]{2}):([0-9]{2}):([0-9]{2})(\.[0-9]+)?(Z|[+-][0-9]{2}:[0-9]{2})",
     re.ASCII,
 )
-_DAYS = (31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 
 
 class ScalarError(ValueError):
@@ -53,12 +52,12 @@ def micro_time(text: str) -> str:
 
 
 def _exists(text: str) -> bool:
-    """Whether a time of the right form names a day and hour that exist."""
-    year, month, day = int(text[:4]), int(text[5:7]), int(text[8:10])
-    if not 1 <= month <= 12 or text[11:13] > "23" or year == 0:
+    """Whether a time of the right form names a day that exists."""
+    try:
+        datetime.fromisoformat(text[:19])
+    except ValueError:
         return False
-    leap = month == 2 and year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
-    return 1 <= day <= _DAYS[month - 1] + leap
+    return True
 
 
 def _parsed(text: str, layout: str) -> datetime:
