@@ -183,7 +183,7 @@ def test_pods_of_a_node_that_is_not_ready(status: str | None, unready: bool) -> 
         world.bind(name, where)
         world.set_ready(name, ready=name != "a")
     before = world.get("v1", "Pod", "a")["metadata"]["resourceVersion"]
-    world.create(node("n", **({"Ready": status} if status else {})))
+    world.create(node("n", Ready=status) if status else node("n"))
     world.settle()
     found = world.condition(world.get("v1", "Pod", "b"), "Ready")
     assert found["status"] == ("False" if unready else "True")

@@ -181,7 +181,7 @@ def test_what_is_scaled_is_told() -> None:
 # -- revisions and names
 
 
-def annotations(world: World, image: str) -> Json:
+def notes(world: World, image: str) -> Json:
     [found] = [
         one
         for one in world.all("apps/v1", "ReplicaSet")
@@ -193,28 +193,28 @@ def annotations(world: World, image: str) -> Json:
 
 def test_a_new_set_has_the_next_revision_and_the_deployment_has_it_too() -> None:
     world = step(state(1, [("one", 0, 0), ("two", 1, 1)]))
-    assert annotations(world, "new")["revision"] == "3"
+    assert notes(world, "new")["revision"] == "3"
     assert deployment(world)["metadata"]["annotations"][ANNOTATION + "revision"] == "3"
-    assert "revision-history" not in annotations(world, "new")
+    assert "revision-history" not in notes(world, "new")
 
 
 def test_a_set_that_is_new_again_gets_the_highest_revision_and_remembers_its_own() -> None:
     """What `kubectl rollout history` reads."""
     world = state(1, [("new", 0, 0), ("one", 0, 0), ("two", 1, 1)])
     world = step(world)
-    assert (annotations(world, "new")["revision"], annotations(world, "new")["revision-history"]) == ("4", "1")
+    assert (notes(world, "new")["revision"], notes(world, "new")["revision-history"]) == ("4", "1")
     assert world.condition(deployment(world), "Progressing")["reason"] in ("FoundNewReplicaSet", "ReplicaSetUpdated")
     for image in ("two", "new"):
         world.patch("apps/v1", "Deployment", "a", {"spec": {"template": with_image(image)}})
         world.settle()
-    assert (annotations(world, "new")["revision"], annotations(world, "new")["revision-history"]) == ("6", "1,4")
-    assert annotations(world, "two")["revision-history"] == "3"
+    assert (notes(world, "new")["revision"], notes(world, "new")["revision-history"]) == ("6", "1,4")
+    assert notes(world, "two")["revision-history"] == "3"
 
 
 def test_a_revision_that_is_no_number_counts_as_none() -> None:
     world = state(1, [("one", 1, 1)])
     world.patch("apps/v1", "ReplicaSet", "a-one", {"metadata": {"annotations": {ANNOTATION + "revision": "x"}}})
-    assert annotations(step(world), "new")["revision"] == "1"
+    assert notes(step(world), "new")["revision"] == "1"
 
 
 def test_annotations_of_the_deployment_are_those_of_its_new_set() -> None:
@@ -223,9 +223,9 @@ def test_annotations_of_the_deployment_are_those_of_its_new_set() -> None:
     given = {"mine": "1", "kubectl.kubernetes.io/last-applied-configuration": "{}", ANNOTATION + "revision": "9"}
     world.patch("apps/v1", "Deployment", "a", {"metadata": {"annotations": given}})
     world = step(world)
-    assert annotations(world, "new") == {"mine": "1", "revision": "1", "desired-replicas": "1", "max-replicas": "2"}
+    assert notes(world, "new") == {"mine": "1", "revision": "1", "desired-replicas": "1", "max-replicas": "2"}
     world.patch("apps/v1", "Deployment", "a", {"metadata": {"annotations": {"mine": "2"}}})
-    assert annotations(world.settle(), "new")["mine"] == "2"
+    assert notes(world.settle(), "new")["mine"] == "2"
 
 
 def test_the_hash_is_no_part_of_the_template() -> None:

@@ -219,7 +219,8 @@ def test_unknown_fields_are_kept_where_they_may_be() -> None:
 @pytest.mark.parametrize("kind", [Type.STRUCT, Type.MAP, Type.LIST])
 def test_structures_of_another_type(kind: Type) -> None:
     element = STRING if kind is not Type.STRUCT else None
-    for value in ("x", 1, [] if kind is not Type.LIST else {}):
+    other: Any = [] if kind is not Type.LIST else {}
+    for value in ("x", 1, other):
         found, said = walked(node(kind, "v1.Thing", element=element), value)
         assert found is None
         assert said[0].endswith("into Go struct field T.f of type v1.Thing")
