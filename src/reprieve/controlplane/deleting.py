@@ -161,7 +161,7 @@ class Deletion:
         before = copy.deepcopy(metadata)
         if kind.graceful and not self._grace(new, options):
             return False
-        self._propagate(metadata, options.propagation)
+        self._propagate(metadata, options.propagation or _default_propagation(kind, metadata))
         if metadata.get("finalizers") and not kind.graceful and not metadata.get("deletionTimestamp"):
             metadata["deletionTimestamp"] = self._registry.clock.stamp()
             metadata["deletionGracePeriodSeconds"] = 0
@@ -240,6 +240,28 @@ class Deletion:
         terminating = condition("Terminating", "True", "InstanceDeletionPending", text)
         set_condition(status, {**terminating, "lastTransitionTime": now})
         return True
+
+
+def _default_propagation(kind: Kind, metadata: Json) -> Propagation | None:
+    """What becomes of dependents where a request does not say: what a finalizer says, else what the kind does.
+
+    A batch/v1 Job and a v1 ReplicationController orphan theirs, as a kube-apiserver does for clients from before there
+    was garbage collection (kubectl and the controllers ask for Background themselves).
+    """
+    said = any(name in (ORPHAN, FOREGROUND) for name in metadata.get("finalizers") or ())
+    return "Orphan" if kind.orphans and not said else None
+
+
+def warnings_of(kind: Kind, options: DeleteOptions) -> tuple[str, ...]:
+    """What a client that deletes objects of a kind is warned of."""
+    unsaid = kind.kind == "Job" and kind.orphans and options.propagation is None
+    return (_PODS_STAY,) if unsaid else ()
+
+
+_PODS_STAY = (
+    "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or set "
+    "propagationPolicy=Orphan to suppress this warning"
+)
 
 
 def options_from(body: Json, query: Mapping[str, str], user: User) -> DeleteOptions:

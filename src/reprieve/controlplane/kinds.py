@@ -47,7 +47,8 @@ class Kind:
     resourceVersion is accepted. ``create_on_update``: a PUT of a missing object creates it.
     ``status_on_create``: a status in a create body is kept. ``status_metadata``: what a write to /status
     does with labels, annotations, finalizers. ``graceful``: DELETE honours grace periods.
-    ``returns_deleted``: DELETE answers the object, not a Status, even if it went at once. ``fields``:
+    ``returns_deleted``: DELETE answers the object, not a Status, even if it went at once. ``orphans``: a DELETE
+    that says nothing of dependents leaves them behind, as before there was garbage collection. ``fields``:
     field-selector label -> dotted path in the stored object, besides metadata.name and metadata.namespace.
     ``stored`` is False for review kinds that are answered and forgotten.
     """
@@ -72,6 +73,7 @@ class Kind:
     status_metadata: StatusMetadata = "taken"
     graceful: bool = False
     returns_deleted: bool = False
+    orphans: bool = False
     fields: Mapping[str, str] = field(default_factory=dict, hash=False)
     stored: bool = True
     custom: bool = False
@@ -197,7 +199,13 @@ BUILTIN: tuple[Kind, ...] = (
     ),
     _core("PodTemplate", generation=True, returns_deleted=True),
     _core(
-        "ReplicationController", "rc", categories=_ALL, generation=True, sub="scale status", fields="status.replicas"
+        "ReplicationController",
+        "rc",
+        categories=_ALL,
+        generation=True,
+        sub="scale status",
+        orphans=True,
+        fields="status.replicas",
     ),
     _core("ResourceQuota", "quota", sub="status", returns_deleted=True),
     _core("Secret", fields="type"),
@@ -217,7 +225,7 @@ BUILTIN: tuple[Kind, ...] = (
     _apps("ReplicaSet", "rs", sub="scale status", fields="status.replicas"),
     _apps("StatefulSet", "sts", sub="scale status"),
     _batch("CronJob", "cj"),
-    _batch("Job", fields="status.successful=status.succeeded"),
+    _batch("Job", orphans=True, fields="status.successful=status.succeeded"),
     _cluster(_SCHEDULING, "v1", "PriorityClass", "pc", generation=True),
     *_scheduling("v1beta1"),
     *_scheduling("v1alpha3"),

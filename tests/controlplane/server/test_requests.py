@@ -305,3 +305,27 @@ def test_the_two_fields_of_a_pods_address_agree(
     headers = {"Content-Type": "application/merge-patch+json"}
     _, after, _ = plane.request("PATCH", f"{PODS}/{name}/status", {"status": status}, headers=headers)
     assert (after["status"]["podIP"], after["status"]["podIPs"]) == addresses
+
+
+@pytest.mark.parametrize("collection", [False, True])
+@pytest.mark.parametrize(
+    ("kind", "query", "warned"),
+    [("jobs", "", True), ("jobs", "?propagationPolicy=Background", False), ("jobs", "?orphanDependents=true", False),
+     ("cronjobs", "", False)],
+)  # fmt: skip
+def test_who_deletes_a_job_is_told_that_its_pods_stay(
+    plane: Live, kind: str, query: str, warned: bool, collection: bool
+) -> None:
+    """As kube-apiserver warns clients that do not say what becomes of them (kubectl does)."""
+    base = f"/apis/batch/v1/namespaces/default/{kind}"
+    template = {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}}
+    spec: dict[str, object] = {"template": template}
+    if kind == "cronjobs":
+        spec = {"schedule": "0 0 1 1 *", "jobTemplate": {"spec": spec}}
+    assert plane.request("POST", base, {"metadata": {"name": "j"}, "spec": spec})[0] == 201
+    status, _, headers = plane.request("DELETE", base + query if collection else f"{base}/j{query}")
+    assert status == 200
+    text = "child pods are preserved by default when jobs are deleted"
+    assert (text in headers.get("warning", "")) is warned
+    plane.request("PATCH", f"{base}/j", {"metadata": {"finalizers": None}},
+                  headers={"Content-Type": "application/merge-patch+json"})  # fmt: skip

@@ -19,7 +19,7 @@ from reprieve.controlplane import errors, patching
 from reprieve.controlplane.admission_chain import User
 from reprieve.controlplane.authorization import Authorizer
 from reprieve.controlplane.binding import bind_now
-from reprieve.controlplane.deleting import options_from
+from reprieve.controlplane.deleting import options_from, warnings_of
 from reprieve.controlplane.errors import StatusError
 from reprieve.controlplane.eviction import evict_now
 from reprieve.controlplane.kinds import Kind, subresource
@@ -342,8 +342,12 @@ class Resources:
         await outcome.ticket.settled()
         if outcome.deleted and not kind.returns_deleted:
             uid = outcome.object["metadata"].get("uid", "")
-            return await self._document(Outcome(errors.success(target.name, kind.group, kind.plural, uid)), answer, 200)
-        return self._renderer.one(kind, outcome.object, answer, target.query)
+            status = Outcome(errors.success(target.name, kind.group, kind.plural, uid))
+            reply = await self._document(status, answer, 200)
+        else:
+            reply = self._renderer.one(kind, outcome.object, answer, target.query)
+        reply.warnings = warnings_of(kind, options)
+        return reply
 
     async def _delete_collection(self, call: Call, answer: Answer) -> Reply:
         target, kind, registry = call.target, call.kind, self._registry
@@ -359,7 +363,9 @@ class Resources:
                 if error.reason != "NotFound":
                     raise
         await registry.store.ticket.settled()
-        return self._renderer.many(kind, page.states, {"resourceVersion": str(page.revision)}, answer, target.query)
+        reply = self._renderer.many(kind, page.states, {"resourceVersion": str(page.revision)}, answer, target.query)
+        reply.warnings = warnings_of(kind, options)
+        return reply
 
     async def _side_body(self, call: Call, api_version: str, kind: str) -> Json:
         def decode() -> Json:
