@@ -22,7 +22,9 @@ from reprieve.api.selectors import (
     compile_label_selector,
     compile_match_labels,
     compile_node_selector,
+    field_value,
     parse_field_selector,
+    parse_integer,
     parse_label_selector,
 )
 
@@ -192,3 +194,193 @@ def test_field_selectors_that_cannot_be_read(text: str, message: str) -> None:
     with pytest.raises(SelectorError) as caught:
         parse_field_selector(text)
     assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("0", 0),
+        ("-5", -5),
+        ("+5", 5),
+        ("007", 7),
+        (str(2**63 - 1), 2**63 - 1),
+        (str(2**63), None),
+        (str(-(2**63)), -(2**63)),
+        (str(-(2**63) - 1), None),
+        ("0" * 19, 0),
+        ("0" * 20, None),
+        ("", None),
+        ("5.0", None),
+        (" 5", None),
+        ("٥", None),
+    ],
+)
+def test_integers_of_labels(text: str, number: int | None) -> None:
+    """strconv.ParseInt with 64 bits, but for digits in vast numbers."""
+    assert parse_integer(text) == number
+
+
+OPERATORS = [
+    # operator, values, what a label's value does: absent, "", "5", "6", "x"
+    ("In", ("5", "6"), "-- 5 6 -"),
+    ("In", (), "-- - - -"),
+    ("NotIn", ("5",), "ae - 6 x"),
+    ("Exists", (), "-e 5 6 x"),
+    ("DoesNotExist", (), "a- - - -"),
+    ("Gt", ("5",), "-- - 6 -"),
+    ("Lt", ("6",), "-- 5 - -"),
+    ("Gt", ("x",), "-- - - -"),
+    ("Gt", ("4", "5"), "-- - - -"),
+    ("Lt", (), "-- - - -"),
+]
+
+
+@pytest.mark.parametrize(("operator", "values", "holds"), OPERATORS)
+def test_what_each_operator_holds_for(operator: str, values: tuple[str, ...], holds: str) -> None:
+    """labels.Requirement.Matches: `NotIn` also holds without the key, `Gt` and `Lt` only between integers."""
+    requirement = Requirement("k", operator, values)
+    expected = [mark != "-" for mark in holds.replace(" ", "")]
+    given: list[dict[str, str]] = [{}, {"k": ""}, {"k": "5"}, {"k": "6"}, {"k": "x"}]
+    assert [requirement.matches(labels) for labels in given] == expected
+    assert [Selector((requirement,)).matches(labels) for labels in given] == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "written"),
+    [
+        ("a=b", "a in (b)"),
+        ("b,a", "a,b"),  # by key
+        ("a in (z,b,z)", "a in (b,z)"),
+        ("a notin (b),!c,d", "a notin (b),!c,d"),
+        ("a!=b", "a notin (b)"),
+        ("a>5,b<6", "a>5,b<6"),
+        ("a in (,b)", "a in (,b)"),
+        ("", ""),
+    ],
+)
+def test_selectors_are_written_in_one_way(text: str, written: str) -> None:
+    assert str(parse_label_selector(text)) == written
+
+
+def test_the_selector_of_nothing() -> None:
+    nothing = compile_label_selector(None)
+    assert str(nothing) == "<none>"
+    assert nothing.nothing
+    assert not nothing.everything
+    assert not parse_label_selector("a").everything
+    assert parse_label_selector("").everything
+
+
+LONGEST = "a=" + "b" * 63
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a=b,,c", "found ',', expected: identifier after ','"),
+        ("a=b,", "found '', expected: identifier after ','"),
+        (",", "found ',', expected: identifier"),
+        ("!", "found '', expected: identifier"),
+        ("!!a", "found '!', expected: identifier"),
+        ("!a b", "found 'b', expected: ',' or 'end of string'"),
+        ("a==", None),
+        ("a=,b", None),
+        ("a=(", "found '(', expected: identifier"),
+        ("a in", "found '' expected: '('"),
+        ("a in b", "found 'b' expected: '('"),
+        ("a in (b", "found '', expected: ',', or ')'"),
+        ("a in (b=", "found '=', expected: ',', or ')'"),
+        ("a in (b c)", "found 'c', expected: ',', or ')'"),
+        ("a in ()", None),
+        ("a notin (b,c) d", "found 'd', expected: ',' or 'end of string'"),
+        ("a ~ b", "found '~', expected: in,notin,=,==,!=,gt,lt"),
+        ("a>5", None),
+        ("a>", "values[0][a]: Invalid value: \"\": for 'Gt', 'Lt' operators, the value must be an integer"),
+        ("a<x", "values[0][a]: Invalid value: \"x\": for 'Gt', 'Lt' operators, the value must be an integer"),
+        ("a in (b,-)", 'values[1][a]: Invalid value: "-": a valid label'),
+        ("a/b/c", 'key: Invalid value: "a/b/c": a qualified name'),
+        (LONGEST, None),
+        (LONGEST + "b", "must be no more than 63 bytes"),
+        (",".join(["a"] * 32768), None),  # 65,535 characters
+        (",".join(["a"] * 32768) + ",b", "longer than 65536 characters"),
+    ],
+)
+def test_where_a_selector_is_wrong(text: str, message: str | None) -> None:
+    if message is None:
+        parse_label_selector(text)
+        return
+    with pytest.raises(SelectorError) as caught:
+        parse_label_selector(text)
+    assert str(caught.value).startswith("unable to parse requirement: ")
+    assert message in str(caught.value)
+
+
+MANIFEST = {"a": {"b": "c", "n": None, "t": True, "f": False, "i": 7, "l": []}, "s": "x"}
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [("a.b", "c"), ("a.n", ""), ("a.t", "true"), ("a.f", "false"), ("a.i", "7"), ("a.x", ""), ("s.x", ""), ("s", "x")],
+)
+def test_the_text_of_a_field(path: str, value: str) -> None:
+    assert field_value(MANIFEST, path) == value
+
+
+@pytest.mark.parametrize(
+    ("text", "requirements"),
+    [
+        ("", []),
+        (",a=b,,", [("a", True, "b")]),
+        ("a==b,c!=d", [("a", True, "b"), ("c", False, "d")]),
+        (r"a=b\,c\=d\\", [("a", True, r"b,c=d\\"[:-1])]),
+        ("a=", [("a", True, "")]),
+        ("=b", [("", True, "b")]),
+    ],
+)
+def test_field_selectors_are_read_part_by_part(text: str, requirements: list[tuple[str, bool, str]]) -> None:
+    assert [tuple(one) for one in parse_field_selector(text).requirements] == requirements
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a", "can't understand 'a'"),
+        ("a=b,c", "can't understand 'c'"),
+        ("a=b=c", "unescaped '='"),
+        (r"a=b\\=c", "unescaped '='"),
+        ("a=b\\", "invalid escape sequence"),
+        (r"a=\n", "invalid escape sequence"),
+        ("a=" + "b" * 65535, "longer than 65536 characters"),
+    ],
+)
+def test_where_a_field_selector_is_wrong(text: str, message: str) -> None:
+    with pytest.raises(SelectorError) as caught:
+        parse_field_selector(text)
+    assert message in str(caught.value)
+    parse_field_selector("a=" + "b" * 65534)
+
+
+@pytest.mark.parametrize(
+    ("expressions", "fields", "labels", "holds"),
+    [
+        (("k",), (), {"k": "1"}, True),
+        (("k",), (), {}, False),
+        (("k", "l"), (), {"k": "1"}, False),
+        ((), ("n1",), {}, True),
+        ((), ("n2",), {}, False),
+        (("k",), ("n1",), {"k": "1"}, True),
+        (("k",), ("n2",), {"k": "1"}, False),
+        (("k",), ("n1",), {}, False),
+    ],
+)
+def test_all_requirements_of_a_term_hold(
+    expressions: tuple[str, ...], fields: tuple[str, ...], labels: dict[str, str], holds: bool
+) -> None:
+    term = NodeSelectorTerm(
+        match_expressions=tuple(NodeSelectorRequirement(key=key, operator="Exists") for key in expressions),
+        match_fields=tuple(
+            NodeSelectorRequirement(key="metadata.name", operator="In", values=(name,)) for name in fields
+        ),
+    )
+    compiled = compile_node_selector(NodeSelector(node_selector_terms=(term,)))
+    assert compiled.matches(labels, "n1") is holds
