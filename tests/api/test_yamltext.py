@@ -19,7 +19,10 @@ from hypothesis import strategies as st
 
 from reprieve.api.yamltext import (
     BASE_NODES,
+    MANY_NODES,
+    MAX_ALIAS_NODES,
     MAX_DEPTH,
+    MAX_OBJECT_NODES,
     NodeBudget,
     RepeatedKey,
     YamlError,
@@ -291,6 +294,124 @@ def test_messages_quote_excerpts(text: str) -> None:
     with pytest.raises(YamlError) as caught:
         read(text.format("x" * 1_000_000))
     assert len(str(caught.value)) < 200
+
+
+@pytest.mark.parametrize(
+    ("text", "nodes", "aliased"),
+    [
+        # a document counts as four values more, and so does each map in the `items` of a list
+        ("1", 5, 0),
+        ("a: 1", 7, 0),
+        ("[a, b]", 7, 0),
+        ("a: {b: 1}", 9, 0),
+        ("a: 1\n---\nb: 2", 14, 0),
+        ("items: [{a: 1}, {b: 2}]", 4 + 3 + 2 * 7, 0),
+        ("items: [1, [2]]", 4 + 3 + 3, 0),
+        ("other: [{a: 1}]", 4 + 3 + 3, 0),
+        ("x: {items: [{a: 1}]}", 4 + 5 + 3, 0),
+        # an alias counts as one of them, and as what it stands for, written out, of the other bound
+        ("a: &x 1\nb: *x", 9, 1),
+        ("a: &x [1, 2]\nb: *x", 11, 3),
+        ("a: &x [1]\nb: &y [*x, *x]\nc: *y", 14, 2 + 2 + 5),
+        ("a: &x {k: 1}\nb: &y {k: *x}\nc: &z [*y, *y]\nd: *z", 19, 3 + 5 + 5 + 11),
+        ("a: &x {k: 1}\nb: {<<: *x}", 13, 3),
+        ("- &x [1]\n- {<<: {k: *x}}\n- &y [*x]\n- *y", 4 + 3 + 5 + 2 + 1, 2 + 2 + 3),
+    ],
+)
+def test_what_is_counted_of_a_text(text: str, nodes: int, aliased: int) -> None:
+    budget = NodeBudget()
+    list(read_documents(text, budget))
+    assert (budget.nodes, budget.aliased, budget.characters) == (nodes, aliased, len(text))
+
+
+@pytest.mark.parametrize(
+    ("characters", "index", "values", "aliased"),
+    [
+        (0, 0, 50_000, 200_000),
+        (0, 3, 50_000, 200_000),
+        (0, 4, 50_001, 200_001),
+        (4, 4, 50_002, 200_002),
+        (0, 23_400_000, 5_900_000, 6_050_000),  # where the two shares meet
+        (0, 23_400_012, 5_900_002, 6_050_003),
+        (23_400_000, 12, 5_900_002, 6_050_003),
+    ],
+)
+def test_the_budget_grows_with_the_text(characters: int, index: int, values: int, aliased: int) -> None:
+    """By a value for four characters, and beyond two millions for six."""
+    assert (BASE_NODES, MANY_NODES, MAX_ALIAS_NODES) == (50_000, 2_000_000, 200_000)
+    budget = NodeBudget()
+    budget.characters = characters
+    assert (budget.allowed(index), budget.allowed_aliased(index)) == (values, aliased)
+    bounded = NodeBudget(55_000)
+    bounded.characters = characters
+    assert bounded.allowed(index) == min(values, 55_000)
+
+
+def test_one_object_holds_so_many_values() -> None:
+    """As many as an API server stores, wherever it stands; the objects of a list hold so many each."""
+    one = "a: [" + "x            ," * (MAX_OBJECT_NODES - 3) + "]"
+    assert len(read(one)) == 1
+    with pytest.raises(YamlError, match="an object of more than 200000 values"):
+        read(one[:-1] + "x]")
+    half = "{a: [" + "x            ," * (MAX_OBJECT_NODES // 2) + "]}"
+    assert len(read(f"items: [{half}, {half}, {half}]")[0]["items"]) == 3
+    with pytest.raises(YamlError, match="an object of more than 200000 values"):
+        read(f"other: [{half}, {half}, {half}]")
+    assert read_document("a: [" + "x," * (BASE_NODES - 10) + "]")[1] == []
+
+
+@pytest.mark.parametrize(("height", "depth", "fits"), [(1, 99, True), (1, 100, False), (50, 50, True), (51, 50, False)])
+def test_the_depth_of_what_an_alias_stands_for_counts(height: int, depth: int, fits: bool) -> None:
+    text = f"- &x {'[' * height}{']' * height}\n- {'[' * (depth - 1)}*x{']' * (depth - 1)}\n"
+    again = text.replace("- &x", "- [&x").replace("]\n- ", "]]\n- ", 1)
+    for each in (text, again):
+        if fits:
+            assert len(read(each)) == 1
+        else:
+            with pytest.raises(YamlError, match="nested deeper than 100 levels"):
+                read(each)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("a: !!bool yes\nb: !!null ~\nc: !!timestamp 2026-01-01\nd: !!float 1.5",
+         {"a": True, "b": None, "c": "2026-01-01", "d": 1.5}),
+        ("a: !!bool 1", "cannot decode '1' as bool"),
+        ("a: !!float yes", "cannot decode 'yes' as float"),
+        ("a: !!null 1", "cannot decode '1' as null"),
+        ("a: !!timestamp 1", "cannot decode '1' as timestamp"),
+        ("a: !!int 1.5", "cannot decode '1.5' as int"),
+        ("a: !!int 1e3", "cannot decode '1e3' as int"),
+        ("a: !!binary aG\n", "invalid base64"),
+        ("a: !!seq {}", "is not allowed"),
+        ("a: !!map []", "is not allowed"),
+        ("a: ! {}\nb: ! [1]", {"a": {}, "b": [1]}),
+        # keys: the shortest text that a 32-bit float tells from all others
+        ("1e300: a\n-1e300: b", {".inf": "a", "-.inf": "b"}),
+        ("0.0001: a\n0.00001: b", {"0.0001": "a", "1e-05": "b"}),
+        ("100000.5: c\n1000000.5: d", {"100000.5": "c", "1.0000005e+06": "d"}),
+        ("0.1: a\n0.3333333333: b", {"0.1": "a", "0.33333334": "b"}),
+        ("-1.5e3: c\n16777217.0: d", {"-1500": "c", "1.6777216e+07": "d"}),
+        ("9223372036854775807: a\n-9223372036854775808: b", {"9223372036854775807": "a", "-9223372036854775808": "b"}),
+        ("9223372036854775808: a", "a key must be text"),
+        # numbers: what a float cannot hold is text
+        ("a: 1e20\nb: 1e21\nc: 1e22", {"a": 10**20, "b": 1e21, "c": 1e22}),
+        ("a: -1e400\nb: 0x10\nc: -0o17\nd: 0B11\ne: +0x1f", {"a": "-1e400", "b": 16, "c": -15, "d": 3, "e": 31}),
+        # what a merge set may be set again, once, where it stands
+        ("[{<<: {k: 1}}, {k: 1, k: 2}]", "key 'k' already set in map"),
+        ("a: {<<: {k: 1}, b: {k: 1, k: 2}}", "key 'k' already set in map"),
+        ("a: {k: 1, <<: {k: 2}, k: 3}", "key 'k' already set in map"),
+        ("a: {<<: [{k: 1}, {k: 2, l: 3}], k: 4}", {"a": {"k": 4, "l": 3}}),
+        ("a: {b: {<<: {k: 1}}, k: 1}", {"a": {"b": {"k": 1}, "k": 1}}),
+    ],
+)  # fmt: skip
+def test_tags_keys_and_merges(text: str, expected: Any) -> None:
+    if isinstance(expected, str):
+        with pytest.raises(YamlError, match=re.escape(expected)):
+            read(text)
+        return
+    assert repr(read(text)[0]) == repr(expected)
 
 
 # --- oracles ------------------------------------------------------------------------------------------------
