@@ -6,6 +6,7 @@ import pytest
 
 from reprieve.framework.gates import FeatureGates
 from reprieve.framework.plugin import ScorePlugin
+from reprieve.plugins.extender import Extenders
 from reprieve.scheduling.profiles import default_profile
 
 SCORES = [weighted.plugin for weighted in default_profile(FeatureGates()).scores]
@@ -15,3 +16,28 @@ SCORES = [weighted.plugin for weighted in default_profile(FeatureGates()).scores
 def test_a_score_is_normalized_where_a_plugin_says_how(plugin: ScorePlugin) -> None:
     """`normalizes` is what the framework goes by; `normalize` without it would never be called."""
     assert plugin.normalizes is (type(plugin).normalize is not ScorePlugin.normalize)
+
+
+EVERY = default_profile(FeatureGates()).plugins
+SAID = {
+    # attribute: the plugins of the default profile that have it
+    "by_amounts": {"NodeResourcesFit", "NodeResourcesBalancedAllocation"},
+    "by_node_constraints": {"NodeUnschedulable", "TaintToleration", "NodeAffinity", "NodeDeclaredFeatures"},
+    "incremental": {"PodTopologySpread", "InterPodAffinity", "VolumeZone"},
+    "by_count": {"NodeResourcesFit", "PodGroupPodsCount"},
+    "concerns_group": {"GangScheduling"},
+    "checks_everything": {"NodeResourcesFit"},
+    "outside": set(),
+    "blocking": set(),
+}
+
+
+@pytest.mark.parametrize("what", SAID)
+def test_short_cuts_are_allowed_by_those_who_say_so(what: str) -> None:
+    """scheduling.md 4 and 5: who says nothing is asked everything; extenders are no plugin of the default profile."""
+    assert {plugin.name for plugin in EVERY if getattr(plugin, what, False)} == SAID[what]
+
+
+def test_extenders_are_asked_outside_of_everything() -> None:
+    """They may take their time: whoever runs cycles must not have others wait with them."""
+    assert (Extenders.outside, Extenders.blocking, Extenders.normalizes) == (True, True, False)
