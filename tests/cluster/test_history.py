@@ -9,7 +9,7 @@ from reprieve.cluster.resources import CPU
 from reprieve.cluster.state import ClusterState
 from reprieve.scheduling.engine import Engine
 from reprieve.scheduling.engine_options import EngineOptions
-from tests.building import World, gang, node, pod
+from tests.building import World, composite, gang, node, pod
 
 
 def test_a_failed_check_tells_what_happened_to_the_node_it_names() -> None:
@@ -79,3 +79,58 @@ def test_what_is_kept_is_bounded() -> None:
 def test_a_scheduler_at_work_keeps_no_history() -> None:
     assert type(Engine().cluster) is ClusterState
     assert type(Engine(EngineOptions(validate=True)).cluster) is RecordedCluster
+
+
+def test_each_change_is_told_in_its_own_words() -> None:
+    """What happened to a pod, with the node where there is one; bound or pending as it came."""
+    world = World(
+        node("n1"),
+        node("n2"),
+        pod("bound", node="n1"),
+        pod("waits", nominated="n2"),
+        pod("port", ports=[80]),
+        gang("g", 1),
+    )
+    state = world.engine.cluster
+    assert isinstance(state, RecordedCluster)
+    waits, member = world.record("waits"), world.record("g-0")
+    state.place_all([waits, member], [0, 1])
+    state.displace_all([waits, member])
+    state.change_pod(waits, signature=waits.signature, labels={"a": "b"}, start=None)
+    state.change_pod(waits, signature=waits.signature, labels={"a": "b"}, start=3.0)
+    state.change_pod(waits, signature=world.record("port").signature, labels={"a": "b"}, start=3.0)
+    state.set_claims(waits, ())
+    state.clear_nomination(waits)
+    state.clear_nomination(waits)
+    state.remove_group("default/g")
+    state.set_composite(composite("top"))
+    state.remove_composite("default/top")
+    state.set_node(node("n2"))
+    state.set_node(node("n2", cpu=7))
+    state.remove_node("n2")
+
+    def told(name: str) -> list[str]:
+        return [line.split(" ", 3)[3] for line in state.history.story(name).splitlines()[1:]]
+
+    assert told("default/bound") == [
+        "pod default/bound is added, bound to n1",
+        "pod default/bound is placed on n1",
+    ]
+    assert told("default/waits") == [
+        "pod default/waits is added, pending",
+        "pod default/waits is nominated to n2",
+        "pod default/waits is placed, as one of 2, on n1",
+        "pod default/waits is taken, as one of 2, off n1",
+        "pod default/waits is changed",
+        "pod default/waits has a start time",
+        "pod default/waits is changed",
+        "pod default/waits has other claims",
+        "pod default/waits is no longer nominated to n2",
+    ]
+    assert told("default/g")[0] == "podgroup default/g is set"
+    assert told("default/g")[-1] == "podgroup default/g is removed"
+    assert "pod default/g-0 is placed, as one of 2, on n2" in told("default/g")
+    assert told("default/top") == ["compositepodgroup default/top is set", "compositepodgroup default/top is removed"]
+    assert told("n2")[-3:] == ["node n2 is set, nothing new", "node n2 is set", "node n2 is removed"]
+    assert History().changes == 20
+    assert History().objects == 10_000
