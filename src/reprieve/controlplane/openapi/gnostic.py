@@ -110,7 +110,7 @@ _OPERATION = {
     "responses": _in(9, _entries(1, _in(1, partial(_message, _RESPONSE)))),
     "schemes": _each(_text(10)),
 }
-_METHODS = {"get": 2, "put": 3, "post": 4, "delete": 5, "options": 6, "head": 7, "patch": 8}
+_METHODS = {"get": 2, "put": 3, "post": 4, "delete": 5, "patch": 8}
 _PATH_ITEM = {
     **{method: _in(number, partial(_message, _OPERATION, extensions=13)) for method, number in _METHODS.items()},
     "parameters": _each(_in(9, _parameter)),

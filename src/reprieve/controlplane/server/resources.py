@@ -195,7 +195,8 @@ class Resources:
 
     # -- writing -------------------------------------------------------------------------------------------
 
-    def _options(self, call: Call, *, apply: bool = False) -> WriteOptions:
+    def _options(self, call: Call) -> WriteOptions:
+        apply = call.target.verb == "patch" and media_type(call.content_type) == "application/apply-patch+yaml"
         return write_options(call.target.verb, call.target.query, call.user, call.user_agent, apply=apply)
 
     async def _decoded(self, call: Call, options: WriteOptions) -> Json:
@@ -295,8 +296,7 @@ class Resources:
 
     async def _patch(self, call: Call, answer: Answer) -> Reply:
         target, kind, registry = call.target, call.kind, self._registry
-        apply = media_type(call.content_type) == "application/apply-patch+yaml"
-        options = self._options(call, apply=apply)
+        options = self._options(call)
         decode = partial(decode_patch, call.body, call.content_type or "application/json", kind)
         patch_type, patch = await off_loop(decode) if len(call.body) > LARGE else decode()
         if target.subresource == "scale":

@@ -1,0 +1,523 @@
+"""What a write may change and what becomes of it: names, versions, generations, doors, deletion; as over HTTP.
+
+Rules and texts: kube-apiserver's generic registry and its strategies (api.md 2 and 5).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from tests.controlplane.server.inprocess import Answer, Plane, running
+from tests.controlplane.server.live import config_map, pod
+
+from reprieve.controlplane.clock import parse_stamp
+
+Json = dict[str, Any]
+MAPS = "/api/v1/namespaces/default/configmaps"
+PODS = "/api/v1/namespaces/default/pods"
+GROUPS = "/apis/scheduling.k8s.io/v1beta1/namespaces/default/podgroups"
+DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
+CLAIMS = "/api/v1/namespaces/default/persistentvolumeclaims"
+BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
+MERGE, APPLY, JSON_PATCH = "application/merge-patch+json", "application/apply-patch+yaml", "application/json-patch+json"
+MODIFIED = "the object has been modified; please apply your changes to the latest version and try again"
+
+
+@pytest.fixture
+def plane() -> Iterator[Plane]:
+    with running() as made:
+        yield made
+
+
+def refusal(answer: Answer) -> tuple[int, str | None, str]:
+    return answer.status, answer.json.get("reason"), answer.json["message"]
+
+
+def made(plane: Plane, path: str, body: Json) -> Json:
+    answer = plane.ask(f"POST {path}", body)
+    assert answer.status == 201, answer.body
+    found: Json = answer.json
+    return found
+
+
+def budget(name: str) -> Json:
+    return {"metadata": {"name": name}, "spec": {"minAvailable": 1, "selector": {"matchLabels": {"a": "b"}}}}
+
+
+# -- create ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("metadata", "name"),
+    [
+        ({"name": "n"}, "n"),
+        ({"generateName": "g-"}, "g-....."),
+        ({"name": "n", "generateName": "g-"}, "n"),
+        ({"generateName": "g" * 58}, "g" * 58 + "....."),
+        ({"generateName": "g" * 59}, "g" * 58 + "....."),
+    ],
+)
+def test_names_are_given_or_made(plane: Plane, metadata: Json, name: str) -> None:
+    """58 characters of the prefix and five more: a label's length."""
+    found = made(plane, MAPS, {"metadata": metadata})["metadata"]
+    assert re.fullmatch(name, found["name"])
+    assert found.get("generateName") == metadata.get("generateName")
+    assert plane.ask(f"GET {MAPS}/{found['name']}").status == 200
+
+
+def test_a_name_is_needed(plane: Plane) -> None:
+    code, reason, message = refusal(plane.ask(f"POST {MAPS}", {"metadata": {}}))
+    assert (code, reason) == (422, "Invalid")
+    assert "metadata.name: Required value: name or generateName is required" in message
+
+
+def test_a_made_name_that_is_taken_is_made_anew(plane: Plane, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Eight times, then it exists already."""
+    ends = iter(["aaaaa"] * 2 + ["bbbbb"] + ["aaaaa"] * 20)
+    asked = []
+
+    def suffix() -> str:
+        asked.append(next(ends))
+        return asked[-1]
+
+    monkeypatch.setattr(plane.clock, "suffix", suffix)
+    body = {"metadata": {"generateName": "g-"}}
+    assert made(plane, MAPS, body)["metadata"]["name"] == "g-aaaaa"
+    assert made(plane, MAPS, body)["metadata"]["name"] == "g-bbbbb"
+    asked.clear()
+    assert refusal(plane.ask(f"POST {MAPS}", body)) == (409, "AlreadyExists", 'configmaps "g-aaaaa" already exists')
+    assert len(asked) == 9
+
+
+def test_identity_is_the_servers(plane: Plane) -> None:
+    """What a client says of uid, times and generation counts for nothing; a resourceVersion is an error."""
+    said = {"name": "n", "uid": "mine", "creationTimestamp": "2020-01-01T00:00:00Z", "generation": 7, "selfLink": "/x",
+            "deletionTimestamp": "2020-01-01T00:00:00Z", "deletionGracePeriodSeconds": 3}  # fmt: skip
+    found = made(plane, MAPS, {"metadata": said})["metadata"]
+    assert found["creationTimestamp"] == plane.clock.stamp()
+    assert found["uid"] != "mine"
+    assert {"selfLink", "deletionTimestamp", "deletionGracePeriodSeconds", "generation"}.isdisjoint(found)
+    body = {"metadata": {"name": "m", "resourceVersion": "5"}}
+    assert refusal(plane.ask(f"POST {MAPS}", body)) == (
+        500,
+        None,
+        "resourceVersion should not be set on objects to be created",
+    )
+
+
+def test_the_namespace_is_that_of_the_path(plane: Plane) -> None:
+    for namespace in ("", "default"):
+        body = {"metadata": {"name": f"n{namespace}", "namespace": namespace}}
+        assert made(plane, MAPS, body)["metadata"]["namespace"] == "default"
+    differs = "the namespace of the provided object does not match the namespace sent on the request"
+    body = {"metadata": {"name": "x", "namespace": "kube-system"}}
+    assert refusal(plane.ask(f"POST {MAPS}", body)) == (400, "BadRequest", differs)
+    assert refusal(plane.ask(f"PUT {MAPS}/n", body | {"metadata": {"name": "n", "namespace": "x"}}))[2] == differs
+    node = made(plane, "/api/v1/nodes", {"metadata": {"name": "n", "namespace": "default"}})
+    assert "namespace" not in node["metadata"]
+    elsewhere = "/api/v1/namespaces/absent/configmaps"
+    assert refusal(plane.ask(f"POST {elsewhere}", config_map("m"))) == (
+        404,
+        "NotFound",
+        'namespaces "absent" not found',
+    )
+    line = f"PATCH {elsewhere}/m?fieldManager=me"
+    assert refusal(plane.ask(line, config_map("m"), content_type=APPLY))[:2] == (404, "NotFound")
+
+
+def test_a_status_of_a_create_is_dropped_where_it_has_its_own_door(plane: Plane) -> None:
+    body = pod("p")
+    body["status"] = {"phase": "Running", "message": "m"}
+    found = made(plane, PODS, body)
+    assert found["status"] == {"phase": "Pending", "qosClass": "Burstable"}
+    node = made(plane, "/api/v1/nodes", {"metadata": {"name": "n"}, "status": {"capacity": {"cpu": "4"}}})
+    assert node["status"]["capacity"] == {"cpu": "4"}
+
+
+def test_a_dry_run_leaves_nothing(plane: Plane) -> None:
+    revision = plane.store.revision
+    answer = plane.ask(f"POST {MAPS}?dryRun=All", config_map("m"))
+    assert (answer.status, "resourceVersion" in answer.json["metadata"]) == (201, False)
+    assert plane.ask(f"GET {MAPS}/m").status == 404
+    made(plane, MAPS, config_map("m"))
+    before = plane.ask(f"GET {MAPS}/m").json
+    for line, body, headers in (
+        (f"PUT {MAPS}/m?dryRun=All", config_map("m", a="b"), {}),
+        (f"PATCH {MAPS}/m?dryRun=All", {"data": {"a": "b"}}, {"content_type": MERGE}),
+        (f"PATCH {MAPS}/m?dryRun=All&fieldManager=me", config_map("m", a="b"), {"content_type": APPLY}),
+    ):
+        answer = plane.ask(line, body, **headers)
+        assert (answer.status, answer.json["data"]) == (200, {"a": "b"})
+    assert plane.ask(f"DELETE {MAPS}/m?dryRun=All").status == 200
+    assert plane.ask(f"GET {MAPS}/m").json == before
+    assert plane.store.revision == revision + 1
+
+
+# -- update ----------------------------------------------------------------------------------------------------
+
+
+def test_an_update_builds_on_the_version_it_names(plane: Plane) -> None:
+    """None is unconditional, where the kind allows that."""
+    found = made(plane, MAPS, config_map("m"))
+    version = found["metadata"]["resourceVersion"]
+    for given, status in (("", 200), ("0", 200), ("1", 409), (version, 409), ("x", 500), ("-1", 500), ("٣", 500)):
+        body = config_map("m", at=given)
+        body["metadata"]["resourceVersion"] = given
+        answer = plane.ask(f"PUT {MAPS}/m", body)
+        assert answer.status == status, given
+        if status == 409:
+            assert refusal(answer)[2] == f'Operation cannot be fulfilled on configmaps "m": {MODIFIED}'
+        if status == 500:
+            assert refusal(answer)[2] == f'strconv.ParseUint: parsing "{given}": invalid syntax'
+    current = plane.ask(f"GET {MAPS}/m").json
+    assert plane.ask(f"PUT {MAPS}/m", current).status == 200
+    made(plane, BUDGETS, budget("b"))
+    for given in ({}, {"resourceVersion": "0"}):
+        body = budget("b")
+        body["metadata"] |= given
+        code, reason, message = refusal(plane.ask(f"PUT {BUDGETS}/b", body))
+        assert (code, reason) == (422, "Invalid")
+        assert message.endswith("metadata.resourceVersion: Invalid value: 0: must be specified for an update")
+    assert plane.ask(f"PATCH {BUDGETS}/b", {"spec": {"minAvailable": 2}}, content_type=MERGE).status == 200
+
+
+def test_the_name_and_uid_of_an_update_are_those_of_the_object(plane: Plane) -> None:
+    uid = made(plane, MAPS, config_map("m"))["metadata"]["uid"]
+    differs = "the name of the object (x) does not match the name on the URL (m)"
+    assert refusal(plane.ask(f"PUT {MAPS}/m", config_map("x"))) == (400, "BadRequest", differs)
+    assert refusal(plane.ask(f"PATCH {MAPS}/m", {"metadata": {"name": "x"}}, content_type=MERGE))[2] == differs
+    line = f"PATCH {MAPS}/m?fieldManager=me"
+    assert refusal(plane.ask(line, config_map("x"), content_type=APPLY))[2] == differs
+    other = config_map("m")
+    other["metadata"]["uid"] = "other"
+    code, reason, message = refusal(plane.ask(f"PUT {MAPS}/m", other))
+    assert (code, reason) == (409, "Conflict")
+    assert f"Precondition failed: UID in precondition: other, UID in object meta: {uid}" in message
+    assert "Key: /registry/configmaps/default/m, " in message
+    code, reason, message = refusal(plane.ask(f"PATCH {MAPS}/m", {"metadata": {"uid": "other"}}, content_type=MERGE))
+    assert (code, reason) == (422, "Invalid")
+    assert message.endswith('metadata.uid: Invalid value: "other": field is immutable')
+    for given in ("", uid):
+        other["metadata"]["uid"] = given
+        assert plane.ask(f"PUT {MAPS}/m", other).json["metadata"]["uid"] == uid
+
+
+def test_what_changes_nothing_writes_nothing(plane: Plane) -> None:
+    made(plane, MAPS, config_map("m", a="b"))
+    before = plane.ask(f"GET {MAPS}/m").json
+    for line, body, headers in (
+        (f"PUT {MAPS}/m", before, {}),
+        (f"PATCH {MAPS}/m", {"data": {"a": "b"}}, {"content_type": MERGE}),
+        (f"PATCH {MAPS}/m", [{"op": "test", "path": "/data/a", "value": "b"}], {"content_type": JSON_PATCH}),
+    ):
+        assert plane.ask(line, body, **headers).json == before
+    assert plane.ask(f"GET {MAPS}/m").json == before
+
+
+def test_what_the_server_keeps_of_metadata(plane: Plane) -> None:
+    """Times, uid and generateName stay whatever an update says of them."""
+    before = made(plane, MAPS, {"metadata": {"generateName": "g-"}})["metadata"]
+    plane.clock.forward(5)
+    body = {
+        "metadata": {
+            "name": before["name"],
+            "creationTimestamp": "2020-01-01T00:00:00Z",
+            "deletionTimestamp": "2020-01-01T00:00:00Z",
+            "deletionGracePeriodSeconds": 3,
+        },
+        "data": {"a": "b"},
+    }
+    after = plane.ask(f"PUT {MAPS}/{before['name']}", body).json["metadata"]
+    assert {k: after[k] for k in ("uid", "creationTimestamp", "generateName")} == {
+        k: before[k] for k in ("uid", "creationTimestamp", "generateName")
+    }
+    assert {"deletionTimestamp", "deletionGracePeriodSeconds"}.isdisjoint(after)
+
+
+# -- patches ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("body", "content_type", "code", "reason"),
+    [
+        ([{"op": "remove", "path": "/data/x"}], JSON_PATCH, 422, "Invalid"),
+        ([{"op": "test", "path": "/data/a", "value": "x"}], JSON_PATCH, 422, "Invalid"),
+        ([{"op": "made-up", "path": "/data/a"}], JSON_PATCH, 422, "Invalid"),
+        ({"data": {"a": 5}}, MERGE, 422, "Invalid"),
+        ({"metadata": {"resourceVersion": "1"}}, MERGE, 409, "Conflict"),
+        ({"metadata": {"labels": {"a b": "c"}}}, MERGE, 422, "Invalid"),
+    ],
+)
+def test_patches_that_do_not_fit(plane: Plane, body: Any, content_type: str, code: int, reason: str) -> None:
+    made(plane, MAPS, config_map("m", a="b"))
+    before = plane.ask(f"GET {MAPS}/m").json
+    assert refusal(plane.ask(f"PATCH {MAPS}/m", body, content_type=content_type))[:2] == (code, reason)
+    assert plane.ask(f"GET {MAPS}/m").json == before
+    if content_type == MERGE:
+        assert refusal(plane.ask(f"PATCH {MAPS}/absent", body, content_type=content_type))[:2] == (404, "NotFound")
+
+
+def test_an_apply_makes_merges_and_is_refused(plane: Plane) -> None:
+    line = f"PATCH {MAPS}/m?fieldManager={{}}"
+    first = plane.ask(line.format("one"), config_map("m", a="1"), content_type=APPLY)
+    assert first.status == 201
+    same = plane.ask(line.format("two"), config_map("m", b="2"), content_type=APPLY)
+    assert (same.status, same.json["data"]) == (200, {"a": "1", "b": "2"})
+    against = plane.ask(line.format("two"), config_map("m", a="2", b="2"), content_type=APPLY)
+    code, reason, message = refusal(against)
+    assert (code, reason) == (409, "Conflict")
+    assert message == 'Apply failed with 1 conflict: conflict with "one": .data.a'
+    assert [cause["field"] for cause in against.json["details"]["causes"]] == [".data.a"]
+    forced = plane.ask(line.format("two") + "&force=true", config_map("m", a="2"), content_type=APPLY)
+    assert forced.json["data"] == {"a": "2"}
+    with_managed = {**config_map("m"), "metadata": {"name": "m", "managedFields": [{}]}}
+    assert refusal(plane.ask(line.format("x"), with_managed, content_type=APPLY)) == (
+        400,
+        "BadRequest",
+        "metadata.managedFields must be nil",
+    )
+    stale = {**config_map("m"), "metadata": {"name": "m", "resourceVersion": "1"}}
+    assert refusal(plane.ask(line.format("x"), stale, content_type=APPLY))[:2] == (409, "Conflict")
+    gone = {**config_map("n"), "metadata": {"name": "n", "uid": "u"}}
+    code, reason, message = refusal(plane.ask(f"PATCH {MAPS}/n?fieldManager=x", gone, content_type=APPLY))
+    assert (code, reason) == (409, "Conflict")
+    assert "uid mismatch: the provided object specified uid u, and no existing object was found" in message
+    absent = plane.ask(f"PATCH {PODS}/p/status?fieldManager=x", pod("p"), content_type=APPLY)
+    assert refusal(absent) == (404, "NotFound", 'pods "p" not found')
+
+
+# -- generations and doors -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "change", "status", "counts"),
+    [
+        (PODS, pod("x"), None, {"status": {"message": "m"}}, True),
+        (BUDGETS, budget("x"), {"spec": {"minAvailable": 2}}, {"status": {"disruptionsAllowed": 1, "currentHealthy": 1,
+         "desiredHealthy": 0, "expectedPods": 1}}, True),
+        (MAPS, config_map("x"), {"data": {"a": "b"}}, None, False),
+        ("/apis/scheduling.k8s.io/v1/priorityclasses", {"metadata": {"name": "x"}, "value": 5},
+         {"description": "d"}, None, None),
+    ],
+)  # fmt: skip
+def test_a_generation_is_a_state_that_was_asked_for(
+    plane: Plane, path: str, body: Json, change: Json | None, status: Json | None, counts: bool | None
+) -> None:
+    """It counts changes beside metadata and status, where the kind counts; that of a PriorityClass stays 1."""
+    first = None if counts is False else 1
+    assert made(plane, path, body)["metadata"].get("generation") == first
+
+    def after(patch: Json, door: str = "") -> Any:
+        answer = plane.ask(f"PATCH {path}/x{door}", patch, content_type=MERGE)
+        assert answer.status == 200, answer.body
+        return answer.json["metadata"].get("generation")
+
+    assert after({"metadata": {"labels": {"a": "b"}}}) == first
+    assert after({"metadata": {"generation": 9}}) == first
+    if status is not None:
+        assert after(status, "/status") == first
+        assert after(status) == first
+    if change is not None:
+        assert after(change) == (2 if counts else first)
+        assert after(change) == (2 if counts else first)
+
+
+LABELS: Json = {"labels": {"new": "x"}, "annotations": {"new": "x"}, "finalizers": ["new/x"]}
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "taken"),
+    [
+        (PODS, pod("x"), {"labels", "annotations", "finalizers"}),
+        (DEPLOYMENTS, {"metadata": {"name": "x"}, "spec": {"selector": {"matchLabels": {"a": "b"}}, "template": {
+            "metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}}},
+         {"annotations", "finalizers"}),
+        (GROUPS, {"metadata": {"name": "x"}, "spec": {"schedulingPolicy": {"basic": {}}}}, set()),
+    ],
+)  # fmt: skip
+def test_what_a_write_to_a_status_does_to_metadata(plane: Plane, path: str, body: Json, taken: set[str]) -> None:
+    """By the strategy of its kind (kinds.status_metadata); to the spec it does nothing, whatever the kind."""
+    before = made(plane, path, body)
+    answer = plane.ask(f"PATCH {path}/x/status", {"metadata": LABELS, "spec": {"made": "up"}}, content_type=MERGE)
+    assert answer.status == 200, answer.body
+    after = answer.json
+    for word in LABELS:
+        changed = after["metadata"].get(word) != before["metadata"].get(word)
+        assert changed is (word in taken), word
+    assert after["spec"] == before["spec"]
+
+
+def test_a_namespace_is_finalized_by_its_own_door(plane: Plane) -> None:
+    spaces = "/api/v1/namespaces"
+    before = made(plane, spaces, {"metadata": {"name": "n"}})
+    assert before["spec"] == {"finalizers": ["kubernetes"]}
+    changed = {**before, "spec": {"finalizers": ["other/x"]}}
+    assert plane.ask(f"PUT {spaces}/n", changed).json["spec"] == before["spec"]
+    changed["metadata"] = {**before["metadata"], "labels": {"a": "b"}}
+    after = plane.ask(f"PUT {spaces}/n/finalize", changed).json
+    assert after["spec"] == {"finalizers": ["other/x"]}
+    assert "a" not in after["metadata"]["labels"]
+    current = plane.ask(f"DELETE {spaces}/n").json
+    assert current["status"]["phase"] == "Terminating"
+    assert plane.ask(f"GET {spaces}/n").status == 200
+    refused = plane.ask("POST /api/v1/namespaces/n/configmaps", config_map("m"))
+    assert refusal(refused)[:2] == (403, "Forbidden")
+    assert refused.json["details"]["causes"][0]["reason"] == "NamespaceTerminating"
+    assert plane.ask(f"PUT {spaces}/n/finalize", {**current, "spec": {"finalizers": []}}).status == 200
+    assert plane.ask(f"GET {spaces}/n").status == 404
+    for name in ("default", "kube-system", "kube-public"):
+        assert plane.ask(f"DELETE {spaces}/{name}").status == 403
+
+
+# -- deletion --------------------------------------------------------------------------------------------------
+
+
+def test_an_object_goes_with_its_last_finalizer(plane: Plane) -> None:
+    held = config_map("m")
+    held["metadata"]["finalizers"] = ["a/b", "c/d"]
+    made(plane, MAPS, held)
+    waiting = plane.ask(f"DELETE {MAPS}/m").json["metadata"]
+    assert (waiting["deletionTimestamp"], waiting["deletionGracePeriodSeconds"]) == (plane.clock.stamp(), 0)
+    again = plane.ask(f"DELETE {MAPS}/m").json["metadata"]
+    assert again == waiting
+    plane.ask(f"PATCH {MAPS}/m", {"metadata": {"finalizers": ["c/d"]}}, content_type=MERGE)
+    assert plane.ask(f"GET {MAPS}/m").status == 200
+    dry = plane.ask(f"PATCH {MAPS}/m?dryRun=All", {"metadata": {"finalizers": None}}, content_type=MERGE)
+    assert dry.status == 200
+    assert plane.ask(f"GET {MAPS}/m").status == 200
+    last = plane.ask(f"PATCH {MAPS}/m", {"metadata": {"finalizers": None}}, content_type=MERGE)
+    assert last.status == 200
+    assert plane.ask(f"GET {MAPS}/m").status == 404
+
+
+@pytest.mark.parametrize(
+    ("policy", "finalizers"),
+    [
+        ({"propagationPolicy": "Orphan"}, ["orphan"]),
+        ({"propagationPolicy": "Foreground"}, ["foregroundDeletion"]),
+        ({"propagationPolicy": "Background"}, None),
+        ({"orphanDependents": True}, ["orphan"]),
+        ({"orphanDependents": False}, None),
+        ({}, None),
+    ],
+)
+def test_what_becomes_of_dependents(plane: Plane, policy: Json, finalizers: list[str] | None) -> None:
+    """A finalizer for the garbage collector; asked for again it is replaced, others stay."""
+    made(plane, MAPS, config_map("m"))
+    assert plane.ask(f"DELETE {MAPS}/m", policy).status == 200
+    after = plane.ask(f"GET {MAPS}/m")
+    assert (after.json["metadata"]["finalizers"] if after.status == 200 else None) == finalizers
+    held = config_map("held")
+    held["metadata"]["finalizers"] = ["foregroundDeletion", "a/b"]
+    made(plane, MAPS, held)
+    plane.ask(f"DELETE {MAPS}/held", policy)
+    kept = plane.ask(f"GET {MAPS}/held").json["metadata"]["finalizers"]
+    assert kept == (["a/b", *(finalizers or [])] if policy else ["foregroundDeletion", "a/b"])
+
+
+@pytest.mark.parametrize(
+    ("query", "message"),
+    [
+        ("propagationPolicy=x", 'propagationPolicy: Unsupported value: "x": supported values: '
+         '"Foreground", "Background", "Orphan", "nil"'),
+        ("propagationPolicy=Orphan&orphanDependents=true",
+         'propagationPolicy: Invalid value: "Orphan": orphanDependents and deletionPropagation cannot be both set'),
+        ("dryRun=x", 'dryRun: Unsupported value: ["x"]: supported values: "All"'),
+    ],
+)  # fmt: skip
+def test_options_of_a_delete_that_are_refused(plane: Plane, query: str, message: str) -> None:
+    made(plane, MAPS, config_map("m"))
+    answer = plane.ask(f"DELETE {MAPS}/m?{query}")
+    assert refusal(answer) == (422, "Invalid", f'DeleteOptions.meta.k8s.io "" is invalid: {message}')
+
+
+@pytest.mark.parametrize(
+    ("what", "word", "happened"),
+    [("uid", "UID", "deleted and then recreated"), ("resourceVersion", "ResourceVersion", "modified")],
+)
+def test_preconditions_of_a_delete(plane: Plane, what: str, word: str, happened: str) -> None:
+    found = made(plane, MAPS, config_map("m"))["metadata"][what]
+    refused = plane.ask(f"DELETE {MAPS}/m", {"preconditions": {what: "5"}})
+    assert refusal(refused) == (
+        409,
+        "Conflict",
+        f'Operation cannot be fulfilled on ConfigMap "m": the {word} in the precondition (5) does not match the {word} '
+        f"in record ({found}). The object might have been {happened}",
+    )
+    assert plane.ask(f"DELETE {MAPS}/m", {"preconditions": {what: found}}).status == 200
+
+
+def bound_pod(plane: Plane, name: str = "p", **spec: Any) -> None:
+    body = pod(name)
+    body["spec"] |= {"nodeName": "n", **spec}
+    made(plane, PODS, body)
+
+
+def left(plane: Plane) -> tuple[int, int] | None:
+    """Seconds until a pod is to be gone by its times: its grace, and the end counted from the start."""
+    answer = plane.ask(f"GET {PODS}/p")
+    if answer.status == 404:
+        return None
+    metadata = answer.json["metadata"]
+    ends = parse_stamp(metadata["deletionTimestamp"]) - parse_stamp("2026-01-01T00:00:00Z")
+    return metadata["deletionGracePeriodSeconds"], int(ends.total_seconds())
+
+
+@pytest.mark.parametrize(
+    ("spec", "graces", "found"),
+    [
+        ({}, [None], (30, 30)),
+        ({"terminationGracePeriodSeconds": 7}, [None], (7, 7)),
+        ({"terminationGracePeriodSeconds": 7}, [50], (50, 50)),
+        ({}, [0], None),
+        ({}, [-5], (1, 1)),
+        ({}, [None, None], (30, 30)),
+        ({}, [20, 30], (20, 20)),
+        ({}, [20, 20], (20, 20)),
+        ({}, [20, 8], (8, 8)),
+        ({}, [20, 15], (15, 15)),
+        ({}, [20, 0], None),
+    ],
+)
+def test_the_grace_of_a_pod(plane: Plane, spec: Json, graces: list[int | None], found: tuple[int, int] | None) -> None:
+    """It gets shorter, never longer, and counts from when it was first asked to go."""
+    bound_pod(plane, **spec)
+    for grace in graces:
+        body = {} if grace is None else {"gracePeriodSeconds": grace}
+        assert plane.ask(f"DELETE {PODS}/p", body).status == 200
+        plane.clock.forward(10)
+    assert left(plane) == found
+
+
+@pytest.mark.parametrize(
+    ("phase", "goes"), [("Pending", False), ("Running", False), ("Succeeded", True), ("Failed", True)]
+)
+def test_what_has_ended_goes_at_once(plane: Plane, phase: str, goes: bool) -> None:
+    """As does a pod that has no node; a generation is counted for the asking."""
+    bound_pod(plane)
+    plane.ask(f"PATCH {PODS}/p/status", {"status": {"phase": phase}}, content_type=MERGE)
+    asked = plane.ask(f"DELETE {PODS}/p").json
+    assert asked["metadata"]["generation"] == 2
+    assert (plane.ask(f"GET {PODS}/p").status == 404) is goes
+    made(plane, PODS, pod("free"))
+    assert plane.ask(f"DELETE {PODS}/free").status == 200
+    assert plane.ask(f"GET {PODS}/free").status == 404
+
+
+def test_watchers_see_a_pod_terminate_and_others_go_as_they_were(plane: Plane) -> None:
+    """A pod that goes at once is seen terminating first (MODIFIED, then DELETED); a config map is not."""
+    made(plane, PODS, pod("p"))
+    made(plane, MAPS, config_map("m"))
+    since = plane.store.revision
+    plane.ask(f"DELETE {PODS}/p")
+    plane.ask(f"DELETE {MAPS}/m")
+
+    def seen(path: str) -> list[tuple[str, bool]]:
+        events = plane.watched(f"GET {path}?watch=1&timeoutSeconds=1&resourceVersion={since}")
+        return [(event["type"], "deletionTimestamp" in event["object"]["metadata"]) for event in events]
+
+    assert seen(PODS) == [("MODIFIED", True), ("DELETED", True)]
+    assert seen(MAPS) == [("DELETED", False)]
