@@ -262,7 +262,8 @@ def test_finalizers_are_taken_off() -> None:
 @pytest.mark.parametrize(
     ("kind", "plural"),
     [("Pod", "pods"), ("Endpoints", "endpoints"), ("NetworkPolicy", "networkpolicies"),
-     ("PriorityClass", "priorityclasses"), ("CSIStorageCapacity", "csistoragecapacities"), ("DeviceClass", "deviceclasses")],
+     ("PriorityClass", "priorityclasses"), ("CSIStorageCapacity", "csistoragecapacities"),
+     ("DeviceClass", "deviceclasses")],
 )  # fmt: skip
 def test_plurals(kind: str, plural: str) -> None:
     assert _plural(kind) == plural
