@@ -250,28 +250,6 @@ def test_a_subgroup_is_there_as_long_as_a_pod_of_it() -> None:
     assert set(world.engine.cluster.groups) == {"default/g:replica:0"}
 
 
-def test_subgroups_are_the_same_in_whatever_order_their_pods_come_and_go() -> None:
-    """workloads.md 2.8 and 2.9: the tree that grew pod by pod is the one that is made of all pods at once."""
-    whole = group(4, subGroupPolicy=SUBGROUPS)
-    pods = replicas(4)
-
-    def shape(world: World) -> list[tuple[str, float, object]]:
-        cluster = world.engine.cluster
-        every: list[Group] = [*cluster.groups.values(), *cluster.trees.composites.values()]
-        return sorted((one.ref, one.created, one.spec) for one in every)
-
-    at_once = shape(World(1).add(*pods, whole))
-    assert len(at_once) == 5
-    for order in (pods, pods[::-1], [*pods[::2], *pods[1::2]]):
-        grown = World(1).add(whole, *order)
-        assert shape(grown) == at_once
-        for gone in order[4:]:
-            grown.gone(gone.name)
-        assert shape(grown) == shape(World(1).add(*order[:4], whole))
-        grown.add(*order[4:], pod("dearest", role="infer", replica="0", priority=8))
-        assert {one.spec.priority for one in grown.engine.cluster.groups.values() if one.spec is not None} == {8}
-
-
 def _policy(name: str, size: int | None = 2, least: int | None = 1) -> dict[str, Any]:
     numbers = {"subGroupSize": size, "minSubGroups": least}
     return {
@@ -280,6 +258,41 @@ def _policy(name: str, size: int | None = 2, least: int | None = 1) -> dict[str,
         "matchLabelKeys": ["n"],
         **{key: number for key, number in numbers.items() if number is not None},
     }
+
+
+def _shape(world: World) -> list[tuple[str, float, object]]:
+    cluster = world.engine.cluster
+    every: list[Group] = [*cluster.groups.values(), *cluster.trees.composites.values()]
+    return sorted((one.ref, one.created, one.spec) for one in every)
+
+
+def _both_roles(count: int) -> list[Pod]:
+    return [pod(f"{role}{n}", role=role, n=str(n)) for n in range(count) for role in ("prefill", "decode")]
+
+
+@pytest.mark.parametrize("kind", ["one policy", "two policies", "tasks and others"])
+def test_a_tree_is_the_same_in_whatever_order_its_pods_come_and_go(kind: str) -> None:
+    """workloads.md 2.7 to 2.9: the tree that grew pod by pod is the one that is made of all pods at once."""
+    if kind == "one policy":
+        whole, pods = group(4, subGroupPolicy=SUBGROUPS), replicas(4)
+    elif kind == "two policies":
+        whole, pods = group(4, subGroupPolicy=[_policy("prefill", 2), _policy("decode", 1, 3)]), _both_roles(4)
+    else:
+        others = [pod("o0"), pod("o1", "evaluator"), pod("o2")]
+        whole, pods = group(5, minTaskMember=TASKS), [*PODS, pod("w2", "worker"), *others, pod("ps1", "ps")]
+    at_once = _shape(World(1).add(*pods, whole))
+    assert len(at_once) == {"one policy": 5, "two policies": 11, "tasks and others": 4}[kind]
+    assert max(created for _, created, _ in at_once) - min(created for _, created, _ in at_once) < 0.001
+    for order in (pods, pods[::-1], [*pods[::2], *pods[1::2]]):
+        grown = World(1).add(whole, *order)
+        assert _shape(grown) == at_once
+        for gone in order[4:]:
+            grown.gone(gone.name)
+        assert _shape(grown) == _shape(World(1).add(*order[:4], whole))
+        dearest = replace(order[0], metadata=replace(order[0].metadata, name="dearest"))
+        grown.add(*order[4:], replace(dearest, spec=replace(dearest.spec, priority=8)))
+        assert {one.spec.priority for one in grown.engine.cluster.groups.values() if one.spec is not None} == {8}
+        assert len(_shape(grown)) == len(at_once)
 
 
 def test_several_policies_are_levels_of_their_own() -> None:

@@ -365,3 +365,28 @@ def test_the_rest_of_a_group_has_its_backoff_from_the_beginning() -> None:
     world.settle()
     assert sorted(world.where) == ["g-0", "g-1"]
     assert world.now - began == 1.0, "the second failure waits two seconds"
+
+
+def test_a_group_that_is_at_odds_gives_its_nominations_back() -> None:
+    """scheduling.md 3.7: nominations are cleared, on the first node as on any other; who has none is not named."""
+    for where in ("n", "m"):
+        world = World(node("n", cpu=1), node("m", cpu=1), group("crew", min_count=2, priority=2))
+        world.add(pod("a", group="crew", priority=2, nominated=where), pod("b", group="crew", priority=1))
+        decision = world.step()
+        assert decision.result is Result.ERROR
+        assert [one.name for one in decision.cleared] == ["a"]
+        assert world.nominated == {}
+
+
+def test_a_group_that_makes_room_elsewhere_gives_back_what_it_does_not_need() -> None:
+    """scheduling.md 3.3: those that are nominated wait there; a member that is not any more says so."""
+    low = [pod(f"low-{name}", cpu=1, node=name) for name in ("n", "m")]
+    world = World(node("n", cpu=1), node("m", cpu=1, gpu=1), *low, group("crew", min_count=1, priority=5))
+    world.add(
+        pod("a", cpu=1, gpu=2, group="crew", priority=5, nominated="n"),
+        pod("b", cpu=1, gpu=1, group="crew", priority=5),
+    )
+    decision = world.step()
+    assert decision.result is Result.WAITING
+    assert [one.name for one in decision.cleared] == ["a"]
+    assert world.nominated == {"b": "m"}

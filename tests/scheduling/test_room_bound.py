@@ -66,13 +66,22 @@ def test_a_gang_is_counted_by_kind_and_together_and_on_the_nodes_it_asks_for() -
     ("busy", "never", "out"),
     [
         ({"priority": 9}, False, True),
-        ({"priority": 1}, False, False),
+        ({"priority": 5}, False, True),
+        ({"priority": 4}, False, False),
         ({"priority": 1}, True, True),
         ({"priority": 9, "terminating": True}, False, False),
         ({"priority": 9, "labels": {"app": "y"}}, False, False),
         ({"priority": 9, "namespace": "other"}, False, False),
     ],
-    ids=["stays", "may be evicted", "never preempts", "on its way out", "other labels", "other namespace"],
+    ids=[
+        "stays",
+        "stays as an equal",
+        "may be evicted",
+        "never preempts",
+        "on its way out",
+        "other labels",
+        "other namespace",
+    ],
 )
 def test_a_node_with_a_pod_that_stays_is_no_place_for_who_keeps_away_from_it(
     busy: dict[str, Any], never: bool, out: bool
@@ -320,6 +329,7 @@ def _many_kinds() -> World:
     world.add(group("mixed", min_count=5), *(pod(f"mixed-{cpu}", cpu=cpu, group="mixed") for cpu in range(2, 8)))
     world.add(*(_spread(item, _over("zone")) for item in gang("spread", 4, cpu=1, labels={"app": "x"})))
     world.add(*(_spread(item, _over("host")) for item in gang("hosts", 4, cpu=1, labels={"app": "x"}, priority=2)))
+    world.add(*gang("apart", 4, cpu=1, labels={"app": "z"}, affinity=_apart_by("zone", "z")))
     world.add(composite("tree", min_groups=2))
     world.add(*gang("left", 2, cpu=2, parent="tree"), *gang("right", 3, cpu=2, parent="tree"))
     return world
@@ -346,9 +356,13 @@ HAPPENINGS: dict[str, Callable[[World], object]] = {
     "a node comes": lambda w: w.add(node("nd0", cpu=4, labels={"zone": "d", "host": "nd0"})),
     "a node goes": lambda w: w.engine.remove_node("nb1", w.now),
     "it comes back": lambda w: w.add(node("nb1", cpu=6, labels={"zone": "b", "host": "nb1"})),
-    "a resource is new": lambda w: w.add(node("ng", cpu=4, gpu=2, labels={"zone": "e", "host": "ng"})),
+    "so much that nobody knows what": lambda w: [w.gone("new"), w.engine.cluster.touched.cut(0)],
+    "a resource is new": lambda w: w.add(
+        node("ng", cpu=4, gpu=2, labels={"zone": "e", "host": "ng"}), pod("g", gpu=1, node="ng")
+    ),
+    "a node shrinks": lambda w: w.add(node("nd0", cpu=1, labels={"zone": "d", "host": "nd0"})),
     "a node is uncordoned": lambda w: w.add(node("na1", cpu=4, labels={"zone": "a", "host": "na1"})),
-    "the last go": lambda w: [w.gone(name) for name in ("r1", "r2", "r4", "new")],
+    "the last go": lambda w: [w.gone(name) for name in ("r1", "r2", "r4", "g")],
 }
 
 
@@ -420,6 +434,9 @@ def _asked(world: World, name: str) -> frozenset[str]:
         (gang("p", 5, min_count=4, cpu=1), False),
         ([group("p"), *(pod(f"p{i}", cpu=4, group="p") for i in range(9))], False),  # one of them is enough
         ([group("p"), pod("p0", cpu=5, group="p")], True),
+        ([group("p", min_count=4), *(pod(f"p{i}", cpu=cpu, group="p") for i, cpu in enumerate((1, 1, 1, 2)))], False),
+        ([group("p", min_count=5), *(pod(f"p{i}", cpu=cpu, group="p") for i, cpu in enumerate((1, 1, 1, 1, 2)))], True),
+        ([group("p", min_count=3), *(pod(f"p{i}", cpu=cpu, group="p") for i, cpu in enumerate((1, 5, 5)))], True),
         ([*gang("p", 5, cpu=1), pod("there", cpu=1, node="m", group="p")], False),  # who runs counts for the minimum
     ],
 )
@@ -460,3 +477,63 @@ def test_nothing_is_claimed_of_who_is_not_known() -> None:
     late.refresh()
     assert not late.out_of_reach(entity)
     assert late.sizes()["waiting_entities"] == 1
+
+
+@pytest.mark.parametrize(("kinds", "out"), [(4, True), (5, False)])
+def test_up_to_four_kinds_of_members_are_counted_apart(kinds: int, out: bool) -> None:
+    """Each has a place somewhere or none; of more kinds only the least that any of them asks for is looked at."""
+    members = [pod(f"p{cpu}", cpu=cpu, group="p") for cpu in range(1, kinds + 1)]
+    world = World(*(node(f"n{turn}", cpu=1) for turn in range(9)), group("p", min_count=kinds), *members)
+    assert bool(_asked(world, "p")) is out
+
+
+@pytest.mark.parametrize(
+    ("policy", "drop", "out"),
+    [
+        (None, (), False),
+        ("PreemptLowerPriority", (), False),
+        ("Never", (), True),
+        (None, ("DefaultPreemption", "DynamicResources"), True),
+    ],
+)
+def test_a_gang_that_evicts_nobody_has_what_is_free(policy: str | None, drop: tuple[str, ...], out: bool) -> None:
+    """preemption.md 2.2: by its own policy, or as nobody would make room for it."""
+    profile = profile_with(drop=drop)
+    never = policy == "Never"
+    crew = gang("p", 2, cpu=2, priority=5, policy=policy, never=never)
+    world = World(node("n", cpu=4), pod("low", cpu=3, node="n"), *crew, profiles={profile.name: profile})
+    assert bool(_asked(world, "p")) is out
+
+
+@pytest.mark.parametrize(("drop", "out"), [((), True), (("InterPodAffinity",), False)])
+def test_what_no_plugin_of_the_profile_asks_for_is_not_counted(drop: tuple[str, ...], out: bool) -> None:
+    """Required anti-affinity keeps nobody away where InterPodAffinity is off."""
+    profile = profile_with(drop=drop)
+    crew = gang("p", 2, cpu=1, labels={"app": "x"}, affinity=_apart_by("zone", "x"))
+    world = World(node("n", cpu=4, labels={"zone": "a"}), *crew, profiles={profile.name: profile})
+    assert bool(_asked(world, "p")) is out
+
+
+@pytest.mark.parametrize(("members", "out"), [(3, False), (4, True)])
+def test_those_that_run_in_a_full_domain_count_there(members: int, out: bool) -> None:
+    """scheduling.md 1.7: two in the full zone, so that no more than three may stand in the other."""
+    labels = {"app": "x"}
+    world = World(node("a", cpu=8, labels={"zone": "a"}), node("b", cpu=2, labels={"zone": "b"}))
+    world.add(*(pod(f"r{turn}", cpu=1, node="b", priority=9, labels=labels) for turn in range(2)))
+    world.add(*(_spread(item, _over("zone")) for item in gang("p", members, cpu=1, labels=labels)))
+    assert bool(_asked(world, "p")) is out
+
+
+def test_a_constraint_that_does_not_count_the_members_says_nothing_and_the_next_does() -> None:
+    """scheduling.md 1.7: of two constraints the first is about others; by the second two hosts hold one each."""
+    of_others = objects.LabelSelector(match_labels={"app": "other"})
+    about_others = replace(_over("zone"), label_selector=of_others)
+    labels = {"app": "x"}
+    world = World(*(node(name, cpu=cpu, labels={"zone": "a", "host": name}) for name, cpu in (("n", 8), ("full", 1))))
+    world.add(pod("r", cpu=1, node="full", priority=9))
+    for item in gang("p", 2, cpu=1, labels=labels):
+        if isinstance(item, objects.Pod):
+            both = (about_others, _over("host"))
+            item = replace(item, spec=replace(item.spec, topology_spread_constraints=both))
+        world.add(item)
+    assert _asked(world, "p") == {"NodeResourcesFit", "GangScheduling", "PodTopologySpread"}

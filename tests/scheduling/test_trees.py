@@ -410,3 +410,58 @@ def test_a_third_group_is_filled_up_where_there_is_room() -> None:
     assert sorted({name[0] for name in world.where}) == ["a", "c"]
     world = World(*racks(a1=6, b1=3), *items, **retrying()).settle()
     assert len(world.where) == 9
+
+
+def test_held_to_the_minimum_and_in_another_order_at_once() -> None:
+    """composite.md 3.5: the first leaf has to leave room, and the second has to be tried the other way round."""
+    nodes = [node("wide", cpu=40, pods=2), node("n0", cpu=4), node("n1", cpu=4)]
+    spread = [pod(f"b-{turn}", group="b", cpu=cpu) for turn, cpu in enumerate((2, 2, 4))]
+    items = [
+        composite("root", min_groups=2),
+        *leaf("a", 4, min_count=2),
+        group("b", min_count=3, parent="root"),
+        *spread,
+    ]
+    assert World(*nodes, *items).settle().where == {}
+    world = World(*nodes, *items, **retrying()).settle()
+    assert sorted(world.where) == ["a-0", "a-1", "b-0", "b-1", "b-2"]
+    assert [level.succeeded for level in world.engine.decisions[0].levels] == [2, 2, 3]
+
+
+def test_what_is_filled_up_is_told_of_every_level() -> None:
+    """composite.md 3.3, 3.5: as many as are placed in the end, and whoever did not succeed by name."""
+    mid = composite("mid", min_groups=1, parent="root")
+    items = [
+        composite("root", min_groups=2),
+        mid,
+        *leaf("a", 2, parent="mid"),
+        *leaf("b", 2, parent="mid"),
+        *leaf("c", 4),
+    ]
+    (decision,) = [World(node("n", cpu=7), *items, **retrying()).step()]
+    assert [(level.group, level.ok, level.succeeded, level.of, level.short) for level in decision.levels] == [
+        ("default/root", True, 2, 2, ()),
+        ("default/mid", True, 1, 2, ("b",)),
+        ("default/a", True, 2, 2, ()),
+        ("default/b", False, 1, 2, ()),
+        ("default/c", True, 4, 4, ()),
+    ]
+
+
+def test_room_is_made_where_the_only_group_below_has_to_be() -> None:
+    """preemption.md 4, composite.md 3.2: the constraint of a tree's only branch says where, whichever level has it."""
+    for branch in (
+        [composite("root"), *leaf("a", 2, topology="rack", priority=5)],
+        [composite("root", priority=5), composite("mid", parent="root", topology="rack", priority=5)],
+    ):
+        if len(branch) == 2:
+            branch += leaf("a", 2, parent="mid", priority=5)
+        else:
+            branch[0] = composite("root", priority=5)
+        full = [
+            pod(f"r-{rack}", cpu=cpu, node=f"n-{rack}", priority=low) for rack, cpu, low in (("a1", 2, 3), ("b1", 2, 1))
+        ]
+        world = World(*racks(a1=2, b1=2), *full, *branch).settle()
+        assert world.evicted == ["r-b1"]
+        assert set(world.where.values()) == {"n-a1", "n-b1"}
+        assert {world.where[f"a-{turn}"] for turn in range(2)} == {"n-b1"}
