@@ -343,6 +343,12 @@ def _with_labels(item: objects.Pod, labels: dict[str, str]) -> objects.Pod:
     return replace(item, metadata=replace(item.metadata, labels=labels))
 
 
+def _unknown_changes(world: World) -> None:
+    """A pod goes, and the log in which that stands is cut."""
+    world.gone("new")
+    world.engine.cluster.touched.cut(0)
+
+
 HAPPENINGS: dict[str, Callable[[World], object]] = {
     "a pod goes": lambda w: w.gone("r0"),
     "another goes": lambda w: w.gone("r3"),
@@ -356,7 +362,7 @@ HAPPENINGS: dict[str, Callable[[World], object]] = {
     "a node comes": lambda w: w.add(node("nd0", cpu=4, labels={"zone": "d", "host": "nd0"})),
     "a node goes": lambda w: w.engine.remove_node("nb1", w.now),
     "it comes back": lambda w: w.add(node("nb1", cpu=6, labels={"zone": "b", "host": "nb1"})),
-    "so much that nobody knows what": lambda w: [w.gone("new"), w.engine.cluster.touched.cut(0)],
+    "so much that nobody knows what": _unknown_changes,
     "a resource is new": lambda w: w.add(
         node("ng", cpu=4, gpu=2, labels={"zone": "e", "host": "ng"}), pod("g", gpu=1, node="ng")
     ),
@@ -537,3 +543,33 @@ def test_a_constraint_that_does_not_count_the_members_says_nothing_and_the_next_
             item = replace(item, spec=replace(item.spec, topology_spread_constraints=both))
         world.add(item)
     assert _asked(world, "p") == {"NodeResourcesFit", "GangScheduling", "PodTopologySpread"}
+
+
+@pytest.mark.parametrize(
+    ("where", "out"),
+    [(("a", "b"), False), (("a", "a"), True), (("a",) * 5, True), (("a", "b", "a", "a", "a"), False)],
+    ids=["two zones", "one zone", "one zone, counted together", "two zones, counted together"],
+)
+def test_members_are_counted_on_the_nodes_they_ask_for(where: tuple[str, ...], out: bool) -> None:
+    """Where they do not ask for the same nodes, those that any of them asks for count for all together."""
+    world = World(node("a", cpu=1, labels={"zone": "a"}), node("b", cpu=len(where) + 1, labels={"zone": "b"}))
+    amounts = range(1000, 1000 + len(where))
+    pods = [
+        pod(f"p{turn}", cpu=f"{amount if zone == 'b' or len(where) > 2 else 1000}m", group="p", selector={"zone": zone},
+            memory=turn + 1)
+        for turn, (zone, amount) in enumerate(zip(where, amounts, strict=True))
+    ]  # fmt: skip
+    world.add(group("p", min_count=len(where)), *pods)
+    assert bool(_asked(world, "p")) is out
+
+
+def test_sixteen_priorities_are_told_apart() -> None:
+    """Of who has another one it is not known whom it may evict: nothing is claimed of it."""
+    world = World(node("n", cpu=1), pod("r", cpu=1, node="n", priority=100))
+    world.add(*(pod(f"p{turn}", cpu=1, priority=turn) for turn in range(17)))
+    bound = RoomBound(world.engine.cluster, world.engine.running)
+    bound.refresh()
+    assert [bool(bound.out_of_reach(world.entity(f"p{turn}"))) for turn in range(17)] == [*[True] * 16, False]
+    bound.forget(world.entity("p0").key)  # one level is free again
+    bound.forget(world.entity("p16").key)
+    assert bound.out_of_reach(world.entity("p16"))
