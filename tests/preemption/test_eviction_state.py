@@ -134,12 +134,14 @@ def test_who_may_come_back_does_not_depend_on_what_was_tried_before(seed: int) -
         else:
             marks.append(state.mark())
             _do_something(state, chance)
-        anew = Eviction(numbers(made))
         for number in sorted(state.gone):
-            anew.evict(number)
-        assert [state.may_return(number, 0) for number in sorted(state.gone)] == [
-            anew.may_return(number, 0) for number in sorted(state.gone)
-        ]
+            left = tiny.left_beside(made, tiny.names(made, state.gone - {number}))
+            asked = {(r, size) for each in made.kinds for r, size in enumerate(each.wants) if size}
+            assert state.may_return(number, 0) is all(
+                sum(max(0, have[r]) // size for have in left)
+                >= sum(each.count for each in made.kinds if each.wants[r] >= size)
+                for r, size in asked
+            )
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -335,25 +337,25 @@ def test_of_nodes_that_are_as_good_for_the_others_the_fullest_is_taken() -> None
     assert state.missing == [0, 1]
 
 
-def test_only_kinds_that_still_miss_a_place_are_made_way_for() -> None:
-    """With the second kind placed the first goes where the third would lose least, and not the second."""
-    made = problem([(4, 0), (4, 1)], [], [kind((1, 0), 1), kind((4, 0), 1, [0]), kind((3, 1), 1)])
+@pytest.mark.parametrize("missing", [True, False])
+def test_a_kind_goes_where_the_others_lose_least(missing: bool) -> None:
+    """Those that still miss a place, else all the others: the first node has none for them, though more is left."""
+    made = problem([(5, 0), (4, 2)], [], [kind((1, 0), 1), kind((1, 1), 1)])
     state = Eviction(numbers(made))
+    if not missing:
+        state.place(1, 1, 1)
     assert state.settle()
-    assert state.put == [[0, 1, 0], [1, 0, 1]], "either kind could lose its node, and each has but one"
-    made = problem([(8, 0), (4, 1)], [], [kind((1, 0), 1), kind((4, 0), 1, [0]), kind((3, 1), 1)])
-    state = Eviction(numbers(made))
-    state.place(2, 1, 1)
-    assert state.settle()
-    assert state.put == [[0, 1, 0], [1, 0, 1]], "nobody who wants (3, 1) is missing, so the last node is the fuller one"
+    assert state.put == [[1, 0], [0, 1]]
 
 
-def test_unlike_pods_are_placed_one_by_one() -> None:
-    """After each the tightest node may be another one."""
-    made = problem([(3,), (4,)], [], [kind((1,), 3), kind((3,), 1)])
+def test_only_kinds_that_still_miss_a_place_count() -> None:
+    """The third kind is placed: that it could have more on the first node keeps nobody from there."""
+    made = problem([(5, 0, 2), (5, 2, 0), (9, 0, 9)], [], [kind((1, 0, 0)), kind((1, 1, 0)), kind((1, 0, 1))])
     state = Eviction(numbers(made))
+    state.place(2, 2, 1)
     assert state.settle()
-    assert state.put == [[0, 1], [3, 0]] or state.put == [[3, 0], [0, 1]]
+    assert state.put[0] == [1, 0, 0]
+    assert state.put[2] == [0, 0, 1]
 
 
 def test_of_nodes_with_as_little_left_pods_that_are_put_anew_go_on_the_first() -> None:

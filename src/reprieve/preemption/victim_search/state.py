@@ -221,7 +221,7 @@ class Eviction:
                 if node < 0:
                     done = False
                     break
-                more = min(count, self.spare[kind][node]) if len(self.missing) == 1 else 1
+                more = min(count, self.spare[kind][node])  # with each of them it is the tightest all the more
                 self.place(kind, node, more)
                 count -= more
         return done
