@@ -54,7 +54,7 @@ def test_a_cluster_in_numbers() -> None:
     assert numbers.free == ((3000, 109), (8000, 110))
     (kind,) = numbers.kinds
     assert (kind.wants, list(kind.usable), [one.name for one in kind.pods]) == (
-        (3000,),
+        (3000, 1),
         [True, True],
         ["crew-0", "crew-1"],
     )

@@ -415,6 +415,19 @@ def test_who_need_not_go_comes_back_the_dearest_first() -> None:
         assert search.state.gone == gone, wanted
 
 
+def test_where_the_dearest_cannot_come_back_another_may() -> None:
+    """Ruled out before it is tried, or tried in vain."""
+    for first in (3, 2):
+        units = [unit("dear", {0: (first,)}, priority=5), unit("cheap", {0: (1,)})]
+        made = problem([(4,), (1,)], units, [kind((2,), 1), *([kind((1,), 1, [1])] if first == 2 else [])])
+        search = _Search(numbers(made), 1_000)
+        for number in range(2):
+            search.state.evict(number)
+        search.state.settle()
+        search._spare((), small_first=False, since=None)
+        assert tiny.names(made, search.state.gone) == (("dear",) if first == 3 else ("cheap",))
+
+
 def test_who_breaks_a_budget_comes_back_before_who_is_dear() -> None:
     made = problem(
         [(3,)], [unit("dear", {0: (1,)}, priority=5), unit("torn", {0: (1,)}, charged={"b": 1})], [kind((1,), 2)], b=-1

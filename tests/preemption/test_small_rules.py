@@ -1,0 +1,868 @@
+"""Rules of preemption that stand by themselves: units, their order, budgets that are respected, times, words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, cast
+
+import numpy as np
+import pytest
+
+from reprieve.api.work_annotations import LONGEST
+from reprieve.cluster.pods import PodRecord
+from reprieve.cluster.resources import CPU, MEMORY
+from reprieve.cluster.state import ClusterState
+from reprieve.framework.extending import CandidatePlugin, VictimsOn
+from reprieve.framework.plugin import CycleState, Placement
+from reprieve.framework.running import RunningProfile
+from reprieve.framework.status import PluginError
+from reprieve.preemption.cost import Costing, criteria_of, pricing_of
+from reprieve.preemption.criteria import IN_TREE, STANDARD
+from reprieve.preemption.eligibility import group_never_preempts, ineligible
+from reprieve.preemption.extended import judged
+from reprieve.preemption.free_resources import FreeResources
+from reprieve.preemption.minimum_runtime import runtime_is_over
+from reprieve.preemption.options import EvictionOptions, PreemptionOptions
+from reprieve.preemption.order import Ranking, by_importance
+from reprieve.preemption.outcome import (
+    NEVER,
+    TERMINATING,
+    Missing,
+    NoRoom,
+    Preemption,
+    PreemptionInVain,
+    Reason,
+    Verdict,
+    WaitsFor,
+    scarcest_first,
+)
+from reprieve.preemption.protection import (
+    RespectedBudgets,
+    left_below_minimum,
+    potential_victims,
+    until_runtimes_are_over,
+)
+from reprieve.preemption.tie_breaking import VictimSparingTieBreaker, victim_sparing_tie_breaker
+from reprieve.preemption.units import PreemptionUnit, effective_priority, scheduled_pods, units_below
+from reprieve.preemption.waiting import (
+    expected_end,
+    until_completions,
+    until_delay_is_over,
+    until_predecessors_leave,
+)
+from tests.building import START, World, composite, gang, group, node, pdb, pod, said
+
+GI = 1 << 30
+
+
+def _cluster(world: World, now: float = START) -> ClusterState:
+    cluster = world.engine.cluster
+    cluster.now = now
+    return cluster
+
+
+def _units(world: World, priority: int = 100, **more: Any) -> dict[str, PreemptionUnit]:
+    cluster = world.engine.cluster
+    found = units_below(cluster, priority, scheduled_pods(cluster), **more)
+    return {unit.name.removeprefix("default/"): unit for unit in found}
+
+
+def _names(units: Sequence[PreemptionUnit]) -> list[str]:
+    return [unit.name.removeprefix("default/") for unit in units]
+
+
+# -- units and their order -------------------------------------------------------------------------------------------
+
+
+def _crowd() -> World:
+    return World(
+        node("n1", cpu=40),
+        node("n2", cpu=40),
+        composite("tree", whole=True, priority=3),
+        *gang("leaf", 2, node="n1", priority=9, parent="tree"),
+        *gang("whole", 2, node="n1", whole=True, priority=3),
+        pod("whole-2", node="n2", group="whole", priority=3),
+        *gang("single", 1, node="n1", priority=3),
+        pod("lone", node="n1", group="gone", priority=3),
+        pod("plain", node="n2", priority=3),
+        pod("high", node="n2", priority=4),
+        pod("pending", priority=3),
+    )
+
+
+def test_what_is_disrupted_as_one() -> None:
+    """preemption.md 1: pods, whole groups, the highest of a tree that goes whole; only what runs."""
+    world = _crowd()
+    units = _units(world)
+    assert {name: [one.name for one in unit.pods] for name, unit in units.items()} == {
+        "tree": ["leaf-0", "leaf-1"],
+        "whole": ["whole-0", "whole-1", "whole-2"],
+        "single-0": ["single-0"],
+        "lone": ["lone"],
+        "plain": ["plain"],
+        "high": ["high"],
+    }
+    for name, in_group, as_a_whole in (
+        ("tree", True, True),
+        ("whole", True, True),
+        ("single-0", True, False),
+        ("lone", False, False),
+        ("plain", False, False),
+    ):
+        assert (units[name].in_group, units[name].group is not None) == (in_group, as_a_whole), name
+        assert bool(units[name].groups) is as_a_whole
+    assert units["whole"].rows == tuple(world.row(name) for name in ("n1", "n1", "n2"))
+    assert [unit.priority for unit in units.values()].count(3) == 5
+    assert effective_priority(world.engine.cluster, world.record("leaf-0")) == 3, "that of the topmost group"
+    assert effective_priority(world.engine.cluster, world.record("lone")) == 3
+
+
+@pytest.mark.parametrize(("priority", "count"), [(3, 0), (4, 5), (5, 6)])
+def test_only_lower_priorities_go(priority: int, count: int) -> None:
+    assert len(_units(_crowd(), priority)) == count
+
+
+def test_a_group_that_goes_as_one_for_once() -> None:
+    """cost.md 2.7: its pods together, and the others as ever."""
+    units = _units(_crowd(), as_one=["default/single", "default/leaf"])
+    assert units["single"].group is not None
+    assert "single-0" not in units
+    assert "tree" in units
+
+
+def test_the_order_of_importance() -> None:
+    """preemption.md 5: priority, groups of groups, groups, pods; then more pods, the earlier start, the lower UID."""
+    world = _crowd()
+    assert _names(by_importance(world.engine.cluster, list(_units(world).values())).units) == [
+        "high",
+        "tree",
+        "whole",
+        "single-0",
+        "lone",
+        "plain",
+    ]
+    starts = [("a", None), ("b", 5.0), ("c", 4.0), ("d", 5.0), ("e", None)]
+    world = World(node("n", cpu=9), *[pod(name, node="n", start=start, uid=f"{name}") for name, start in starts])
+    assert _names(by_importance(world.engine.cluster, list(_units(world).values())).units) == ["c", "b", "d", "a", "e"]
+    assert _units(world)["c"].start == START + 4
+    assert _units(world)["a"].start == float("inf")
+
+
+def test_who_is_tried_first() -> None:
+    """preemption.md 3.4: who violates a budget, then the others; asked for by row in the same order."""
+    world = World(
+        node("n1", cpu=9),
+        node("n2", cpu=9),
+        pdb("b", {"app": "x"}, allowed=1),
+        *[pod(f"p{i}", node=f"n{1 + i % 2}", priority=i, labels={"app": "x"} if i < 3 else {}) for i in range(5)],
+    )
+    cluster = world.engine.cluster
+    ranking = Ranking(cluster, list(_units(world).values()))
+    assert _names(ranking.ordered) == ["p4", "p3", "p2", "p1", "p0"]
+    assert ranking.violations == [False, False, False, True, True]
+    assert ranking.order == [3, 4, 0, 1, 2]
+    assert ranking.on([world.row("n1")]) == [4, 0, 2]
+    assert ranking.on([world.row("n2"), world.row("n1")]) == [3, 4, 0, 1, 2]
+    assert ranking.on([]) == []
+    assert ranking.violating([2, 3]) == [False, True]
+    assert ranking.violating([3, 4]) == [False, True]
+    some = ranking.only([4, 1, 3])
+    assert _names(some.ordered) == ["p3", "p1", "p0"]
+    assert some.violations == [False, False, True]
+    assert some.order == [2, 0, 1]
+    assert some.on([world.row("n2")]) == [0, 1]
+
+
+def test_by_criteria_of_ones_own_the_dearest_is_tried_first() -> None:
+    """cost.md 1.2: criterion by criterion; what ties goes by importance."""
+    sizes = {"a": 1, "b": 2, "c": 2, "d": 3}
+    pods = [item for name, size in sizes.items() for item in gang(name, size, node="n", whole=True)]
+    world = World(node("n", cpu=9), *pods)
+    cluster = world.engine.cluster
+    units = list(_units(world).values())
+    criteria = criteria_of(["units", "pods"])
+    ordered = by_importance(cluster, units, criteria, Costing(cluster, None, units))
+    assert [_names(ordered.units)[turn] for turn in ordered.order] == ["d", "b", "c", "a"]
+
+
+# -- who may preempt -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("never", "under_way", "rows", "why"),
+    [
+        (False, False, [], None),
+        (True, True, [0], NEVER),
+        (False, True, [], TERMINATING),
+        (False, False, [0], TERMINATING),
+        (False, False, [1], None),
+        (False, False, [1, 0], TERMINATING),
+    ],
+)
+def test_who_must_not_preempt_now(never: bool, under_way: bool, rows: list[int], why: str | None) -> None:
+    """preemption.md 2.2, 2.3."""
+    leaving: dict[str, Any] = {"terminating": True, "preempted": True}
+    world = World(node("n1"), node("n2"), pod("a", node="n1", **leaving), pod("b", node="n2", priority=9, **leaving))
+    at = [world.row(f"n{1 + row}") for row in rows]
+    assert ineligible(world.engine.cluster, 9, never, at, under_way=under_way) == why
+
+
+def test_a_member_that_is_leaving_forbids_nothing() -> None:
+    """preemption.md 2.2: the members' policies count where the group has none, those that stay."""
+    members = [pod(f"m{i}", node="n", group="g", never=i == 0, terminating=i == 0) for i in range(2)]
+    world = World(node("n"), group("g", min_count=2), *members)
+    assert not group_never_preempts(world.engine.cluster.groups["default/g"], group_policy=True)
+    world.add(pod("m2", group="g", never=True))
+    assert group_never_preempts(world.engine.cluster.groups["default/g"], group_policy=True)
+
+
+# -- what is said of work --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("start", "minimum", "over"),
+    [
+        (-60.0, "1h", -60.0 + 3600),
+        (-60.0, None, -60.0),
+        (None, "1h", 3600.0),
+        (None, None, 0.0),
+        (50.0, "10s", 10.0),
+    ],
+)
+def test_when_a_minimum_has_been_run(start: float | None, minimum: str | None, over: float) -> None:
+    """cost.md 2.6: from the start, of who has not started from now."""
+    annotations = said(minimum_runtime=minimum) if minimum is not None else {}
+    world = World(node("n"), pod("p", node="n", start=start, annotations=annotations))
+    began = START + start if start is not None else float("inf")
+    assert runtime_is_over(_cluster(world), [world.record("p")], began) == START + over
+
+
+def test_the_longest_minimum_of_a_unit_counts() -> None:
+    members = [pod(f"p{i}", node="n", annotations=said(minimum_runtime=f"{1 + i % 2}h")) for i in range(3)]
+    world = World(node("n"), *members)
+    assert runtime_is_over(_cluster(world), [world.record(f"p{i}") for i in range(3)], START) == START + 7200
+    assert runtime_is_over(_cluster(world), [], START) == START
+
+
+@pytest.mark.parametrize(
+    ("since", "until", "message"),
+    [
+        (3600.0, None, ""),
+        (3599.5, 3600.5, "1 workload is within their minimum-runtime, default/b until 2020-09-13T13:26:40Z"),
+        (100.0, 3600.0, "1 workload is within their minimum-runtime, default/b until 2020-09-13T13:26:40Z"),
+        (99.0, 100.0, "2 workloads are within their minimum-runtime, default/a until 2020-09-13T12:28:20Z"),
+    ],
+)
+def test_the_first_minimum_to_be_over_is_waited_for(since: float, until: float | None, message: str) -> None:
+    """cost.md 2.6: in a second at the earliest; who is over it is a victim from that moment on."""
+    pods = [
+        pod("a", node="n", start=0.0, annotations=said(minimum_runtime="100s")),
+        pod("b", node="n", start=0.0, annotations=said(minimum_runtime="1h")),
+        pod("above", node="n", start=0.0, priority=9, annotations=said(minimum_runtime="10s")),
+    ]
+    world = World(node("n"), *pods, pod("p", priority=9))
+    cluster = _cluster(world, START + since)
+    terms = cluster.class_terms_of(world.record("p"))
+    found = until_runtimes_are_over(cluster, 9, scheduled_pods(cluster), terms)
+    victims = potential_victims(cluster, 9, scheduled_pods(cluster), terms)
+    assert sorted(_names(victims)) == [name for name, least in (("a", 100), ("b", 3600)) if since >= least]
+    if until is None:
+        assert found is None
+        return
+    assert found is not None
+    assert (found.why, found.until, found.message) == (WaitsFor.MINIMUM_RUNTIME, START + until, message)
+    breaks = replace(terms, may_break_minimum_runtime=True)
+    assert until_runtimes_are_over(cluster, 9, scheduled_pods(cluster), breaks) is None
+    assert sorted(_names(potential_victims(cluster, 9, scheduled_pods(cluster), breaks))) == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("least", "going", "whole"),
+    [(3, 1, True), (3, 3, True), (3, 4, False), (2, 1, False), (2, 2, False), (2, 3, True), (1, 3, False)],
+)
+def test_what_would_be_left_of_a_gang_below_its_minimum(least: int, going: int, whole: bool) -> None:
+    """cost.md 2.7: fewer than the minimum, but not none."""
+    least += 1 if least == 3 else 0
+    crew = [group("w", min_count=least, annotations=said(below_minimum="Whole"))]
+    world = World(node("n", cpu=9), *crew, *[pod(f"w{i}", node="n", group="w") for i in range(4)])
+    victims = list(_units(world).values())[:going]
+    assert left_below_minimum(world.engine.cluster, victims) == ({"default/w"} if whole else set())
+
+
+def test_members_that_are_leaving_are_not_counted_twice() -> None:
+    """cost.md 2.7: who is on the way out is none of those who run, nor of those who would go."""
+    crew = [
+        group("w", min_count=2, annotations=said(below_minimum="Whole")),
+        group("basic", annotations=said(below_minimum="Whole")),
+    ]
+    pods = [pod(f"w{i}", node="n", group="w", terminating=i == 0) for i in range(3)]
+    others = [pod(f"b{i}", node="n", group="basic") for i in range(2)]
+    world = World(node("n", cpu=9), *crew, *pods, *others)
+    units = _units(world)
+    assert left_below_minimum(world.engine.cluster, [units["w0"], units["b0"]]) == set()
+    assert left_below_minimum(world.engine.cluster, [units["w1"]]) == {"default/w"}
+
+
+# -- budgets that are respected --------------------------------------------------------------------------------------
+
+
+def test_budgets_that_are_respected() -> None:
+    """cost.md 2.8: counted over all who would go; as many as may, the least important first."""
+    world = World(
+        node("n", cpu=9),
+        pdb("b", {"app": "x"}, allowed=2),
+        *gang("w", 2, node="n", whole=True, priority=2, labels={"app": "x"}),
+        *[pod(f"p{i}", node="n", priority=i, labels={"app": "x"}) for i in range(2)],
+        pod("free", node="n", priority=5),
+    )
+    units, budgets = _units(world), RespectedBudgets(world.engine.cluster)
+    assert not budgets.violated_by([units["w"], units["free"]])
+    assert not budgets.violated_by([units["p0"], units["p1"]])
+    assert budgets.violated_by([units["p0"], units["w"]])
+    assert not budgets.violated_by([])
+    assert _names(budgets.affordable(list(units.values()))) == ["p0", "p1", "free"]
+    assert _names(budgets.affordable([units["w"], units["p1"], units["free"]])) == ["p1", "free"]
+    assert _names(budgets.affordable([units["w"], units["free"]])) == ["w", "free"]
+
+
+# -- what extenders say ----------------------------------------------------------------------------------------------
+
+
+class _Extender(CandidatePlugin):
+    name = "outside"
+
+    def __init__(self, answer: Mapping[int, Sequence[str]]) -> None:
+        self.answer = answer
+        self.asked: list[Mapping[int, VictimsOn]] = []
+
+    def judge_candidates(self, state: CycleState, candidates: Mapping[int, VictimsOn]) -> Mapping[int, Sequence[str]]:
+        self.asked.append(candidates)
+        return self.answer
+
+
+def _candidates(world: World, *evicted: str, torn: Sequence[str] = ()) -> dict[int, tuple[Verdict, ...]]:
+    high = world.record("high")
+    found: dict[int, tuple[Verdict, ...]] = {}
+    for name in ("n1", "n2"):
+        row = world.row(name)
+        reason = Reason(high, row, "NodeResourcesFit", "Insufficient cpu")
+        units = [unit for unit in _units(world).values() if row in unit.rows]
+        found[row] = tuple(
+            Verdict(
+                unit,
+                unit.name.removeprefix("default/") in torn,
+                reason if unit.name.removeprefix("default/") in evicted else None,
+            )
+            for unit in units
+        )
+    return found
+
+
+def _outside() -> World:
+    return World(
+        node("n1", cpu=9),
+        node("n2", cpu=9),
+        *gang("w", 1, node="n1", whole=True),
+        pod("w-1", node="n2", group="w"),
+        pod("a", node="n1"),
+        pod("b", node="n2"),
+        pod("high", priority=100),
+    )
+
+
+def test_extenders_are_told_who_goes_on_the_node() -> None:
+    """scheduling.md 6: of a unit that spans nodes its pods there; how many of the units violate a budget."""
+    world = _outside()
+    n1, n2 = world.row("n1"), world.row("n2")
+    asked = _Extender({n1: ["uid-a"], n2: []})
+    state = CycleState(world.engine.cluster, world.record("high"))
+    second = _Extender({n1: ["uid-w-0"]})
+    found = judged([asked, second], state, _candidates(world, "w", "a", torn=["w", "a", "b"]))
+    told = {row: ([one.name for one in victims.pods], victims.violations) for row, victims in asked.asked[0].items()}
+    assert told == {n1: (["w-0", "a"], 2), n2: (["w-1"], 1)}
+    told = {row: ([one.name for one in victims.pods], victims.violations) for row, victims in second.asked[0].items()}
+    assert told == {n1: (["a"], 1), n2: ([], 0)}, "the next is asked of what the first left"
+    assert set(found) == {n1}
+    reasons = {verdict.unit.name: verdict.reason for verdict in found[n1]}
+    assert reasons["default/a"] is None
+    why = reasons["default/w"]
+    assert why is not None
+    assert (why.plugin, why.text, why.row, why.pod.name) == ("outside", "an extender asked for it", n1, "high")
+
+
+def test_who_goes_anyway_keeps_its_reason() -> None:
+    world = _outside()
+    n1 = world.row("n1")
+    state = CycleState(world.engine.cluster, world.record("high"))
+    found = judged([_Extender({n1: ["uid-w-0", "uid-a"]})], state, _candidates(world, "w"))
+    assert {verdict.unit.name: verdict.reason and verdict.reason.plugin for verdict in found[n1]} == {
+        "default/w": "NodeResourcesFit",
+        "default/a": "outside",
+    }
+
+
+def test_who_may_not_go_is_not_named() -> None:
+    """A failure of the plugin, which says whom; nobody is asked where no candidate is left."""
+    world = _outside()
+    state = CycleState(world.engine.cluster, world.record("high"))
+    with pytest.raises(PluginError, match=r"claims to preempt pod \(UID: uid-b\), which is not of lower priority"):
+        judged([_Extender({world.row("n1"): ["uid-z", "uid-b"]})], state, _candidates(world, "w"))
+    nobody, next_one = _Extender({}), _Extender({})
+    assert judged([nobody, next_one], state, _candidates(world, "w")) == {}
+    assert (len(nobody.asked), len(next_one.asked)) == (1, 0)
+
+
+# -- what a decision is ----------------------------------------------------------------------------------------------
+
+
+def test_what_is_missing_most_is_told_first() -> None:
+    """By the share of what is asked for; extended resources before those that all nodes have; by name."""
+    missing = [
+        Missing("cpu", 1, 2),
+        Missing("memory", 3, 4),
+        Missing("a.com/x", 1, 2),
+        Missing("z.com/y", 1, 2),
+        Missing("ephemeral-storage", 1, 2),
+        Missing("pods", 1, 2),
+    ]
+    assert [one.resource for one in scarcest_first(missing)] == [
+        "memory",
+        "a.com/x",
+        "z.com/y",
+        "cpu",
+        "ephemeral-storage",
+        "pods",
+    ]
+    record = cast("PodRecord", None)
+    reason = Reason(record, 0, "NodeResourcesFit", "", scarcest_first(missing))
+    assert (reason.resource, reason.short) == ("memory", 3)
+    assert (Reason(record, 0, "NodePorts", "").resource, Reason(record, 0, "NodePorts", "").short) == ("", 0)
+
+
+def test_a_decision_counts_who_goes_and_who_stays() -> None:
+    world = _outside()
+    high = world.record("high")
+    reason = Reason(high, 0, "NodeResourcesFit", "")
+    units = _units(world)
+    verdicts = (Verdict(units["w"], True, reason), Verdict(units["a"], True, None), Verdict(units["b"], False, reason))
+    made = Preemption(high, None, 100, "n1", ((high, 0),), verdicts)
+    assert [verdict.unit.name for verdict in made.victims] == ["default/w", "default/b"]
+    assert (made.reprieved, made.pdb_violations) == (1, 1)
+    assert (made.kind, made.key, made.candidates, made.compared) == ("pod", "pod/uid-high", 1, None)
+    whole = world.engine.cluster.groups["default/w"]
+    of_group = Preemption(None, whole, 100, "cluster", (), verdicts)
+    assert (of_group.kind, of_group.key) == ("podgroup", whole.ref)
+    assert Preemption(None, None, 0, "", (), ()).key == ""
+
+
+@pytest.mark.parametrize("why", list(NoRoom))
+def test_victims_were_looked_for_unless_it_was_out_of_the_question(why: NoRoom) -> None:
+    world = _outside()
+    in_vain = PreemptionInVain(world.engine.cluster.groups["default/w"], why)
+    assert in_vain.attempted is (why not in (NoRoom.POLICY_NEVER, NoRoom.UNDER_WAY))
+
+
+def test_what_counts_if_nothing_is_configured() -> None:
+    """preemption.md 4, cost.md 3 to 6."""
+    options, evictions = PreemptionOptions(), EvictionOptions()
+    assert (options.group_policy, options.victim_search, options.placement) == (True, "Reprieve", "MinimizeVictims")
+    assert (tuple(options.cost), options.cascade_depth, options.hold_seconds) == (STANDARD, 0, 600.0)
+    assert (options.successor, options.wait_for_completions, options.plain, options.share) == (True, 0.0, False, True)
+    assert (evictions.group_policy, evictions.victim_search, evictions.placement) == (
+        True,
+        "Reprieve",
+        "MinimizeVictims",
+    )
+    assert (evictions.criteria.upstream, evictions.cascades, evictions.plain, evictions.share) == (
+        True,
+        None,
+        False,
+        True,
+    )
+
+
+# -- times -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("delays", "now", "until"),
+    [
+        (["5m"], 0.0, 300.0),
+        (["5m"], 299.0, 300.0),
+        (["5m"], 300.0, None),
+        (["1m", "5m", "2m"], 10.0, 300.0),
+        ([None, None], 0.0, None),
+    ],
+)
+def test_the_longest_delay_counts_from_the_first_pod(delays: list[str | None], now: float, until: float | None) -> None:
+    """cost.md 6.1."""
+    pods = [
+        (pod(f"p{i}", annotations=said(preemption_delay=delay) if delay else {}), START + 40.0 * i)
+        for i, delay in enumerate(delays)
+    ]
+    world = World(*pods)
+    found = until_delay_is_over(_cluster(world, START + now), [world.record(f"p{i}") for i in range(len(delays))])
+    assert (found and found.until) == (None if until is None else START + until)
+    if found is not None:
+        assert found.why is WaitsFor.DELAY
+        assert found.message == "nobody is evicted before 2020-09-13T12:31:40Z (preemption-delay 5m)"
+
+
+def test_a_pod_of_the_future_is_there_since_now() -> None:
+    """By whoever's clock."""
+    world = World((pod("p", annotations=said(preemption_delay="5m")), START + 1000.0))
+    found = until_delay_is_over(_cluster(world), [world.record("p")])
+    assert found is not None
+    assert found.until == START + 300
+
+
+@pytest.mark.parametrize(
+    ("more", "end"),
+    [
+        ({}, None),
+        ({"annotations": said(expected_end="2020-09-13T12:36:40Z")}, 600.0),
+        ({"annotations": said(expected_end="2020-09-13T12:36:40Z"), "terminating": True}, 0.0),
+        ({"terminating": True}, 0.0),
+    ],
+)
+def test_when_a_pod_is_gone_by_what_is_said(more: dict[str, Any], end: float | None) -> None:
+    """cost.md 6.4: the earliest counts."""
+    world = World(node("n"), pod("p", node="n", start=0.0, **more))
+    assert expected_end(_cluster(world), world.record("p")) == (None if end is None else START + end)
+
+
+def _ending(*ends: float) -> World:
+    said_ends = [f"2020-09-13T12:{26 + int(40 + end) // 60:02}:{int(40 + end) % 60:02}Z" for end in ends]
+    pods = [pod(f"p{i}", cpu=1, node=f"n{i}", annotations=said(expected_end=end)) for i, end in enumerate(said_ends)]
+    return World(*[node(f"n{i}", cpu=1) for i in range(len(ends))], *pods, pod("new", cpu=1, priority=9))
+
+
+@pytest.mark.parametrize(
+    ("ends", "needed", "longest", "until", "names"),
+    [
+        ([100, 50, 200], 1, 600, 51, ["p1"]),
+        ([100, 50, 200], 2, 600, 101, ["p1", "p0"]),
+        ([100, 50, 200], 3, 600, 201, ["p1", "p0", "p2"]),
+        ([100, 50, 200], 3, 200, 200, ["p1", "p0", "p2"]),
+        ([100, 50, 200], 3, 199, None, []),
+        ([100, 50, 200], 4, 600, None, []),
+        ([100, 100], 1, 600, 101, ["p0", "p1"]),
+        ([100], 1, 0, None, []),
+    ],
+)
+def test_the_earliest_end_that_makes_room_is_waited_for(
+    ends: list[float], needed: int, longest: float, until: float | None, names: list[str]
+) -> None:
+    """cost.md 6.3, 6.5: and a second more, never beyond the duration; nothing of the trial is left."""
+    world = _ending(*ends)
+    cluster = _cluster(world)
+    rows = [world.row(f"n{i}") for i in range(len(ends))]
+
+    def assign() -> tuple[tuple[PodRecord, int], ...] | None:
+        free = [row for row in rows if not cluster.nodes.pods[row]]
+        return tuple((world.record("new"), row) for row in free) if len(free) >= needed else None
+
+    found = until_completions(cluster, list(scheduled_pods(cluster)), [world.record("new")], longest, assign)
+    assert all(cluster.nodes.pods[row] for row in rows)
+    if until is None:
+        assert found is None
+        return
+    assert found is not None
+    assert (found.why, found.until) == (WaitsFor.COMPLETIONS, START + until)
+    assert [one.name for one in found.pods] == names
+    assert found.nominations == ()
+    assert found.message.endswith("; nobody is evicted until then")
+
+
+@pytest.mark.parametrize(("now", "waits"), [(100.0, True), (100.9, True), (101.0, False)])
+def test_who_should_have_ended_is_waited_for_a_second_more(now: float, waits: bool) -> None:
+    """cost.md 6.5."""
+    world = _ending(100)
+    cluster = _cluster(world, START + now)
+    new = world.record("new")
+    places = ((new, world.row("n0")),)
+    found = until_completions(cluster, list(scheduled_pods(cluster)), [new], 600, lambda: places)
+    assert (found is not None) is waits
+
+
+def test_names_of_who_is_waited_for() -> None:
+    """Three of them, and how many more."""
+    world = _ending(*[100] * 5)
+    cluster, new = _cluster(world), world.record("new")
+    for count, names in (
+        (1, "default/p0"),
+        (3, "default/p0, default/p1, default/p2"),
+        (4, "default/p0, default/p1, default/p2 and 1 more"),
+        (5, "default/p0, default/p1, default/p2 and 2 more"),
+    ):
+        places = tuple((new, world.row(f"n{i}")) for i in range(count))
+        found = until_completions(cluster, list(scheduled_pods(cluster)), [new], 600, lambda p=places: p)  # type: ignore[misc]
+        assert found is not None
+        who = f"{'pod' if count == 1 else 'pods'} {names}"
+        assert found.message == f"waiting for {who} to end by 2020-09-13T12:28:20Z; nobody is evicted until then"
+
+
+@pytest.mark.parametrize(
+    ("hold", "graces", "until"),
+    [(600.0, [30, 10], 610.0), (600.0, [10, 30], 610.0), (0.0, [30, 10], None), (1e12, [30, 10], LONGEST)],
+)
+def test_how_long_predecessors_are_waited_for(hold: float, graces: list[int], until: float | None) -> None:
+    """cost.md 5.6, 5.7: those on the places, else all; until the first should have left so long ago."""
+    pods = [pod(f"p{i}", node=f"n{i}", terminating=True, grace=grace) for i, grace in enumerate(graces)]
+    world = World(node("n0"), node("n1"), *pods, pod("new"))
+    cluster = _cluster(world)
+    cluster.departures.update({f"uid-p{i}": START + grace for i, grace in enumerate(graces)})
+    leaving = [world.record(f"p{i}") for i in range(2)]
+    both = tuple((world.record("new"), world.row(f"n{i}")) for i in range(2))
+    found = until_predecessors_leave(cluster, leaving, both, hold)
+    assert found.until == (None if until is None else START + until)
+    assert (found.why, found.nominations, list(found.pods)) == (WaitsFor.PREDECESSOR, both, leaving)
+    assert found.message == "waiting for pods default/p0, default/p1 of the same owner to leave"
+    assert list(until_predecessors_leave(cluster, leaving, both[1:], hold).pods) == leaving[1:]
+    assert list(until_predecessors_leave(cluster, leaving, (), hold).pods) == leaving
+
+
+# -- room ------------------------------------------------------------------------------------------------------------
+
+
+def test_what_is_left_beside_who_is_placed() -> None:
+    """preemption.md 3.4: nominated pods of equal or higher priority count, the placed ones' own nominations do not."""
+    world = World(
+        node("n", cpu=10, memory="10Gi"),
+        pod("runs", cpu=1, memory="1Gi", node="n"),
+        pod("equal", cpu=2, priority=5, nominated="n", gates=["x"]),
+        pod("lower", cpu=4, priority=4, nominated="n", gates=["x"]),
+        pod("new", cpu=3, priority=5, nominated="n", gates=["x"]),
+        pod("other", memory="2Gi", priority=5),
+    )
+    cluster, row = world.engine.cluster, world.row("n")
+    new, other, runs = world.record("new"), world.record("other"), world.record("runs")
+
+    def cpu(placed: Sequence[PodRecord], priority: int | None) -> int:
+        room = FreeResources.after(cluster, [(one, row) for one in placed], priority=priority)
+        return room.left[row][room.columns[row].index(CPU)]
+
+    assert cpu([new], 5) == 10_000 - 1000 - 2000 - 3000
+    assert cpu([new], 4) == 10_000 - 1000 - 2000 - 4000 - 3000
+    assert cpu([new], 6) == 10_000 - 1000 - 3000
+    assert cpu([new], None) == 10_000 - 1000 - 3000
+    room = FreeResources.after(cluster, [(new, row), (other, row)], priority=6)
+    assert dict(zip(room.columns[row], room.left[row], strict=True))[MEMORY] == 7 * GI
+    room.free([runs], [row])
+    assert dict(zip(room.columns[row], room.left[row], strict=True))[MEMORY] == 8 * GI
+    room.free([runs], [row + 1])
+    assert dict(zip(room.columns[row], room.left[row], strict=True))[CPU] == 7000
+    assert room.short_columns() == []
+
+
+def test_units_are_put_back_where_they_fit() -> None:
+    """Whole or not at all; what is short is told of the first row, and what nobody there asks for does not matter."""
+    world = World(
+        node("a", cpu=3),
+        node("b", cpu=3),
+        pod("v0", cpu=1, node="a"),
+        pod("v1", cpu=2, memory="1Gi", node="b"),
+        pod("v2", cpu=2, node="a"),
+        pod("x", cpu=2, priority=9),
+        pod("y", cpu=2, priority=9),
+    )
+    cluster = world.engine.cluster
+    a, b = world.row("a"), world.row("b")
+    seats = [(world.record("x"), a), (world.record("y"), b)]
+    v0, v1, v2 = (world.record(f"v{i}") for i in range(3))
+    with cluster.trial():
+        cluster.displace_all([v0, v1, v2])
+        room = FreeResources.after(cluster, seats, priority=9)
+        before = {row: list(left) for row, left in room.left.items()}
+        assert room.shortage([v0, v1], [a, b]) == (b, ((CPU, 1000),))
+        assert room.left == before
+        assert room.shortage([v2, v1], [a, b]) == (min(a, b), ((CPU, 1000),))
+        assert room.shortage([v0], [a]) is None
+        assert room.left[a][room.columns[a].index(CPU)] == 0
+        assert room.shortage([v0, v0], [a, a]) == (a, ((CPU, 2000),))
+        assert room.shortage([v0], [a]) == (a, ((CPU, 1000),))
+        assert room.shortage([v1], [b + a + 7]) is None, "on no row that matters"
+    short = FreeResources.after(cluster, seats, priority=9)
+    assert short.short_columns() == [CPU]
+
+
+# -- ties ------------------------------------------------------------------------------------------------------------
+
+
+def _ties(world: World, pods: Sequence[str], within: Sequence[str] = ()) -> dict[str, int] | None:
+    """By node: places beside those worth keeping; None where there is no choice."""
+    cluster = world.engine.cluster
+    running = world.engine.running["default-scheduler"]
+    assert isinstance(running, RunningProfile)
+    units = list(_units(world, 9).values())
+    domain = None
+    if within:
+        rows = np.array([world.row(name) for name in within], dtype=np.int64)
+        domain = Placement("rack", rows)
+    with cluster.trial():
+        cluster.displace_all([one for unit in units for one in unit.pods])
+        found = victim_sparing_tie_breaker(
+            running, [world.record(name) for name in pods], 9, Ranking(cluster, units), domain
+        )
+    if found is None:
+        return None
+    return {name: int(found._spare[world.row(name)]) for name in sorted(cluster.nodes.row_of)}
+
+
+def test_where_the_important_need_not_go() -> None:
+    """Walked as a reprieve does: each is kept that leaves enough places somewhere, the others are not."""
+    items = [
+        *[node(f"n{i}", cpu=2) for i in range(3)],
+        pod("p3", cpu=2, node="n0", priority=3),
+        pod("p2", cpu=1, node="n1", priority=2),
+        pod("p1", cpu=1, node="n1", priority=1),
+        pod("p0", cpu=2, node="n2", priority=0),
+        *[pod(f"new{i}", cpu=1, priority=9) for i in range(6)],
+    ]
+    assert _ties(World(*items), ["new0", "new1"]) == {"n0": 0, "n1": 0, "n2": 2}
+    assert _ties(World(*items), ["new0", "new1", "new2"]) == {"n0": 0, "n1": 1, "n2": 2}
+    assert _ties(World(*items), [f"new{i}" for i in range(4)]) == {"n0": 0, "n1": 2, "n2": 2}
+    assert _ties(World(*items), [f"new{i}" for i in range(6)]) is None, "all places are needed"
+    assert _ties(World(*items), [f"new{i}" for i in range(5)]) == {"n0": 2, "n1": 1, "n2": 2}
+    assert _ties(World(*items), ["new0", "new1"], ["n0", "n1"]) == {"n0": 0, "n1": 2, "n2": 0}
+    torn = [*items, pdb("b", {}, allowed=3)]
+    assert _ties(World(*torn), ["new0", "new1"]) == {"n0": 0, "n1": 2, "n2": 0}, "who violates a budget is kept first"
+
+
+def test_unlike_pods_have_no_ties_to_break() -> None:
+    items = [node("n0", cpu=4), pod("p", cpu=4, node="n0"), pod("a", cpu=1, priority=9), pod("b", cpu=2, priority=9)]
+    assert _ties(World(*items), ["a", "b"]) is None
+    assert _ties(World(*items), ["a"]) == {"n0": 4}
+
+
+def test_preferred_are_nodes_with_room_beside_those_worth_keeping() -> None:
+    """As long as there are any among the ties; each place counts once."""
+    ties = VictimSparingTieBreaker(np.array([0, 1, 2], dtype=np.int64))
+    assert ties.narrow(np.array([0, 1, 2])).tolist() == [1, 2]
+    ties.took(1)
+    assert ties.narrow(np.array([0, 1, 2])).tolist() == [2]
+    ties.took(2)
+    ties.took(2)
+    assert ties.narrow(np.array([0, 2])).tolist() == [0, 2]
+
+
+# -- criteria --------------------------------------------------------------------------------------------------------
+
+
+def _columns(world: World, violates: Sequence[bool] = ()) -> Any:
+    cluster = world.engine.cluster
+    ordered = by_importance(cluster, list(_units(world).values())).units
+    evaluator = world.engine.running["default-scheduler"].evaluator
+    return Costing(cluster, evaluator, ordered).columns(ordered, violates or [False] * len(ordered))
+
+
+@pytest.mark.parametrize(
+    ("criterion", "each", "total"),
+    [
+        ("pdbViolations", [1, 0, 0, 1], 2),
+        ("highestPriority", [5, 5, 1, -2], 5),
+        ("prioritySum", [(5 + (1 << 31)) * 2, 5 + (1 << 31), 1 + (1 << 31), (1 << 31) - 2], 9 + 5 * (1 << 31)),
+        ("units", [1, 1, 1, 1], 4),
+        ("pods", [2, 1, 1, 1], 5),
+        ("startTime", [-START - 7, -START - 3, -START - 9, -START - 1], -START - 3),
+        ("tenantSpread", [2, 1, 1, 1], 4),
+        ("gangsBroken", [1, 0, 0, 0], 1),
+        ("restartElsewhere", [0, 0, 1, 0], 1),
+        ("cascade", [0, 0, 0, 0], 0),
+        ("minimumRuntime", [0, 0, 1, 0], 1),
+        ("lostWork", [2 * 2 * 93, 97, 0.1 * 91, 0.1 * 99], 372 + 97 + 9.1 + 9.9),
+    ],
+)
+def test_what_each_criterion_counts(criterion: str, each: list[float], total: float) -> None:
+    """cost.md 1.3, at 100 s: a gang of two, two pods of the same priority, and one of another namespace."""
+    world = World(
+        node("n1", cpu=40, gpu=8, labels={"kubernetes.io/hostname": "n1"}),
+        node("n2", cpu=40, gpu=8, labels={"kubernetes.io/hostname": "n2"}),
+        *gang("w", 2, node="n1", whole=True, priority=5, gpu=2, start=7.0),
+        pod("a", cpu=1, node="n2", priority=5, start=3.0),
+        pod(
+            "b",
+            node="n2",
+            priority=1,
+            start=9.0,
+            selector={"kubernetes.io/hostname": "n2"},
+            annotations=said(minimum_runtime="1h"),
+        ),
+        pod("c", node="n1", priority=-2, start=1.0, namespace="other"),
+    )
+    _cluster(world, START + 100)
+    columns = _columns(world, [True, False, False, True])
+    cost = IN_TREE[criterion]()
+    assert cost.of_units(columns).tolist() == pytest.approx(each)
+    assert cost.total(columns) == pytest.approx(total)
+
+
+@pytest.mark.parametrize(
+    ("least", "running", "going", "broken"),
+    [(2, 3, 1, 0), (2, 3, 2, 1), (2, 2, 1, 1), (2, 1, 1, 0), (1, 3, 2, 0), (1, 3, 3, 1)],
+)
+def test_gangs_that_fall_below_their_minimum(least: int, running: int, going: int, broken: int) -> None:
+    """cost.md 1.3: those that had it; counted over all who go."""
+    world = World(
+        node("n", cpu=9), group("w", min_count=least), *[pod(f"w{i}", node="n", group="w") for i in range(running)]
+    )
+    columns = _columns(world)
+    some = replace(columns, pods=columns.pods[:going])
+    assert IN_TREE["gangsBroken"]().total(some) == broken
+
+
+@pytest.mark.parametrize(
+    ("names", "first", "limit"),
+    [
+        (["pdbViolations", "highestPriority", "pods"], True, True),
+        (["highestPriority", "pdbViolations"], False, True),
+        (["pdbViolations", "pods", "highestPriority"], True, False),
+        (["pods"], False, False),
+    ],
+)
+def test_what_guides_a_search_by_criteria_of_ones_own(names: list[str], first: bool, limit: bool) -> None:
+    """cost.md 1.2, 4: budgets and a limit of priority come first where the list begins with them."""
+    world = World(
+        node("n", cpu=9),
+        *gang("w", 3, node="n", whole=True, priority=1),
+        *[pod(f"p{i}", node="n", priority=i) for i in range(3)],
+    )
+    cluster = world.engine.cluster
+    criteria = criteria_of(names)
+    units = by_importance(cluster, list(_units(world).values())).units
+    pricing = pricing_of(criteria, units, [False] * 4, Costing(cluster, None, units))
+    assert pricing is not None
+    assert (pricing.budgets_first, pricing.by_limit) == (first, limit)
+    costs = {"pdbViolations": 1, "highestPriority": 2, "pods": 5}
+    assert pricing.price([0, 1, 2], [True, False, False]) == tuple(float(costs[name]) for name in names)
+    weight = dict(zip(_names(units), pricing.weight, strict=True))
+    assert all(each > 0 for each in pricing.weight), "nobody is for nothing"
+    guiding = next(name for name in names if name != "pdbViolations")
+    if guiding == "pods":
+        assert weight["w"] > max(weight["p0"], weight["p1"], weight["p2"])
+    else:
+        assert weight["p2"] > max(weight["w"], weight["p1"]) > weight["p0"]
+
+
+def test_where_criteria_tie_the_next_guides() -> None:
+    """Far enough apart to keep their order; of what costs nothing by any, more pods weigh more."""
+    world = World(
+        node("n", cpu=9),
+        *gang("w", 3, node="n", whole=True, priority=1),
+        *[pod(f"p{i}", node="n", priority=i) for i in range(3)],
+    )
+    cluster = world.engine.cluster
+    units = by_importance(cluster, list(_units(world).values())).units
+
+    def weight(*names: str) -> dict[str, float]:
+        pricing = pricing_of(criteria_of(names), units, [False] * 4, Costing(cluster, None, units))
+        assert pricing is not None
+        return dict(zip(_names(units), pricing.weight, strict=True))
+
+    by_both = weight("highestPriority", "pods")
+    assert by_both["p2"] > by_both["w"] > by_both["p1"] > by_both["p0"] > 0
+    other = weight("pods", "highestPriority")
+    assert other["w"] > other["p2"] > other["p1"] > other["p0"] > 0
+    alike = weight("tenantSpread", "units")
+    assert alike["p0"] == alike["p1"] == alike["p2"] < alike["w"]
