@@ -12,14 +12,15 @@ from reprieve.framework.configuration import ConfigurationError
 from reprieve.framework.configuration_reading import configuration_of
 from reprieve.framework.gates import FeatureGates
 from reprieve.framework.profile import Profile
-from reprieve.preemption.cascade import Cascades
-from reprieve.preemption.cost import UPSTREAM
+from reprieve.preemption.cascade import MOST_RETURNING, Cascades
+from reprieve.preemption.cost import UPSTREAM, criteria_of
 from reprieve.preemption.criteria import STANDARD
 from reprieve.preemption.default_preemption import DefaultPreemption
 from reprieve.preemption.options import PreemptionOptions
-from reprieve.preemption.outcome import COMPATIBLE, MINIMIZE_VICTIMS, Preemption
+from reprieve.preemption.outcome import COMPATIBLE, MINIMIZE_VICTIMS, CascadeStep, Preemption, Reason, Verdict
+from reprieve.preemption.units import scheduled_pods, units_below
 from reprieve.scheduling.profiles import profiles_of
-from tests.building import World, gang, group, node, pod, profile_with, toleration
+from tests.building import World, gang, group, node, pdb, pod, profile_with, toleration
 from tests.properties.coverage import met, must_meet
 from tests.random_clusters import RandomCluster, random_clusters
 
@@ -229,3 +230,145 @@ def test_no_unit_is_evicted_twice_and_nothing_leaks(data: st.DataObject, depth: 
 
     world.virtual.first_preemption = look
     world.settle()
+
+
+# -- who comes back, asked for directly ------------------------------------------------------------------------------
+
+
+def _after(world: World, *victims: str, depth: int = 3, at: str = "") -> list[tuple[int, str, list[str]]]:
+    """(round, who came back, who went for it) after these victims have gone for `p`, which is placed on the node."""
+    cluster = world.engine.cluster
+    units = {unit.name.removeprefix("default/"): unit for unit in units_below(cluster, 100, scheduled_pods(cluster))}
+    cascades = Cascades(world.engine.running["default-scheduler"], UPSTREAM, depth)
+    before = cluster.digest()
+    placed = ((world.record("p"), world.row(at)),) if at else ()
+    steps = cascades.after([units[name] for name in victims], placed)
+    assert cluster.digest() == before
+    return [
+        (
+            step.level,
+            step.evictor.name.removeprefix("default/"),
+            [unit.name.removeprefix("default/") for unit in step.evicted],
+        )
+        for step in steps
+    ]
+
+
+def _two(*items: Any) -> World:
+    return World(node("n1", cpu=4), node("n2", cpu=4), *items, pod("p", cpu=4, priority=100))
+
+
+def test_who_finds_room_evicts_nobody() -> None:
+    """cost.md 3.1: the preemptor is in its place meanwhile; it may be that nothing is left beside it."""
+    roomy = _two(pod("v", cpu=2, node="n1", priority=50), pod("low", cpu=2, node="n2"))
+    assert _after(roomy, "v", at="n1") == []
+    full = _two(pod("v", cpu=2, node="n1", priority=50), pod("low", cpu=3, node="n2"))
+    assert _after(full, "v", at="n1") == [(1, "v", ["low"])]
+    assert _after(full, "v") == [], "nobody is in its place"
+    assert _after(full, "v", depth=0, at="n1") == []
+
+
+def test_the_most_important_comes_back_first() -> None:
+    """cost.md 3.1: it takes the room, and the other has to evict."""
+    world = _two(
+        pod("v1", cpu=2, node="n1", priority=50),
+        pod("v2", cpu=2, node="n1", priority=60),
+        pod("low", cpu=2, node="n2"),
+    )
+    assert _after(world, "v1", "v2", at="n1") == [(1, "v1", ["low"])]
+
+
+@pytest.mark.parametrize(
+    ("more", "goes"),
+    [
+        ({}, ["low"]),
+        ({"priority": 50}, []),  # equal is not lower
+        ({"priority": 49}, ["low"]),
+        ({"cpu": 4, "priority": 60}, []),
+    ],
+)
+def test_only_lower_priorities_make_way(more: dict[str, Any], goes: list[str]) -> None:
+    """cost.md 3.4."""
+    world = _two(pod("v", cpu=2, node="n1", priority=50), pod("low", **{"cpu": 3, "node": "n2", "priority": 0, **more}))
+    assert _after(world, "v", at="n1") == ([(1, "v", goes)] if goes else [])
+
+
+def test_who_never_preempts_stays_away() -> None:
+    """preemption.md 2.2."""
+    world = _two(pod("v", cpu=2, node="n1", priority=50, never=True), pod("low", cpu=3, node="n2"))
+    assert _after(world, "v", at="n1") == []
+
+
+def test_the_cheapest_make_way_and_of_as_cheap_ones_those_on_the_first_node() -> None:
+    """By the criteria; then by name; whom a reprieve could leave stays."""
+    world = World(
+        *[node(f"n{i}", cpu=4) for i in range(4)],
+        pod("v", cpu=2, node="n0", priority=50),
+        pod("dear", cpu=4, node="n1", priority=9),
+        *[pod(f"a{i}", cpu=2, node="n3", priority=i) for i in range(2)],
+        *[pod(f"b{i}", cpu=2, node="n2", priority=i) for i in range(2)],
+        pod("p", cpu=4, priority=100),
+    )
+    assert _after(world, "v", at="n0") == [(1, "v", ["b0"])]
+
+
+def test_a_group_comes_back_whole_or_not_at_all() -> None:
+    """cost.md 3.1: pod by pod, each where there is room or somebody cheap; if one finds none nobody goes."""
+    items = [
+        *gang("w", 2, cpu=2, node="n1", whole=True, priority=50),
+        pod("low", cpu=2, node="n2"),
+        pod("high", cpu=2, node="n2", priority=60),
+    ]
+    assert _after(_two(*items), "w", at="n1") == []
+    assert _after(_two(*items[:-1]), "w", at="n1") == [(1, "w", ["low"])]
+
+
+def test_who_has_come_back_is_in_the_way_of_the_next() -> None:
+    """Each round in the picture that the one before has left: nobody is evicted twice."""
+    world = World(
+        *[node(f"n{i}", cpu=2) for i in range(3)],
+        pod("v1", cpu=2, node="n0", priority=50),
+        pod("v2", cpu=2, node="n1", priority=40),
+        pod("low", cpu=2, node="n2", priority=30),
+        pod("p", cpu=2, priority=100),
+        pod("q", cpu=2, priority=100),
+    )
+    assert _after(world, "v1", at="n0") == [(1, "v1", ["low"])]
+    assert _after(world, "v1", "low", at="n0") == []
+    assert _after(world, "v2", "v1", at="n0") == [(1, "v2", ["low"])]
+
+
+@pytest.mark.parametrize(("pods", "told"), [(MOST_RETURNING, True), (MOST_RETURNING + 1, False)])
+def test_so_many_pods_come_back_in_a_round(pods: int, told: bool) -> None:
+    """cost.md 3.1: the most important; the others count as staying away."""
+    world = World(
+        node("n1", cpu=200, pods=200),
+        node("n2", cpu=1, pods=200),
+        *[pod(f"v{i}", node="n1", priority=50) for i in range(pods - 1)],
+        pod("last", cpu=1, node="n1", priority=40),
+        pod("low", cpu=1, node="n2"),
+        pod("p", cpu=200, priority=100),
+    )
+    names = [f"v{i}" for i in range(pods - 1)]
+    assert _after(world, *names, "last", at="n1") == ([(1, "last", ["low"])] if told else [])
+
+
+def test_what_goes_in_turn_is_counted_with_what_goes() -> None:
+    """cost.md 3.2: by every criterion; budgets over all of them by importance; their pods by `cascade`."""
+    world = _two(
+        pod("v", cpu=2, node="n1", priority=50, labels={"app": "x"}),
+        *gang("w", 2, cpu=1, node="n2", whole=True, priority=7, start=5.0, labels={"app": "x"}),
+        pdb("x", {"app": "x"}, allowed=2),
+    )
+    cluster = world.engine.cluster
+    units = {unit.name: unit for unit in units_below(cluster, 100, scheduled_pods(cluster))}
+    v, w = units["default/v"], units["default/w"]
+    reason = Reason(world.record("p"), 0, "NodeResourcesFit", "")
+    verdicts = [Verdict(v, False, reason), Verdict(w, False, None)]
+    criteria = criteria_of(("cascade", *STANDARD, "units"), depth=1)
+    cascades = Cascades(world.engine.running["default-scheduler"], criteria, 1)
+    own = (0.0, 0.0, 50.0, 50.0 + (1 << 31), 1.0, 0.0, 1.0)
+    assert cascades.cost(verdicts, [], own) == own
+    found = cascades.cost(verdicts, [CascadeStep(1, v, (w,))], own)
+    assert found[:5] == (2.0, 1.0, 50.0, 50 + 2 * 7 + 3 * float(1 << 31), 3.0)
+    assert found[6] == 2.0
