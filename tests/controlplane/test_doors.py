@@ -1,0 +1,439 @@
+"""Doors of objects that are no writes of the object: binding, eviction, scale, tokens, and questions about rights.
+
+Rules and texts: kube-apiserver 1.36 (registry/core/pod, registry/core/serviceaccount, authorization).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from tests.controlplane.server.inprocess import Answer, Plane, running
+from tests.controlplane.server.live import pod
+
+from reprieve.controlplane.clock import parse_stamp
+
+Json = dict[str, Any]
+PODS = "/api/v1/namespaces/default/pods"
+BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
+ACCOUNTS = "/api/v1/namespaces/default/serviceaccounts"
+MERGE = "application/merge-patch+json"
+
+
+@pytest.fixture
+def plane() -> Iterator[Plane]:
+    with running() as made:
+        yield made
+
+
+def refusal(answer: Answer) -> tuple[int, str | None, str]:
+    return answer.status, answer.json.get("reason"), answer.json["message"]
+
+
+def made(plane: Plane, path: str, body: Json) -> Json:
+    answer = plane.ask(f"POST {path}", body)
+    assert answer.status == 201, answer.body
+    found: Json = answer.json
+    return found
+
+
+def status(plane: Plane, path: str, patch: Json) -> None:
+    answer = plane.ask(f"PATCH {path}/status", {"status": patch}, content_type=MERGE)
+    assert answer.status == 200, answer.body
+
+
+# -- binding ---------------------------------------------------------------------------------------------------
+
+CONFLICT = 'Operation cannot be fulfilled on pods/binding "p": '
+NODE = {"target": {"kind": "Node", "name": "n"}}
+
+
+@pytest.mark.parametrize(
+    ("body", "code", "message"),
+    [
+        ({"metadata": {"name": "x"}, **NODE}, 400, "name in URL does not match name in Binding object"),
+        ({"metadata": {"namespace": "x"}, **NODE}, 400,
+         "the namespace of the provided object does not match the namespace sent on the request"),
+        ({"target": {"kind": "Pod", "name": "n"}}, 500,
+         'target.kind: Unsupported value: "Pod": supported values: "Node", "<empty>"'),
+        ({"target": {"kind": "Node"}}, 500, "target.name: Required value"),
+        ({}, 500, "target.name: Required value"),
+    ],
+)  # fmt: skip
+def test_bindings_that_say_the_wrong_thing(plane: Plane, body: Json, code: int, message: str) -> None:
+    made(plane, PODS, pod("p"))
+    answer = plane.ask(f"POST {PODS}/p/binding", body)
+    assert (answer.status, answer.json["message"]) == (code, message)
+    assert "nodeName" not in plane.ask(f"GET {PODS}/p").json["spec"]
+
+
+def test_pods_that_cannot_be_bound(plane: Plane) -> None:
+    assert refusal(plane.ask(f"POST {PODS}/p/binding", NODE)) == (404, "NotFound", 'pods "p" not found')
+    gated = pod("p")
+    gated["spec"]["schedulingGates"] = [{"name": "a/b"}]
+    made(plane, PODS, gated)
+    refused = plane.ask(f"POST {PODS}/p/binding", NODE)
+    assert refusal(refused) == (409, "Conflict", f"{CONFLICT}pod p has non-empty .spec.schedulingGates")
+    assert plane.ask(f"PATCH {PODS}/p", {"spec": {"schedulingGates": None}}, content_type=MERGE).status == 200
+    for what, given in (("uid", "UID"), ("resourceVersion", "ResourceVersion")):
+        refused = plane.ask(f"POST {PODS}/p/binding", {"metadata": {what: "5"}, **NODE})
+        code, reason, message = refusal(refused)
+        assert (code, reason) == (409, "Conflict")
+        assert f"Precondition failed: {given} in precondition: 5, {given} in object meta: " in message
+    assert plane.ask(f"POST {PODS}/p/binding", NODE).status == 201
+    refused = plane.ask(f"POST {PODS}/p/binding", NODE)
+    assert refusal(refused) == (409, "Conflict", f'{CONFLICT}pod p is already assigned to node "n"')
+    held = pod("q")
+    held["metadata"]["finalizers"] = ["a/b"]
+    made(plane, PODS, held)
+    plane.ask(f"DELETE {PODS}/q")
+    refused = plane.ask(f"POST {PODS}/q/binding", NODE)
+    assert refusal(refused)[2].endswith("pod q is being deleted, cannot be assigned to a host")
+
+
+def test_a_binding_sets_the_node_and_what_it_brings(plane: Plane) -> None:
+    """Labels and annotations are merged; the nomination goes; the condition tells since when."""
+    body = pod("p")
+    body["metadata"] |= {"labels": {"a": "1", "b": "2"}, "annotations": {"c": "3"}}
+    found = made(plane, PODS, body)["metadata"]
+    status(plane, f"{PODS}/p", {"nominatedNodeName": "other"})
+    plane.clock.forward(5)
+    version = plane.ask(f"GET {PODS}/p").json["metadata"]["resourceVersion"]
+    brought = {
+        "name": "p", "namespace": "default", "uid": found["uid"], "resourceVersion": version,
+        "labels": {"b": "new"}, "annotations": {"d": "4"},
+    }  # fmt: skip
+    dry = plane.ask(f"POST {PODS}/p/binding?dryRun=All", {"metadata": brought, "target": {"name": "n"}})
+    assert dry.status == 201
+    assert plane.ask(f"GET {PODS}/p").json["metadata"]["resourceVersion"] == version
+    answer = plane.ask(f"POST {PODS}/p/binding", {"metadata": brought, "target": {"name": "n"}})
+    success = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
+    assert (answer.status, answer.json) == (201, success)
+    after = plane.ask(f"GET {PODS}/p").json
+    assert after["spec"]["nodeName"] == "n"
+    assert after["metadata"]["labels"] == {"a": "1", "b": "new"}
+    assert after["metadata"]["annotations"] == {"c": "3", "d": "4"}
+    assert "nominatedNodeName" not in after["status"]
+    [condition] = [one for one in after["status"]["conditions"] if one["type"] == "PodScheduled"]
+    assert (condition["status"], condition["lastTransitionTime"]) == ("True", plane.clock.stamp())
+
+
+# -- eviction --------------------------------------------------------------------------------------------------
+
+REFUSED = "Cannot evict pod as it would violate the pod's disruption budget."
+
+
+def running_pod(plane: Plane, name: str = "p", ready: bool = True, phase: str = "Running") -> None:
+    body = pod(name)
+    body["metadata"]["labels"] = {"a": "b"}
+    body["spec"]["nodeName"] = "n"
+    made(plane, PODS, body)
+    condition = {"type": "Ready", "status": str(ready)}
+    status(plane, f"{PODS}/{name}", {"phase": phase, "conditions": [condition]})
+
+
+def budget(plane: Plane, name: str = "b", allowed: int = 1, observed: int = 1, policy: str = "", **more: Any) -> None:
+    spec: Json = {"minAvailable": 1, "selector": {"matchLabels": {"a": "b"}}}
+    if policy:
+        spec["unhealthyPodEvictionPolicy"] = policy
+    made(plane, BUDGETS, {"metadata": {"name": name}, "spec": spec})
+    whole = {"disruptionsAllowed": allowed, "observedGeneration": observed, "currentHealthy": 2, "desiredHealthy": 1,
+             "expectedPods": 2}  # fmt: skip
+    status(plane, f"{BUDGETS}/{name}", {**whole, **more})
+
+
+def evict(plane: Plane, name: str = "p", query: str = "", **options: Any) -> Answer:
+    return plane.ask(f"POST {PODS}/{name}/eviction{query}", {"metadata": {"name": name}, **options})
+
+
+def test_an_eviction_takes_a_disruption_from_the_budget_and_marks_the_pod(plane: Plane) -> None:
+    for name in ("p", "q"):
+        running_pod(plane, name)
+    budget(plane, allowed=2)
+    assert evict(plane, query="?dryRun=All").status == 201
+    assert plane.ask(f"GET {BUDGETS}/b").json["status"]["disruptionsAllowed"] == 2
+    assert evict(plane).status == 201
+    after = plane.ask(f"GET {BUDGETS}/b").json["status"]
+    assert (after["disruptionsAllowed"], after["disruptedPods"]) == (1, {"p": plane.clock.stamp()})
+    assert not [one for one in after.get("conditions", ()) if one["type"] == "DisruptionAllowed"]
+    gone = plane.ask(f"GET {PODS}/p").json
+    assert gone["metadata"]["deletionGracePeriodSeconds"] == 30
+    [condition] = [one for one in gone["status"]["conditions"] if one["type"] == "DisruptionTarget"]
+    assert (condition["status"], condition["reason"], condition["message"]) == (
+        "True", "EvictionByEvictionAPI", "Eviction API: evicting")  # fmt: skip
+    assert evict(plane, "q").status == 201
+    after = plane.ask(f"GET {BUDGETS}/b").json["status"]
+    assert (after["disruptionsAllowed"], set(after["disruptedPods"])) == (0, {"p", "q"})
+    [condition] = [one for one in after["conditions"] if one["type"] == "DisruptionAllowed"]
+    assert (condition["status"], condition["reason"], condition["observedGeneration"]) == (
+        "False", "InsufficientPods", 1)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("given", "code", "cause", "retry"),
+    [
+        ({"allowed": 0, "currentHealthy": 1}, 429,
+         "The disruption budget b needs 1 healthy pods and has 1 currently", None),
+        ({"allowed": 0}, 429, "The disruption budget b does not allow evicting pods currently", None),
+        ({"observed": 0}, 429, "The disruption budget b is still being processed by the server.", "10"),
+        ({"allowed": 1, "disruptedPods": {f"x{n}": "2026-01-01T00:00:00Z" for n in range(2001)}}, 403, None, None),
+        ({"allowed": 1, "disruptedPods": {f"x{n}": "2026-01-01T00:00:00Z" for n in range(2000)}}, 201, None, None),
+    ],
+)  # fmt: skip
+def test_what_a_budget_does_not_allow(
+    plane: Plane, given: Json, code: int, cause: str | None, retry: str | None
+) -> None:
+    running_pod(plane)
+    budget(plane, **given)
+    answer = evict(plane)
+    assert answer.status == code
+    if code == 429:
+        assert refusal(answer) == (429, "TooManyRequests", REFUSED)
+        assert answer.json["details"]["causes"] == [{"reason": "DisruptionBudget", "message": cause}]
+        assert (answer.header("retry-after"), answer.json["details"].get("retryAfterSeconds")) == (
+            retry, None if retry is None else int(retry))  # fmt: skip
+    gone = "deletionTimestamp" in plane.ask(f"GET {PODS}/p").json["metadata"]
+    assert gone is (code == 201)
+
+
+@pytest.mark.parametrize(
+    ("policy", "healthy", "desired", "goes"),
+    [
+        ("", 1, 1, True),
+        ("IfHealthyBudget", 0, 1, False),
+        ("IfHealthyBudget", 2, 1, True),
+        ("IfHealthyBudget", 0, 0, False),
+        ("AlwaysAllow", 0, 1, True),
+    ],
+)
+def test_a_pod_that_is_not_ready_may_go_by_its_policy(
+    plane: Plane, policy: str, healthy: int, desired: int, goes: bool
+) -> None:
+    running_pod(plane, ready=False)
+    budget(plane, allowed=0, policy=policy, currentHealthy=healthy, desiredHealthy=desired)
+    assert evict(plane).status == (201 if goes else 429)
+
+
+@pytest.mark.parametrize(("phase", "code"), [("Pending", 201), ("Succeeded", 201), ("Failed", 201), ("Running", 429)])
+def test_what_does_not_run_asks_no_budget(plane: Plane, phase: str, code: int) -> None:
+    running_pod(plane, phase=phase)
+    budget(plane, allowed=0)
+    assert evict(plane).status == code
+
+
+def test_evictions_that_are_refused_before_any_budget(plane: Plane) -> None:
+    assert refusal(evict(plane, "absent")) == (404, "NotFound", 'pods "absent" not found')
+    running_pod(plane)
+    wrong = plane.ask(f"POST {PODS}/p/eviction", {"metadata": {"name": "x"}})
+    assert refusal(wrong) == (400, "BadRequest", "name in URL does not match name in Eviction object")
+    stale = evict(plane, deleteOptions={"preconditions": {"resourceVersion": "5"}})
+    assert refusal(stale)[:2] == (409, "Conflict")
+    current = plane.ask(f"GET {PODS}/p").json["metadata"]["resourceVersion"]
+    for name in ("b", "c"):
+        budget(plane, name)
+    assert refusal(evict(plane))[0] == 500
+    assert "more than one PodDisruptionBudget" in evict(plane).json["message"]
+    plane.ask(f"DELETE {BUDGETS}/c")
+    options = {"gracePeriodSeconds": 5, "preconditions": {"resourceVersion": current}}
+    assert evict(plane, deleteOptions=options).status == 201
+    assert plane.ask(f"GET {PODS}/p").json["metadata"]["deletionGracePeriodSeconds"] == 5
+
+
+# -- tokens ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("spec", "lasts"),
+    [
+        ({}, 3600),
+        ({"expirationSeconds": 600}, 600),
+        ({"expirationSeconds": 2**32}, 2**32),
+        ({"expirationSeconds": 0}, 3600),
+    ],
+)
+def test_how_long_a_token_lasts(plane: Plane, spec: Json, lasts: int) -> None:
+    made(plane, ACCOUNTS, {"metadata": {"name": "robot"}})
+    answer = plane.ask(f"POST {ACCOUNTS}/robot/token", {"spec": spec})
+    assert (answer.status, answer.json["spec"]["expirationSeconds"]) == (201, lasts)
+    assert answer.json["spec"]["audiences"] == ["https://kubernetes.default.svc"]
+    assert parse_stamp(answer.json["status"]["expirationTimestamp"])
+
+
+@pytest.mark.parametrize(
+    ("spec", "code", "message"),
+    [
+        ({"expirationSeconds": 599}, 422, "may not specify a duration less than 10 minutes"),
+        ({"expirationSeconds": 2**32 + 1}, 422, "may not specify a duration larger than 2^32 seconds"),
+        ({"audiences": ["a"] * 65}, 422, "spec.audiences: Too many: 65: must have at most 64 items"),
+        ({"boundObjectRef": {"kind": "Pod", "apiVersion": "v1", "name": "x"}}, 404, 'pods "x" not found'),
+        ({"boundObjectRef": {"kind": "Job", "apiVersion": "batch/v1", "name": "x"}}, 400,
+         "cannot bind token to object of type batch/v1, Kind=Job"),
+        ({"boundObjectRef": {"kind": "Other", "apiVersion": "v1", "name": "x"}}, 400,
+         "cannot bind token to object of type /v1, Kind=Other"),
+    ],
+)  # fmt: skip
+def test_tokens_that_are_not_given(plane: Plane, spec: Json, code: int, message: str) -> None:
+    made(plane, ACCOUNTS, {"metadata": {"name": "robot"}})
+    answer = plane.ask(f"POST {ACCOUNTS}/robot/token", {"spec": spec})
+    assert answer.status == code
+    assert answer.json["message"].endswith(message)
+    assert plane.ask(f"POST {ACCOUNTS}/absent/token", {"spec": {}}).status == 404
+    assert plane.ask(f"POST {ACCOUNTS}/robot/token", {"spec": {"audiences": ["a"] * 64}}).status == 201
+
+
+def test_a_token_ends_with_what_it_is_bound_to(plane: Plane) -> None:
+    made(plane, ACCOUNTS, {"metadata": {"name": "robot"}})
+    uid = made(plane, "/api/v1/namespaces/default/secrets", {"metadata": {"name": "s"}})["metadata"]["uid"]
+    reference = {"kind": "Secret", "apiVersion": "v1", "name": "s"}
+    stale = plane.ask(f"POST {ACCOUNTS}/robot/token", {"spec": {"boundObjectRef": {**reference, "uid": "x"}}})
+    assert refusal(stale)[:2] == (409, "Conflict")
+    spec = {"boundObjectRef": {**reference, "uid": uid}}
+    token = plane.ask(f"POST {ACCOUNTS}/robot/token", {"spec": spec}).json["status"]["token"]
+    assert plane.ask("GET /version", token=token).status == 200
+    plane.ask("DELETE /api/v1/namespaces/default/secrets/s")
+    assert plane.ask("GET /version", token=token).status == 401
+    other = pod("p")
+    other["spec"]["serviceAccountName"] = "other"
+    made(plane, ACCOUNTS, {"metadata": {"name": "other"}})
+    made(plane, PODS, other)
+    bound = {"spec": {"boundObjectRef": {"kind": "Pod", "apiVersion": "v1", "name": "p"}}}
+    assert "different serviceaccount name" in refusal(plane.ask(f"POST {ACCOUNTS}/robot/token", bound))[2]
+    token = plane.ask(f"POST {ACCOUNTS}/other/token", bound).json["status"]["token"]
+    assert plane.ask("GET /version", token=token).status == 200
+    plane.ask(f"DELETE {ACCOUNTS}/other")
+    assert plane.ask("GET /version", token=token).status == 401
+
+
+# -- rights ----------------------------------------------------------------------------------------------------
+
+RBAC = "/apis/rbac.authorization.k8s.io/v1"
+
+
+def grant(plane: Plane, rule: Json, *, namespace: str = "", subject: Json | None = None) -> None:
+    """Give jane (or somebody else) one rule, everywhere or in one namespace."""
+    scope = f"/namespaces/{namespace}" if namespace else ""
+    role, binding = ("Role", "RoleBinding") if namespace else ("ClusterRole", "ClusterRoleBinding")
+    made(plane, f"{RBAC}{scope}/{role.lower()}s", {"metadata": {"name": "r"}, "rules": [rule]})
+    group = "rbac.authorization.k8s.io"
+    who = subject or {"apiGroup": group, "kind": "User", "name": "jane"}
+    body = {"metadata": {"name": "r"}, "roleRef": {"apiGroup": group, "kind": role, "name": "r"}, "subjects": [who]}
+    made(plane, f"{RBAC}{scope}/{binding.lower()}s", body)
+
+
+def may(plane: Plane, line: str, user: str = "jane", **more: str) -> bool:
+    answer = plane.ask(line, impersonate_user=user, **more)
+    assert answer.status in (200, 403, 404)
+    return answer.status != 403
+
+
+@pytest.mark.parametrize(
+    ("rule", "allowed", "refused"),
+    [
+        ({"verbs": ["get"], "apiGroups": [""], "resources": ["pods"]},
+         [f"GET {PODS}/p"], [f"GET {PODS}", f"GET {PODS}/p/status", "GET /api/v1/namespaces/default/secrets/p",
+                             "GET /apis/apps/v1/namespaces/default/deployments/p"]),
+        ({"verbs": ["*"], "apiGroups": [""], "resources": ["pods/status"]},
+         [f"GET {PODS}/p/status"], [f"GET {PODS}/p"]),
+        ({"verbs": ["get"], "apiGroups": ["*"], "resources": ["*/status"]},
+         [f"GET {PODS}/p/status"], [f"GET {PODS}/p"]),
+        ({"verbs": ["get"], "apiGroups": ["apps"], "resources": ["*"]},
+         ["GET /apis/apps/v1/namespaces/default/deployments/p"], [f"GET {PODS}/p"]),
+        ({"verbs": ["get"], "apiGroups": [""], "resources": ["pods"], "resourceNames": ["p"]},
+         [f"GET {PODS}/p"], [f"GET {PODS}/q"]),
+        ({"verbs": ["get"], "nonResourceURLs": ["/metrics", "/openapi/*"]},
+         ["GET /metrics", "GET /openapi/v2"], [f"GET {PODS}/p"]),
+    ],
+)  # fmt: skip
+def test_what_a_rule_allows(plane: Plane, rule: Json, allowed: list[str], refused: list[str]) -> None:
+    grant(plane, rule)
+    assert [may(plane, line) for line in allowed] == [True] * len(allowed)
+    assert [may(plane, line) for line in refused] == [False] * len(refused)
+    assert not may(plane, allowed[0], "joe") or "/openapi" in allowed[0]
+
+
+def test_a_role_counts_in_its_namespace(plane: Plane) -> None:
+    grant(plane, {"verbs": ["list"], "apiGroups": [""], "resources": ["pods"]}, namespace="default")
+    assert may(plane, f"GET {PODS}")
+    assert not may(plane, "GET /api/v1/pods")
+    assert not may(plane, "GET /api/v1/namespaces/kube-system/pods")
+    plane.ask(f"DELETE {RBAC}/namespaces/default/roles/r")
+    assert not may(plane, f"GET {PODS}")
+
+
+@pytest.mark.parametrize(
+    ("subject", "user", "group", "counts"),
+    [
+        ({"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": "devs"}, "joe", "devs", True),
+        ({"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": "devs"}, "devs", "other", False),
+        ({"kind": "ServiceAccount", "name": "robot", "namespace": "default"},
+         "system:serviceaccount:default:robot", "", True),
+        ({"kind": "ServiceAccount", "name": "robot", "namespace": "kube-system"},
+         "system:serviceaccount:default:robot", "", False),
+    ],
+)  # fmt: skip
+def test_who_a_binding_is_for(plane: Plane, subject: Json, user: str, group: str, counts: bool) -> None:
+    grant(plane, {"verbs": ["list"], "apiGroups": [""], "resources": ["pods"]}, subject=subject)
+    headers = {"impersonate_group": group} if group else {}
+    assert may(plane, f"GET {PODS}", user, **headers) is counts
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (f"GET {PODS}/p",
+         'pods "p" is forbidden: User "jane" cannot get resource "pods" in API group "" in the namespace "default"'),
+        ("GET /apis/apps/v1/deployments",
+         'deployments.apps is forbidden: User "jane" cannot list resource "deployments" in API group "apps" at the '
+         "cluster scope"),
+        (f"POST {PODS}/p/binding",
+         'pods "p" is forbidden: User "jane" cannot create resource "pods/binding" in API group "" in the namespace '
+         '"default"'),
+        ("GET /metrics", 'forbidden: User "jane" cannot get path "/metrics"'),
+        ("POST /version", 'forbidden: User "jane" cannot post path "/version"'),
+    ],
+)  # fmt: skip
+def test_what_a_refusal_says(plane: Plane, line: str, message: str) -> None:
+    assert refusal(plane.ask(line, impersonate_user="jane")) == (403, "Forbidden", message)
+
+
+def test_the_rules_one_has(plane: Plane) -> None:
+    line = "POST /apis/authorization.k8s.io/v1/selfsubjectrulesreviews"
+    rule = {"verbs": ["list"], "apiGroups": [""], "resources": ["pods"]}
+    grant(plane, rule, namespace="default")
+    for namespace, rules in (("default", [rule]), ("kube-system", [])):
+        found = plane.ask(line, {"spec": {"namespace": namespace}}, impersonate_user="jane").json["status"]
+        assert (found["resourceRules"], found["incomplete"]) == (rules, False)
+        assert found["nonResourceRules"][0]["verbs"] == ["get"]
+    everything = plane.ask(line, {"spec": {"namespace": "x"}}).json["status"]["resourceRules"]
+    assert everything == [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}]
+    reading = plane.ask(line, {"spec": {"namespace": "x"}}, token="reader").json["status"]["resourceRules"]
+    assert reading == [{"verbs": ["get", "list", "watch"], "apiGroups": ["*"], "resources": ["*"]}]
+
+
+def test_the_rights_of_others_are_asked_of_by_name(plane: Plane) -> None:
+    line = "POST /apis/authorization.k8s.io/v1/subjectaccessreviews"
+    grant(plane, {"verbs": ["list"], "apiGroups": ["apps"], "resources": ["deployments"]}, namespace="default")
+    asked = {"verb": "list", "group": "apps", "resource": "deployments", "namespace": "default"}
+    for change, allowed in (
+        ({}, True), ({"verb": "get"}, False), ({"group": ""}, False), ({"resource": "pods"}, False),
+        ({"namespace": "x"}, False), ({"subresource": "scale"}, False),
+    ):  # fmt: skip
+        found = plane.ask(line, {"spec": {"user": "jane", "resourceAttributes": {**asked, **change}}})
+        assert found.json["status"]["allowed"] is allowed, change
+    reason = 'RBAC: allowed by RoleBinding "r/default" of Role "r" to User "jane"'
+    assert plane.ask(line, {"spec": {"user": "jane", "resourceAttributes": asked}}).json["status"]["reason"] == reason
+    path = {"verb": "get", "path": "/version"}
+    assert plane.ask(line, {"spec": {"user": "x", "nonResourceAttributes": path}}).json["status"]["allowed"] is True
+    who = {"groups": ["system:masters"], "user": "x"}
+    assert plane.ask(line, {"spec": {**who, "resourceAttributes": asked}}).json["status"]["allowed"] is True
+
+
+def test_nobody_gives_away_what_he_has_not(plane: Plane) -> None:
+    """Who may make roles makes those that hold no more than his own rights."""
+    grant(plane, {"verbs": ["create", "get"], "apiGroups": ["rbac.authorization.k8s.io", ""], "resources": ["*"]})
+    roles = f"POST {RBAC}/namespaces/default/roles"
+    for name, verb, code in (("less", "get", 201), ("more", "delete", 403)):
+        rule = {"verbs": [verb], "apiGroups": [""], "resources": ["pods"]}
+        answer = plane.ask(roles, {"metadata": {"name": name}, "rules": [rule]}, impersonate_user="jane")
+        assert answer.status == code
