@@ -11,9 +11,11 @@ from hypothesis import strategies as st
 from reprieve.api.quantity import (
     MAX_INT64,
     NANO,
+    Quantity,
     QuantityError,
     QuantityText,
     canonical,
+    format_quantity,
     milli_value,
     parse,
     value,
@@ -104,3 +106,149 @@ def test_canonical_text_reads_as_the_same_amount_and_stays(number: int, suffix: 
     again = parse(quantity.text)
     assert again.nano == quantity.nano
     assert again.text == quantity.text
+
+
+@pytest.mark.parametrize(
+    ("text", "written"),
+    [
+        # kept as written: what Go's fast path takes (18 digits, an exponent that is a multiple of three, no three
+        # zeros at the end); anything else becomes the largest suffix that keeps it exact
+        ("1.500", "1.500"),
+        ("1.50", "1500m"),
+        ("1.5", "1500m"),
+        ("1.000", "1"),
+        ("0.500", "500m"),
+        ("100", "100"),
+        ("1000", "1k"),
+        ("10000", "10k"),
+        ("123456789012345678", "123456789012345678"),
+        ("1234567890123456789", "1234567890123456789"),
+        ("12345678901234567.123", "12345678901234567123m"),
+        ("+5", "+5"),
+        ("-0", "0"),
+        ("0n", "0"),
+        ("1500u", "1500u"),
+        ("1000u", "1m"),
+        ("999999n", "999999n"),
+        ("1e-9", "1e-9"),
+        ("1e-10", "1e-9"),
+        ("1000e3", "1e6"),
+        ("1e1", "10"),
+        ("1000Ki", "1000Ki"),
+        ("1024Ki", "1Mi"),
+        ("8Ki", "8Ki"),
+        ("2048", "2048"),
+        ("0.5Ki", "512"),
+        ("0.5Mi", "512Ki"),
+        ("1025Ki", "1025Ki"),
+        ("1Ei", "1Ei"),
+        ("7Ei", "7Ei"),
+        ("1024Pi", "1Ei"),
+        ("0.1Ki", "102400m"),
+        ("0.0001Ki", "102400u"),
+        ("-1024Ki", "-1Mi"),
+        (".5k", "500"),
+        ("1E", "1E"),
+        ("1P", "1P"),
+        ("1000P", "1E"),
+        ("9223372036854775807", "9223372036854775807"),
+        ("9223372036854775808", "9223372036854775807"),
+        ("-9223372036854775808", "-9223372036854775807"),
+        ("1e18", "1e18"),
+        ("1e19", "9223372036854775807"),
+        ("1e401", "9223372036854775807"),
+        ("1e-401", "1e-9"),
+        ("0e999", "0"),
+    ],
+)
+def test_text_as_an_api_server_writes_it(text: str, written: str) -> None:
+    assert canonical(text) == written
+
+
+@pytest.mark.parametrize(
+    ("nano", "form", "text"),
+    [
+        (0, "DecimalSI", "0"),
+        (1, "DecimalSI", "1n"),
+        (1000, "DecimalSI", "1u"),
+        (10**9, "DecimalSI", "1"),
+        (10**27, "DecimalSI", "1E"),
+        (10**30, "DecimalSI", "1000E"),
+        (-1500 * 10**6, "DecimalSI", "-1500m"),
+        (1023 * NANO, "BinarySI", "1023"),
+        (1024 * NANO, "BinarySI", "1Ki"),
+        (-1024 * NANO, "BinarySI", "-1Ki"),
+        (1025 * NANO, "BinarySI", "1025"),
+        (2**70 * NANO, "BinarySI", "1024Ei"),
+        (1024 * NANO + 1, "BinarySI", "1024000000001n"),
+        (10**12, "DecimalExponent", "1e3"),
+        (10**9, "DecimalExponent", "1"),
+        (1, "DecimalExponent", "1e-9"),
+        (10**33, "DecimalExponent", "1e24"),
+    ],
+)
+def test_an_amount_is_written_without_a_fraction(nano: int, form: str, text: str) -> None:
+    """The largest suffix that keeps it exact."""
+    assert format_quantity(nano, form) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("1mi", "unable to parse quantity's suffix"),
+        ("1KM", "unable to parse quantity's suffix"),
+        ("1e+", "unable to parse quantity's suffix"),
+        ("1E-", "unable to parse quantity's suffix"),
+        ("1e", "unable to parse quantity's suffix"),
+        ("1Ki5", "unable to parse quantity's suffix"),
+        ("1z5", "quantities must match"),
+        ("", "quantities must match"),
+        (".", "quantities must match"),
+        ("1" * 256, None),
+        ("1" * 257, "must be no more than 256 characters"),
+        (" " * 200 + "1" + " " * 200, None),
+        (" " * 600 + "1", "must be no more than 256 characters"),
+    ],
+)
+def test_why_a_text_is_no_quantity(text: str, reason: str | None) -> None:
+    if reason is None:
+        parse(text)
+        return
+    with pytest.raises(QuantityError) as caught:
+        parse(text)
+    assert caught.value.text == text
+    assert caught.value.reason.startswith(reason)
+    shown = text if len(text) <= 64 else f"{text[:64]}..."
+    assert str(caught.value).startswith(f'"{shown}": ')
+
+
+def test_numbers_are_read_as_their_text() -> None:
+    assert parse(5).nano == 5 * NANO
+    assert parse(1.5).nano == 15 * NANO // 10
+    assert parse(1e20).nano == MAX_INT64 * NANO
+    assert parse(10**255).nano == MAX_INT64 * NANO
+    for wrong in (10**256, 10**308, 1 << 1025):
+        with pytest.raises(QuantityError, match="must be no more than 256 characters"):
+            parse(wrong)
+    with pytest.raises(QuantityError, match="True"):
+        parse(True)
+
+
+@pytest.mark.parametrize(
+    ("nano", "milli", "ones"),
+    [
+        (1, 1, 1),
+        (10**6, 1, 1),
+        (10**6 + 1, 2, 1),
+        (-1, -1, -1),
+        (-(10**6) - 1, -2, -1),
+        (10**9, 1000, 1),
+        (10**9 + 1, 1001, 2),
+        (MAX_INT64 * 10**6, MAX_INT64, 9223372036854776),
+        (MAX_INT64 * 10**6 + 1, MAX_INT64, 9223372036854776),
+        (-(MAX_INT64 + 1) * 10**6, -MAX_INT64, -9223372036854776),
+    ],
+)
+def test_amounts_round_away_from_zero_within_int64(nano: int, milli: int, ones: int) -> None:
+    quantity = Quantity(nano, "DecimalSI", "")
+    assert (milli_value(quantity), value(quantity)) == (milli, ones)
