@@ -238,6 +238,32 @@ def test_why_not_names_nobody_where_a_pod_fits() -> None:
     assert of(world).diagnose(world.state("q")).codes.tolist() == [UNRESOLVABLE] * 4
 
 
+def _naming(*names: str) -> objects.Affinity:
+    field = objects.NodeSelectorRequirement(key="metadata.name", operator="In", values=names)
+    terms = objects.NodeSelector(node_selector_terms=(objects.NodeSelectorTerm(match_fields=(field,)),))
+    only = objects.NodeAffinity(required_during_scheduling_ignored_during_execution=terms)
+    return objects.Affinity(node_affinity=only)
+
+
+@pytest.mark.parametrize("plugins", [[], [_Outside("a")]], ids=["plain", "with somebody outside"])
+def test_what_pre_filter_says_goes_before_what_filters_say(plugins: list[FilterPlugin]) -> None:
+    """PreFilter's rejection of the pod, then of nodes not worth a look; other plugins may come first in the profile."""
+    world = alike(
+        pod("p", cpu=9, affinity=_naming("a", "c")),
+        pod("q", affinity=_naming()),
+        pod("r", cpu=4, node="c"),
+        plugins=plugins,
+    )
+    narrowed = of(world).diagnose(world.state("p"))
+    assert narrowed.reasons == {"node(s) didn't satisfy plugin(s) [NodeAffinity]": 2, "Insufficient cpu": 2}
+    assert narrowed.plugins == {"NodeAffinity", "NodeResourcesFit"}
+    refused = of(world).diagnose(world.state("q"))
+    assert (refused.pre_filter_message, refused.reasons) == ("pod affinity terms conflict", {})
+    assert (refused.plugins, refused.codes.tolist()) == ({"NodeAffinity"}, [UNRESOLVABLE] * 4)
+    assert refused.message() == "0/4 nodes are available: pod affinity terms conflict."
+    assert of(world).why_not(world.state("p"), world.row("b"))[0] == "NodeAffinity"
+
+
 def test_only_some_rows_may_be_asked_about() -> None:
     """`diagnose` within some rows: as if there were no others."""
     world = alike(pod("r", cpu=4, node="b"), pod("p", cpu=1))

@@ -16,6 +16,7 @@ import pytest
 from reprieve.cluster.pods import NO_ROW
 from reprieve.framework import configuration, plugin
 from reprieve.framework.configuration import ConfigurationError
+from reprieve.framework.configuration_reading import configuration_of
 from reprieve.framework.events import EventKind, always
 from reprieve.framework.extending import CandidatePlugin, VictimsOn
 from reprieve.framework.instructions import CallExtender, CreateObject, DeleteObject, PatchObject
@@ -85,7 +86,12 @@ SAID: list[tuple[type[Any], Mapping[str, Any]]] = [
 @pytest.mark.parametrize(("kind", "said"), SAID, ids=[kind.__name__ for kind, _ in SAID])
 def test_who_declares_nothing_is_asked_everything(kind: type[Any], said: Mapping[str, Any]) -> None:
     """scheduling.md 4 and 5: sharing, skipping and short cuts are for plugins that say that they allow it."""
-    assert {name: getattr(kind, name) for name in said} == said
+    made = kind()
+    assert {name: getattr(made, name) for name in said} == said
+    if isinstance(made, Plugin):
+        assert dict(made.events()) == dict.fromkeys(EventKind, always)
+    else:
+        assert made.choices_below(None) == ()
 
 
 def test_who_answers_nothing_is_in_nobody_s_way() -> None:
@@ -146,7 +152,7 @@ def test_an_attempt_begins_with_nothing() -> None:
 
 def test_what_an_instruction_leaves_out_asks_for_nothing() -> None:
     """A patch is a merge patch of the object itself and may meet any object of the name."""
-    patch = PatchObject("Pod", "default", "p", {})
+    patch = call_plugin("Mine", "PreBind", PatchObject, "Pod", "default", "p", {})
     assert (patch.subresource, patch.uid, patch.resource_version, patch.strategic, patch.again) == (
         "",
         "",
@@ -296,25 +302,61 @@ def test_args_are_read_into_what_a_plugin_says_they_are() -> None:
         OnlyNamed.configured({"size": 3})
 
 
-PARTS = [
-    part
-    for part in vars(configuration).values()
-    if isinstance(part, type) and issubclass(part, msgspec.Struct) and not part.__name__.startswith("_")
-]
+EVERYTHING_SAID = {
+    "apiVersion": configuration.API_VERSION,
+    "kind": configuration.KIND,
+    "profiles": [
+        {
+            "plugins": {"filter": {"enabled": [{"name": "NodeName"}], "disabled": [{"name": "NodePorts"}]}},
+            "pluginConfig": [{"name": "NodeName"}],
+        }
+    ],
+    "extenders": [{"urlPrefix": "u", "tlsConfig": {}, "managedResources": [{"name": "example.com/x"}]}],
+}
 
 
-@pytest.mark.parametrize("part", PARTS, ids=[part.__name__ for part in PARTS])
-def test_a_configuration_that_was_read_stays_as_it_is(part: type[msgspec.Struct]) -> None:
+def parts(value: Any) -> list[msgspec.Struct]:
+    """A part of a configuration and all below it."""
+    if isinstance(value, msgspec.Struct):
+        return [value, *(one for name in value.__struct_fields__ for one in parts(getattr(value, name)))]
+    return [one for item in value for one in parts(item)] if isinstance(value, tuple) else []
+
+
+def test_a_configuration_that_was_read_stays_as_it_is() -> None:
     """It is shared by all who run: its parts cannot be changed, and are made by the names in the file alone."""
-    given = {name: "x" for name in ("name", "url_prefix") if name in part.__struct_fields__}
-    made = part(**given)
-    for name in part.__struct_fields__:
-        with pytest.raises(AttributeError):
-            setattr(made, name, None)
-    with pytest.raises(TypeError):
-        part("x")
-    with pytest.raises(msgspec.ValidationError, match="unknown field"):
-        msgspec.convert({**msgspec.to_builtins(made), "x": 1}, part)
+    found = parts(configuration_of(EVERYTHING_SAID))
+    kinds = {type(part) for part in found}
+    written = {
+        kind for kind in vars(configuration).values() if isinstance(kind, type) and issubclass(kind, msgspec.Struct)
+    }
+    assert {kind.__name__ for kind in written - kinds} == {"_Part"}
+    for part in found:
+        for name in part.__struct_fields__:
+            with pytest.raises(AttributeError):
+                setattr(part, name, None)
+        with pytest.raises(TypeError):
+            type(part)("x")
+        with pytest.raises(msgspec.ValidationError, match="unknown field"):
+            msgspec.convert({**msgspec.to_builtins(part), "x": 1}, type(part))
+
+
+def test_what_a_file_leaves_out_of_a_part_is_nothing() -> None:
+    """No weight, nothing managed alone, no check of a certificate left out."""
+    found = configuration_of(EVERYTHING_SAID)
+    (profile,), (extender,) = found.profiles, found.extenders
+    assert (profile.plugins.filter.enabled[0].weight, profile.plugins.filter.disabled[0].weight) == (0, 0)
+    assert extender.managed_resources[0].ignored_by_scheduler is False
+    assert extender.tls_config is not None
+    assert extender.tls_config.insecure is False
+    assert (extender.enable_https, extender.node_cache_capable, extender.ignorable) == (False, False, False)
+    assert (found.client_connection.qps, found.client_connection.burst, found.leader_election.leader_elect) == (
+        None,
+        None,
+        True,
+    )
+    points = dict(profile.plugins.points())
+    assert len(points) == 16
+    assert "multiPoint" not in points
 
 
 def test_an_error_of_a_configuration_says_where_if_it_knows() -> None:

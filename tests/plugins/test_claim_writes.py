@@ -103,6 +103,33 @@ def test_what_has_lost_its_allocation_is_not_given_back_once_more(there: Json) -
     assert not patch.again(there)
 
 
+def test_what_only_the_pod_has_is_given_back_whatever_stands_before_it() -> None:
+    """ReservePlugin.give_up: claims that others hold or are listed for stay, and do not hide the next."""
+    world = World(
+        node("n1", cpu=8),
+        device_class(),
+        slice_of("n1", devices(6)),
+        *(claim(name) for name in ("held", "own", "second")),
+        claim("listed", status=allocated((DRIVER, "n1", "gpu-5"), to=["uid-other"])),
+        user("q", "held", node="n1"),
+        user("p", "held", "listed", "own", "second"),
+    )
+    (binding,) = world.step().bindings
+    assert binding.pod.name == "p"
+    plugin, state = DynamicResources(), world.state("p")
+    assert plugin.reserve(state, 0).ok
+    told = [one.name for one in plugin.give_up(state, 0) if isinstance(one, PatchObject)]
+    assert told == ["own", "second"]
+
+
+@pytest.mark.parametrize("status", [{}, allocated((DRIVER, "n1", "gpu-0"), to=["uid-q"])])
+def test_what_was_not_assumed_for_the_pod_cannot_be_reserved(status: Json) -> None:
+    """A claim without devices, and one whose devices were not taken up for this pod."""
+    world = World(node("n1"), device_class(), claim("c", status=status), user("p", "c"))
+    refused = DynamicResources().reserve(world.state("p"), 0)
+    assert (refused.code, refused.reason) == (Code.ERROR, "claim allocation of default/c not found for node")
+
+
 # -- are the devices ready ----------------------------------------------------------------------------------------
 
 READY: list[tuple[str, list[Json], dict[str, list[str]], str]] = [

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from reprieve.api.meta import KubernetesObject, ObjectMeta
 from reprieve.api.objects import NodeAffinity as Affinity
 from reprieve.api.storage import CSIDriver, PersistentVolume
+from reprieve.cluster.extended_resources import ANNOTATION
 from reprieve.framework.events import ClusterEvent, EventKind, always
 from reprieve.framework.plugin import Plugin
 from reprieve.plugins.dynamic_resources import DynamicResources
@@ -310,6 +311,19 @@ def test_news_of_a_claim_do_not_help_while_another_is_missing() -> None:
     assert not helps(DynamicResources(), world, ClusterEvent(K.DEVICE_CLAIM_CHANGED, item=_FREE))
     assert not helps(DynamicResources(), world, ClusterEvent(K.DEVICE_CLAIM_CHANGED, before=_FREE, item=_TAKEN))
     assert helps(DynamicResources(), world, ClusterEvent(K.DEVICE_CLAIM_CHANGED, before=_OTHER_TAKEN, item=_OTHER))
+
+
+@pytest.mark.parametrize(
+    ("owner", "made_for_it", "helped"), [("p", True, True), ("p", False, False), ("q", True, False)]
+)
+def test_the_claim_an_earlier_attempt_left_helps_by_going(owner: str, made_for_it: bool, helped: bool) -> None:
+    """devices.md 4.6: the claim for the pod's own extended resources; one that merely changes is still in the way."""
+    reference = {"apiVersion": "v1", "kind": "Pod", "name": owner, "uid": f"uid-{owner}", "controller": True}
+    notes = {ANNOTATION: "true"} if made_for_it else {}
+    item = devices.claim("left", metadata={"ownerReferences": [reference], "annotations": notes})
+    world = World(node("n"), pod("p"), pod("q"))
+    assert helps(DynamicResources(), world, ClusterEvent(K.DEVICE_CLAIM_CHANGED, before=item)) is helped
+    assert not helps(DynamicResources(), world, ClusterEvent(K.DEVICE_CLAIM_CHANGED, before=item, item=item))
 
 
 @pytest.mark.parametrize(("leaves", "helped"), [(devices.user("r", "d", node="n"), True), (pod("r", node="n"), False)])
