@@ -22,7 +22,7 @@ from reprieve.cluster.device_allocation import (
 )
 from reprieve.cluster.device_pools import DeviceMatcher
 from reprieve.cluster.devices import SPECIAL, ClaimState, DeviceBook
-from reprieve.cluster.extended_resources import ANNOTATION, claim_name, owner_of, served_by
+from reprieve.cluster.extended_resources import ANNOTATION, asks_of, claim_name, owner_of, requests_of, served_by
 from reprieve.cluster.pods import PodClaim, PodRecord
 from reprieve.cluster.state import ClusterState
 from tests.building import World, group, node, pod
@@ -544,6 +544,11 @@ def test_taints_that_evict(items: list[Any], tolerations: list[Json], evicts: bo
 GPU_OF_CLASS = "example.com/gpu"
 
 
+def _container(name: str, **requests: str) -> Json:
+    names = {"gpu": GPU_OF_CLASS}
+    return {"name": name, "resources": {"requests": {names.get(each, each): n for each, n in requests.items()}}}
+
+
 def _serving(name: str = "k", resource: str | None = GPU_OF_CLASS, created: int | None = None) -> objects.DeviceClass:
     made = device_class(name, **({"extendedResourceName": resource} if resource else {}))
     if created is None:
@@ -566,6 +571,75 @@ def test_which_class_serves_a_name() -> None:
             assert served_by(order)[GPU_OF_CLASS] == serves
     odd = [_serving("a", f"{implicit}b", created=1), _serving("b", None)]
     assert served_by(odd)[f"{implicit}b"] == served_by(odd[::-1])[f"{implicit}b"] == "a"
+
+
+ASKS: list[tuple[str, Json, list[tuple[int, bool, list[tuple[str, int, int]]]]]] = [
+    ("nothing", {"containers": [{"name": "a"}]}, []),
+    ("cpu alone", {"containers": [_container("a", cpu="1")]}, []),
+    ("one", {"containers": [_container("a", gpu="2")]}, [(0, True, [(GPU_OF_CLASS, 2, 0)])]),
+    ("none of it", {"containers": [_container("a", gpu="0")]}, []),
+    (
+        "beside others, in the order of names",
+        {"containers": [_container("a", cpu="1", gpu="1", memory="1")]},
+        [(0, True, [(GPU_OF_CLASS, 1, 1)])],
+    ),
+    (
+        "the second of two",
+        {"containers": [_container("a", cpu="1"), _container("b", gpu="1")]},
+        [(1, True, [(GPU_OF_CLASS, 1, 0)])],
+    ),
+    (
+        "an init container, a sidecar and a container",
+        {
+            "initContainers": [_container("i", gpu="1"), {**_container("s", gpu="1"), "restartPolicy": "Always"}],
+            "containers": [_container("a", gpu="1")],
+        },
+        [
+            (0, False, [(GPU_OF_CLASS, 1, 0)]),
+            (1, True, [(GPU_OF_CLASS, 1, 0)]),
+            (2, True, [(GPU_OF_CLASS, 1, 0)]),
+        ],
+    ),
+]
+
+
+@pytest.mark.parametrize(("spec", "asks"), [a[1:] for a in ASKS], ids=[a[0] for a in ASKS])
+def test_what_containers_ask_of_classes(spec: Json, asks: list[tuple[int, bool, list[tuple[str, int, int]]]]) -> None:
+    """devices.md 4.4: I counts init containers and containers, R the names of all that the container asks for."""
+    found = asks_of(msgspec.convert(spec, objects.PodSpec))
+    assert [(one.number, one.lasting, list(one.amounts)) for one in found] == asks
+
+
+def test_init_containers_use_what_those_after_them_have() -> None:
+    """devices.md 4.4: where these are too few one more request, for the most that any lacks, is shared by all."""
+    spec = {
+        "initContainers": [
+            {**_container("side", gpu="2"), "restartPolicy": "Always"},
+            _container("small", gpu="1"),
+            _container("large", gpu="7"),
+            _container("middle", gpu="5"),
+        ],
+        "containers": [_container("a", gpu="1"), _container("b", gpu="1")],
+    }
+    requests, mapped = requests_of(asks_of(msgspec.convert(spec, objects.PodSpec)), {GPU_OF_CLASS: "k"}, [GPU_OF_CLASS])
+    assert {one["name"]: one["exactly"]["count"] for one in requests} == {
+        "container-0-request-0": 2,
+        "container-2-request-0": 5,
+        "container-4-request-0": 1,
+        "container-5-request-0": 1,
+    }
+    assert [one["name"] for one in requests] == sorted(one["name"] for one in requests)
+    by_container: dict[str, list[str]] = {}
+    for one in mapped:
+        by_container.setdefault(one.container, []).append(one.request.removesuffix("-request-0"))
+    assert by_container == {
+        "side": ["container-0"],
+        "a": ["container-4"],
+        "b": ["container-5"],
+        "small": ["container-4"],
+        "large": ["container-4", "container-5", "container-2"],
+        "middle": ["container-4", "container-5", "container-2"],
+    }
 
 
 def test_pods_get_a_claim_for_what_classes_serve_and_lose_it() -> None:

@@ -119,3 +119,37 @@ def test_semantic_versions_are_ordered() -> None:
     texts = ["1.0.0-alpha", "1.0.0-alpha.1", "1.0.0-beta.2", "1.0.0-beta.11", "1.0.0-rc.1", "1.0.0", "1.10.0"]
     assert sorted(sorted(texts), key=Semver) == texts
     assert Semver("1.0.0+build") == Semver("1.0.0")
+
+
+def test_the_longest_expression_in_bytes() -> None:
+    """resourceapi.CELSelectorExpressionMaxLength counts bytes, not characters."""
+    text = "true || '{}' == ''"
+    filled = text.format("x" * (LONGEST - len(text) + 2))
+    assert len(filled) == LONGEST
+    assert compiled(filled).matches(DEVICE) is True
+    for longer in (f"{filled} ", text.format("\u00e9" * (LONGEST // 2))):
+        with pytest.raises(DeviceSelectorError, match=f"^may not be more than {LONGEST} bytes$"):
+            compiled(longer)
+
+
+@pytest.mark.parametrize(
+    ("attribute", "value"),
+    [
+        ({"int": 0}, 0),
+        ({"bool": False}, False),
+        ({"string": ""}, ""),
+        ({"version": "1.2.3"}, Semver("1.2.3")),
+    ],
+)
+def test_values_of_attributes(attribute: dict[str, object], value: object) -> None:
+    """Each by its type, also where it is false; a domain and a name may be anything."""
+    seen = device_value("d", True, {"x": attribute, "other/x": attribute}, {"other/c": 5, "c": 7})
+    assert seen["driver"] == "d"
+    assert seen["allowMultipleAllocations"] is True
+    assert seen["attributes"]["d"] == {"x": value}
+    assert seen["attributes"]["other"] == {"x": value}
+    assert seen["attributes"]["nobody"] == {}
+    assert list(seen["capacity"]) == ["other", "d"]
+    for bad, said in (({}, "attribute x: unsupported attribute value"), ({"version": "one"}, "")):
+        with pytest.raises(DeviceSelectorError, match=said or None):
+            device_value("d", False, {"x": bad}, {})

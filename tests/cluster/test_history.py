@@ -96,6 +96,8 @@ def test_each_change_is_told_in_its_own_words() -> None:
     waits, member = world.record("waits"), world.record("g-0")
     state.place_all([waits, member], [0, 1])
     state.displace_all([waits, member])
+    state.place(waits, 0)
+    state.displace(waits)
     state.change_pod(waits, signature=waits.signature, labels={"a": "b"}, start=None)
     state.change_pod(waits, signature=waits.signature, labels={"a": "b"}, start=3.0)
     state.change_pod(waits, signature=world.record("port").signature, labels={"a": "b"}, start=3.0)
@@ -121,6 +123,8 @@ def test_each_change_is_told_in_its_own_words() -> None:
         "pod default/waits is nominated to n2",
         "pod default/waits is placed, as one of 2, on n1",
         "pod default/waits is taken, as one of 2, off n1",
+        "pod default/waits is placed on n1",
+        "pod default/waits is taken off n1",
         "pod default/waits is changed",
         "pod default/waits has a start time",
         "pod default/waits is changed",

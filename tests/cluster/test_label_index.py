@@ -84,3 +84,5 @@ def test_the_rarest_requirement_is_looked_up() -> None:
     selector = Selector((Requirement("team", IN, ("all",)), Requirement("app", IN, ("7",))))
     assert list(index.may_match(selector, ["one"])) == [7]
     assert list(index.may_match(selector, ["two"])) == []
+    later = Selector((Requirement("team", EXISTS), Requirement("app", IN, ("7",))))
+    assert list(index.may_match(later, ["one"])) == list(index.may_match(later, None)) == [7]

@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from reprieve.api import objects
-from reprieve.cluster.groups import GroupState, is_ready
+from reprieve.cluster.groups import Fault, GroupState, is_ready
 from reprieve.cluster.state import ClusterState
 from tests.building import World, composite, group, pod
 
@@ -190,3 +190,83 @@ def test_who_is_ready_is_counted_as_groups_and_pods_come_and_go(seed: int) -> No
         seen.add(root.ready)
         state.check()
     assert seen == {False, True}
+
+
+@pytest.mark.parametrize("spoil", ["root", "top", "unit", "fault", "children", "order", "ready", "ready leaf"])
+def test_the_check_of_trees_finds_what_is_off(spoil: str) -> None:
+    """Where each group stands, who is whose child and in what turn, and who was counted as ready."""
+    state = state_of(
+        composite("root", min_groups=1),
+        composite("mid", parent="root"),
+        group("a", parent="mid"),
+        group("b", parent="mid"),
+    )
+    root, mid, one = state.trees.composites["default/root"], state.trees.composites["default/mid"], leaf(state, "a")
+    assert state.trees.is_ready(root) is False
+    state.check()
+    match spoil:
+        case "root" | "unit":
+            setattr(one, spoil, one if spoil == "unit" else None)
+        case "top":
+            one.top = one
+        case "fault":
+            one.fault = Fault("no")
+        case "children":
+            mid.by_ref = {}
+            mid.reorder()
+        case "order":
+            mid._ordered = mid.children[::-1]
+        case "ready":
+            mid.ready_children += 1
+        case "ready leaf":
+            one.ready = True
+    with pytest.raises(AssertionError):
+        state.check()
+
+
+def test_what_moved_is_told_once() -> None:
+    """Whose pods wait in another entity now, or for something else; and in which they did before."""
+    state = state_of(group("leaf", parent="top"))
+    found = leaf(state)
+    state.trees.take_moved()
+    state.set_composite(composite("top"))
+    assert state.trees.take_moved() == [(found, "group/default/leaf")]
+    assert state.trees.take_moved() == []
+    state.set_composite(composite("top", whole=True))
+    assert state.trees.take_moved() == []
+    state.set_composite(composite("top", parent="none"))
+    assert state.trees.take_moved() == [(found, "composite/default/top")]
+    state.remove_composite("default/top")
+    assert state.trees.take_moved() == [(found, "group/default/leaf")]
+    state.set_group(group("leaf"))
+    assert state.trees.take_moved() == [(found, "group/default/leaf")]
+
+
+def test_groups_are_found_by_their_name_in_the_queue() -> None:
+    """Of each kind by its own; and who has children, whether or not it exists."""
+    state = state_of(composite("x"), group("x", parent="y"))
+    trees = state.trees
+    assert trees.find("composite/default/x") is trees.composites["default/x"]
+    assert trees.find("group/default/x") is leaf(state, "x")
+    assert [trees.find(ref) for ref in ("pod/default/x", "composite/default/y", "group/default/z")] == [None] * 3
+    assert (trees.has_children("default/y"), trees.has_children("default/x")) == (True, False)
+    assert bool(trees) is True
+    state.remove_composite("default/x")
+    assert bool(trees) is True
+    state.remove_group("default/x")
+    assert (bool(trees), trees.has_children("default/y")) == (False, False)
+
+
+@pytest.mark.parametrize(("levels", "fits"), [(2, True), (3, True), (4, False), (5, False)])
+def test_a_tree_has_at_most_four_levels(levels: int, fits: bool) -> None:
+    """composite.md 1: the pod groups counted; a composite at the lowest level could only have children too deep."""
+    parts = [composite(f"c{i}", parent=f"c{i - 1}" if i else "") for i in range(levels)]
+    state = state_of(*parts, group("leaf", parent=f"c{levels - 1}"))
+    found = leaf(state)
+    assert (found.fault is None) is fits
+    assert [one.fault is None for one in state.trees.composites.values()] == [i < 3 for i in range(levels)]
+    if not fits:
+        assert found.fault is not None
+        names = " -> ".join([*(f"c{i}" for i in range(levels)), "leaf"][:5])
+        assert found.fault.message == f"maximum depth of composite pod groups is 4: {names}"
+        assert found.fault.missing == ""

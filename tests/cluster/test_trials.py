@@ -262,6 +262,12 @@ def test_a_pod_placed_in_a_trial_chooses_volumes_until_it_ends() -> None:
     with state.trial():
         state.place(one, 0)
         assert [(each.pod.name, each.row) for each in state.volumes.unsettled.values()] == [("unbound", 0)]
+        for take in (state.displace, lambda one: state.displace_all([one])):
+            entry = state.volumes.unsettled[one.uid]
+            with state.trial():
+                take(one)
+                assert not state.volumes.unsettled
+            assert state.volumes.unsettled == {one.uid: entry}, "what it has chosen stays chosen"
         state.displace(one)
         assert not state.volumes.unsettled
         state.place_all([one], [2])

@@ -505,6 +505,45 @@ def test_columns_of_attachments_are_what_each_row_says(seed: int) -> None:
             assert {one: mask.tolist() for one, mask in found.items()} == lacks
 
 
+LIMITED: list[tuple[str, int, list[str], list[str], list[str], bool]] = [
+    ("one of one", 1, [], [], ["a"], False),
+    ("none of one", 0, [], [], ["a"], True),
+    ("two of two", 2, [], [], ["a", "b"], False),
+    ("two of one", 1, [], [], ["a", "b"], True),
+    ("one there, one more of two", 2, ["c"], [], ["a"], False),
+    ("one there, one more of one", 1, ["c"], [], ["a"], True),
+    ("two there, one more of two", 2, ["c", "d"], [], ["a"], True),
+    ("what is there already takes no more", 1, ["a"], [], ["a"], False),
+    ("what is there already, and one more of two", 2, ["a"], [], ["a", "b"], False),
+    ("what is there already, and one more of one", 1, ["a"], [], ["a", "b"], True),
+    ("what is there already, where there are too many", 0, ["a"], [], ["a"], False),
+    ("twice the same", 1, [], [], ["a", "a"], False),
+    ("attached without a pod", 1, [], ["c"], ["a"], True),
+    ("attached with its pod counts once", 2, ["c"], ["c"], ["a"], False),
+    ("its own, attached already", 1, [], ["a"], ["a"], True),
+]
+
+
+@pytest.mark.parametrize(
+    ("limit", "used", "attached", "asks", "over"), [one[1:] for one in LIMITED], ids=[one[0] for one in LIMITED]
+)
+def test_where_volumes_would_be_too_many(
+    limit: int, used: list[str], attached: list[str], asks: list[str], over: bool
+) -> None:
+    """devices.md 1.1-1.3, on the node and on another of no limit."""
+    world = World(node("n"), node("free"), csi_node("n", {CSI: limit}), csi_node("free", {CSI: None, "x": 0}))
+    for name in "abcd":
+        world.add(claim(name, volume=f"v{name}", bound=True), volume(f"v{name}", driver=CSI))
+    world.add(*(pod(f"{name}-on-{where}", name, node=where) for name in used for where in ("n", "free")))
+    world.add(pod("p", *asks))
+    world.add(*(attachment(f"v{name}", "n") for name in attached))
+    cluster, one = world.engine.cluster, world.record("p")
+    for rows, wanted in (([0, 1], [over, False]), ([1, 0], [False, over]), ([1], [False]), ([0], [over])):
+        for overlaid in (False, True):
+            mask = cluster.attached.exceeding(one, np.array(rows, dtype=np.int64), overlaid=overlaid)
+            assert mask.tolist() == wanted
+
+
 def test_a_node_more_is_a_row_more() -> None:
     """A row that comes later has no limit until one is said, and does not change those that were there."""
     items = [

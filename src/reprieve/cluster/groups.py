@@ -290,17 +290,14 @@ def all_below(group: Group, wanted: Callable[[Group], bool] = lambda _: True) ->
     Below one that is not wanted it is not looked.
     """
     found: list[Group] = []
-    seen = {group.ref}
     waiting = [group]
     while waiting:
         one = waiting.pop()
         if one is not group and not wanted(one):
             continue
         found.append(one)
-        for child in reversed(one.children):
-            if child.ref not in seen:
-                seen.add(child.ref)
-                waiting.append(child)
+        # Each has one parent: in a cycle nobody but the first is met again.
+        waiting.extend(child for child in reversed(one.children) if child is not group)
     return found
 
 

@@ -135,7 +135,6 @@ class GroupTrees:
     def _refresh(self, group: Group) -> list[GroupState]:
         """Tell the group and all below it where they stand."""
         leaves: list[GroupState] = []
-        seen = {group.ref}
         waiting = [group]
         while waiting:
             one = waiting.pop()
@@ -146,10 +145,8 @@ class GroupTrees:
                 if one.home != before or one.fault != fault:
                     self._moved.append((one, before))
                 continue
-            for ref, child in self._children.get(one.key, {}).items():
-                if ref not in seen:
-                    seen.add(ref)
-                    waiting.append(child)
+            # Each has one parent: in a cycle nobody but the first is met again.
+            waiting.extend(child for child in self._children.get(one.key, {}).values() if child is not group)
         return leaves
 
     def _settle(self, group: Group) -> None:
