@@ -301,3 +301,25 @@ def test_a_group_that_may_be_tried_keeps_its_nominations() -> None:
     world = World(node("n1"), group("g", min_count=1), pod("a", group="g", nominated="n1"))
     world.engine.give_up_gated(world.now + 100.0, after=5.0)
     assert world.nominated == {"a": "n1"}
+
+
+@pytest.mark.parametrize("preempted", [None, False, True])
+def test_only_who_leaves_by_a_preemption_is_waited_for(preempted: bool | None) -> None:
+    """preemption.md 2.3: a pod that somebody deletes on the nominated node makes room for whoever comes first."""
+    world = World(node("n1"), node("n2"), pod("leaving", cpu=4, node="n1"), pod("other", cpu=4, node="n2"))
+    world.add(nominated(pod("p", cpu=4, priority=100), "n1"))
+    uid, said = world.record("leaving").uid, {} if preempted is None else {"preempted": preempted}
+    world.engine.pod_terminating(uid, world.now, **said)
+    assert world.record("leaving").preempted is bool(preempted)
+    assert (world.step().preemption is None) is bool(preempted)
+    world.engine.pod_terminating(uid, world.now)
+    assert world.record("leaving").preempted is bool(preempted), "who was preempted once stays so"
+
+
+def test_the_log_of_changes_does_not_grow_with_time() -> None:
+    """Every cache is bounded: it starts over when it is much longer than there are nodes."""
+    world = World(node("n", cpu=1), pod("r", cpu=1, node="n", priority=9))
+    rows = world.engine.cluster.touched.rows
+    rows += [0] * 5000
+    world.add(pod("p", cpu=1)).step()
+    assert len(world.engine.cluster.touched.rows) < 100

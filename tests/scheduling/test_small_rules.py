@@ -8,16 +8,21 @@ from typing import Any
 import pytest
 
 from reprieve.api.meta import ObjectMeta, OwnerReference
+from reprieve.api.objects import Namespace
 from reprieve.api.owners import ReplicaSet
 from reprieve.api.storage import CSIStorageCapacity
 from reprieve.cluster.groups import GroupState
 from reprieve.cluster.resources import readable
 from reprieve.framework.events import ClusterEvent, EventKind
+from reprieve.framework.gates import FeatureGates
 from reprieve.framework.status import SUCCESS, Code, Status
 from reprieve.plugins.volume_binding import VolumeBinding
 from reprieve.scheduling.arrival_order import in_order
 from reprieve.scheduling.group_algorithm import progress
 from tests.building import World, composite, group, node, pdb, pod
+from tests.plugins.devices import allocated, device_class, devices, slice_of, taint_rule, user
+from tests.plugins.devices import claim as device_claim
+from tests.plugins.devices import request as device_request
 from tests.plugins.storage import capacity, claim
 
 WAIT = Status(Code.WAIT, "wait")
@@ -168,3 +173,61 @@ def test_what_is_there_at_the_start_is_learnt_in_the_order_in_which_it_is_needed
         ("Pod", "older"),
         ("Pod", "waits"),
     ]
+
+
+def test_what_the_scheduler_does_not_read_is_refused_or_unknown() -> None:
+    """Of a kind that is none of storage or devices nothing is known; a rule about taints needs its gate."""
+    world = World(node("n"))
+    with pytest.raises(TypeError, match="Namespace is not a resource of the scheduler"):
+        world.engine.set_resource(Namespace(metadata=ObjectMeta(name="x")), world.now)
+    assert not world.engine.remove_resource("Namespace", "", "x", world.now)
+    for on in (True, False):
+        world = World(node("n"), gates=FeatureGates.of({"DRADeviceTaintRules": on}))
+        world.engine.set_resource(taint_rule(), world.now)
+        assert world.engine.remove_resource("DeviceTaintRule", "", "rule", world.now) is on
+
+
+def _sharing() -> World:
+    """Two victims on one node use two claims, and a preemptor has just decided to have all of their devices."""
+    status = allocated(("gpu.example.com", "n", "gpu-0"), to=("uid-low0", "uid-low1"))
+    more = allocated(("gpu.example.com", "n", "gpu-1"), to=("uid-low0",))
+    low = [user("low0", "c", "d", node="n"), user("low1", "c", node="n")]
+    return World(
+        node("n", cpu=4),
+        device_class(),
+        slice_of("n", devices(2), driver="gpu.example.com"),
+        device_claim("c", status=status),
+        device_claim("d", status=more),
+        device_claim("all", device_request(count=2)),
+        *low,
+        user("p", "all", priority=9),
+    )
+
+
+def _given_back(world: World, name: str, *, to: tuple[str, ...] = ()) -> None:
+    """The API has taken everybody else off the claim."""
+    had = {"c": "gpu-0", "d": "gpu-1"}[name]
+    status = allocated(("gpu.example.com", "n", had), to=to) if to else None
+    world.engine.set_resource(device_claim(name, status=status), world.now)
+
+
+@pytest.mark.parametrize("last", ["c", "d"])
+def test_a_victim_is_waited_for_until_its_devices_are_given_back(last: str) -> None:
+    """KEP-5690: pods are gone before the API has taken them off their claims; nobody else is evicted meanwhile."""
+    world = _sharing()
+    decision = world.step()
+    assert decision.preemption is not None
+    assert [pod.name for verdict in decision.preemption.victims for pod in verdict.unit.pods] == ["low0", "low1"]
+    key = decision.key
+    world.engine.preemption_done(key, world.now)
+    world.gone("low0").gone("low1")
+    assert world.engine.preempting(key), "all devices are still taken"
+    _given_back(world, "c", to=("uid-low0",))
+    assert world.engine.preempting(key), "of one victim alone"
+    first = "d" if last == "c" else "c"
+    _given_back(world, first)
+    assert world.engine.preempting(key)
+    _given_back(world, last)
+    assert not world.engine.preempting(key)
+    assert world.engine._resources._lingering == {}
+    assert world.settle().where == {"p": "n"}
