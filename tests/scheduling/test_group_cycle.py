@@ -390,3 +390,36 @@ def test_a_group_that_makes_room_elsewhere_gives_back_what_it_does_not_need() ->
     assert decision.result is Result.WAITING
     assert [one.name for one in decision.cleared] == ["a"]
     assert world.nominated == {"b": "m"}
+
+
+@pytest.mark.parametrize(
+    ("own", "never", "text"),
+    [
+        (None, (False, False), None),
+        (None, (True, True), None),
+        (None, (False, True), "policy, got Never and PreemptLowerPriority"),
+        (None, (True, False), "policy, got PreemptLowerPriority and Never"),
+        ("Never", (True, True), None),
+        ("Never", (True, False), "policy as the pod group's preemption policy, got PreemptLowerPriority and Never"),
+        (
+            "PreemptLowerPriority",
+            (True, True),
+            "policy as the pod group's preemption policy, got Never and PreemptLowerPriority",
+        ),
+    ],
+)
+@pytest.mark.parametrize("gate", [True, False])
+def test_members_have_the_policy_of_their_group_or_agree(
+    own: str | None, never: tuple[bool, bool], text: str | None, gate: bool
+) -> None:
+    """preemption.md 8.3: with the gate PodGroupPreemptionPolicy; without it they may differ."""
+    from reprieve.scheduling.divergence import divergence
+
+    world = World(node("n"), group("crew", min_count=2, policy=own))
+    world.add(*(pod(f"p{turn}", group="crew", never=each) for turn, each in enumerate(never)))
+    members = [world.record(f"p{turn}") for turn in range(2)]
+    found = divergence(world.engine.cluster.groups["default/crew"], members, group_policy=gate)
+    if text is None or not gate:
+        assert found is None
+    else:
+        assert found == f"all pods in a single pod group should have the same preemption {text}"

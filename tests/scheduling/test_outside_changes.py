@@ -68,7 +68,9 @@ def test_a_node_that_goes_ends_nominations_to_it() -> None:
 def test_a_failed_preemption_ends_its_nominations() -> None:
     """preemption.md 7.5: the nomination is reverted, the preemptor is activated again at once."""
     world = waiting()
+    assert world.engine.cluster.doomed == {world.record("low").uid}
     world.engine.preemption_failed(f"pod/{world.record('p').uid}", world.now)
+    assert world.engine.cluster.doomed == set(), "nobody leaves any more"
     assert taken(world) == ["p"]
     assert world.place("p") is QueueState.ACTIVE
 

@@ -135,6 +135,19 @@ def test_a_nominated_placement_without_room_is_left() -> None:
     assert _used(world) == {"r1"}
 
 
+@pytest.mark.parametrize("plain", [False, True])
+def test_a_nominated_placement_that_breaks_a_rule_is_left_for_the_next(plain: bool) -> None:
+    """preemption.md 4.5: there is room for both in the first rack, but not on two nodes."""
+    apart = rules(apart=[term("kubernetes.io/hostname", {"app": "x"})])
+    hosts = [("r0n0", "r0"), ("r1n0", "r1"), ("r1n1", "r1"), ("r2n0", "r2"), ("r2n1", "r2")]
+    nodes = [node(name, cpu=4, labels={"rack": rack, "kubernetes.io/hostname": name}) for name, rack in hosts]
+    members = [
+        pod(f"p{i}", cpu=1, group="crew", labels={"app": "x"}, affinity=apart, nominated="r0n0") for i in range(2)
+    ]
+    world = World(*nodes, group("crew", topology="rack", min_count=2), *members, plain=plain).settle()
+    assert _used(world) == {"r1"}
+
+
 @pytest.mark.parametrize("index", [0, 1])
 def test_the_gate_off_ignores_the_constraint(index: int) -> None:
     """TopologyAwareWorkloadScheduling=false: as if it were not there."""

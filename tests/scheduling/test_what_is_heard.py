@@ -32,6 +32,8 @@ def _world() -> World:
         priority_class("plain", 5),
         pod("r", cpu=1, node="n", group="team", priority=3),
         pod("s", cpu=1, node="m"),
+        group("leaf", min_count=1, parent="tree"),
+        pod("l", cpu=1, node="m", group="leaf"),
         pod("p", cpu=9),
         pod("w", cpu=9, group="crew"),
         pod("gated", cpu=1, gates=["x"]),
@@ -235,6 +237,9 @@ def test_a_pod_that_waits_and_reads_otherwise_now_may_be_tried(
         (_adds(group("crew", min_count=1, priority=2)), []),  # nobody of it runs
         (lambda w: w.engine.remove_group("default/team", w.now), [3]),
         (lambda w: w.engine.remove_group("default/crew", w.now), []),
+        (lambda w: w.engine.remove_composite("default/tree", w.now), [0]),
+        (lambda w: w.engine.remove_composite("default/nobody", w.now), []),
+        (_adds(composite("tree", min_groups=1, whole=True)), [0]),
         (_adds(group("team", min_count=1, priority=3, annotations=TERMS)), [3]),
         (_adds(group("team", min_count=1, priority=3, annotations=said(last_checkpoint="2026-01-01T00:00:00Z"))), []),
         (_changes("r", _works), [3]),

@@ -42,11 +42,11 @@ def retries(running: RunningProfile) -> bool:
 def in_another_order(
     cycle: GroupCycle, failed: GroupAssignment, assign: Assign, *, anywhere: bool
 ) -> GroupAssignment | None:
-    """The first other order in which the gang can be placed, in the present view; None if none of those tried works.
+    """The first other order in which a pod group can be placed, in the present view; None if none of those tried works.
 
     `anywhere`: no topology constraint says where; then domains of pod affinity are tried too.
     """
-    if not cycle.group.is_gang or not isinstance(cycle.group, GroupState):
+    if not cycle.group.is_gang:
         return None
     found = _other_order(cycle.running, cycle.pods, failed, assign)
     if found is not None or not anywhere:
