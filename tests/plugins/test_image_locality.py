@@ -39,6 +39,9 @@ def _pod(*images: str, init: tuple[str, ...] = ()) -> objects.Pod:
         pytest.param(_pod("reg/mid:1"), [7, 0], id="in between"),
         # 30 MiB / 2 = 15 MiB, less than 23
         pytest.param(_pod("reg/tiny:1"), [0, 0], id="too small to count"),
+        # 66 MiB / 2 = 33 MiB: 100 * (33 - 23) // (1000 - 23) = 1; half a MiB less is none
+        pytest.param(_pod("reg/edge:1"), [1, 0], id="just enough to count"),
+        pytest.param(_pod("reg/less:1"), [0, 0], id="just not enough"),
         # On both: 300 MiB counts whole: 100 * 277 // 977 = 28
         pytest.param(_pod("reg/both:1"), [28, 28], id="spread over all nodes"),
         # 1000 + 0 of at most 2000: 100 * 977 // 1977 = 49
@@ -50,7 +53,7 @@ def _pod(*images: str, init: tuple[str, ...] = ()) -> objects.Pod:
     ],
 )
 def test_scores(item: objects.Pod, expected: list[int]) -> None:
-    world = World(_node("n1", huge=2000, mid=200, tiny=30, both=300), _node("n2", both=300), item)
+    world = World(_node("n1", huge=2000, mid=200, tiny=30, both=300, edge=66, less=65), _node("n2", both=300), item)
     assert list(scores(world, ImageLocality()).values()) == expected
 
 

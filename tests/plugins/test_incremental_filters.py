@@ -162,3 +162,15 @@ def test_who_is_looked_at_again_because_of_the_company(
     world = World(*_zones(), kind, [pod(f"o{index}", labels=X) for index in range(len(moves))])
     steps = [(f"o{index}", row) for index, row in enumerate(moves)]
     assert follow(world, InterPodAffinity(), ["p0", "p1"], [0, 2], steps) == undone
+
+
+def test_one_pod_is_followed_like_many() -> None:
+    """A kind of one pod, on the first node and on the last."""
+    for seat in (0, 4):
+        for plugin, item in (
+            (InterPodAffinity(), pod("p", labels=X, affinity=rules(apart=[term(HOST, X)]))),
+            (PodTopologySpread(()), spreading(pod("p", labels=X), spread(HOST, X))),
+        ):
+            others = [pod(f"o{index}", labels=X) for index in range(2)]
+            world = World(*_zones(), item, others)
+            assert follow(world, plugin, ["p"], [seat], [("o0", 2), ("o1", seat)]) == 1

@@ -167,6 +167,22 @@ def test_only_pods_of_the_namespace_that_are_selected_are_counted(
         assert helps(PodTopologySpread(), world, ClusterEvent(kind))
 
 
+@pytest.mark.parametrize(
+    ("own", "theirs", "matters"),
+    [
+        (None, None, False),
+        (rules(near=[term(ZONE, {"app": "x"})]), None, True),
+        (rules(apart=[term(ZONE, {"app": "x"})]), None, True),
+        (None, rules(apart=[term(ZONE, {"app": "x"})]), True),
+    ],
+)
+def test_a_pod_that_changes_may_matter_where_there_are_terms(own: Any, theirs: Any, matters: bool) -> None:
+    """InterPodAffinity: the pod's own required terms, or any of pods that are known."""
+    world = World(node("n"), pod("p", affinity=own), pod("o", node="n", affinity=theirs))
+    for kind in (K.POD_CHANGED, K.POD_RELABELED):
+        assert helps(InterPodAffinity(), world, ClusterEvent(kind, pod=world.record("o"))) is matters
+
+
 def test_gates_that_are_taken_off_are_all_that_helps_a_gated_pod() -> None:
     assert dict(SchedulingGates().events()) == {K.GATES_REMOVED: always}
 
@@ -214,6 +230,9 @@ STORED: list[Change] = [
     ("another claim to share", VolumeRestrictions(), K.CLAIM_CHANGED, None, storage.claim("d"), False),
     ("the claim to attach comes", NodeVolumeLimits(), K.CLAIM_CHANGED, None, _CLAIM, True),
     ("the claim to attach changes", NodeVolumeLimits(), K.CLAIM_CHANGED, _CLAIM, _CLAIM, False),
+    ("a node's limits come", NodeVolumeLimits(), K.CSI_NODE_CHANGED, None, _MORE, True),
+    ("a node's limits go", NodeVolumeLimits(), K.CSI_NODE_CHANGED, _MORE, None, True),
+    ("a node's limits stay", NodeVolumeLimits(), K.CSI_NODE_CHANGED, _MORE, _MORE, False),
     ("another claim to attach", NodeVolumeLimits(), K.CLAIM_CHANGED, None, storage.claim("d"), False),
 ]
 
