@@ -62,6 +62,8 @@ EXPRESSIONS: list[tuple[str, str, Any, Any, int]] = [
     ("self", "object", ..., 1, 1),
     ("self.n", "int", 3, 2, 2),
     ("self.o.t", "string", "xx", 3, 3),
+    ("has(self.o.a__dash__b)", "bool", True, 2, 2),
+    ("has(self.any) || has(self.m.zz)", "bool", False, 3, 3),
     ("has(self.o.t)", "bool", True, 2, 2),
     ("[]", "list(dyn)", [], 10, 10),
     ("[1, 2, 3]", "list(int)", [1, 2, 3], 10, 10),

@@ -203,3 +203,69 @@ def test_nobody_can_say_what_only_another_api_knows() -> None:
     found = decode_object({**native, "$foreign": {"apiVersion": VC}})
     assert isinstance(found, PodGroup)
     assert found.foreign is None
+
+
+def test_owners_are_a_source_only_where_they_are_asked_for() -> None:
+    """workloads.md 1.2: off by default; what made a pod is no second opinion."""
+    reference = {"apiVersion": "batch/v1", "kind": "Job", "name": "j", "controller": True}
+    made = msgspec.convert({"metadata": {"name": "p", "ownerReferences": [reference]}}, Pod)
+    owners = GroupSources.switched({"owners": True})
+    assert pod_group_name(made) is None
+    assert pod_group_name(made, owners) == "job:j"
+    named = msgspec.convert({"metadata": {"name": "p", "ownerReferences": [reference], "labels": COSCHEDULING}}, Pod)
+    assert pod_group_name(named, owners) == "co"
+    assert group_problems(named, owners) == []
+    membership = owners.membership(made)
+    assert membership is not None
+    assert (membership.name, membership.source.name, membership.size) == ("job:j", "owners", None)
+
+
+def test_which_sources_are_on_and_what_they_read() -> None:
+    one = GroupSources(["volcano", "native"])
+    assert one == GroupSources(["native", "volcano"])
+    assert hash(one) == hash(GroupSources(["native", "volcano"]))
+    assert one != GroupSources(["native"])
+    assert one != "native"
+    assert repr(one) == "GroupSources(['native', 'volcano'])"
+    assert one.api_groups == ("scheduling.k8s.io", "scheduling.volcano.sh")
+    assert DEFAULT_SOURCES.api_groups == (
+        "scheduling.k8s.io",
+        "scheduling.reprieve.dev",
+        "scheduling.x-k8s.io",
+        "scheduling.volcano.sh",
+    )
+    assert one.read(group(VC, {}))
+    assert not one.read(group(CO, {}))
+    native: dict[str, Any] = {"schedulingPolicy": {"basic": {}}}
+    assert GroupSources([]).read(group("scheduling.k8s.io/v1beta1", native))
+    assert group_problems(group("scheduling.k8s.io/v1beta1", native), DEFAULT_SOURCES) == []
+
+
+@pytest.mark.parametrize(("length", "shown"), [(128, "x" * 128), (129, "x" * 128 + "...")])
+def test_a_count_is_quoted_in_an_excerpt(length: int, shown: str) -> None:
+    annotations = {"kueue.x-k8s.io/pod-group-total-count": "x" * length}
+    [problem] = group_problems(pod(labels=KUEUE, annotations=annotations), DEFAULT_SOURCES)
+    assert f'Invalid value: "{shown}": want a number of pods from 1 to 2147483647' in problem
+
+
+@pytest.mark.parametrize("name", ["a" * 253, "a.b-c", "0"])
+def test_an_annotation_that_is_a_name_counts(name: str) -> None:
+    """workloads.md 1.6."""
+    assert pod_group_name(pod(annotations={"scheduling.k8s.io/group-name": name})) == name
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "expected"), [("", "b", "b"), ("a", "", "a"), ("", "", None), ("Big", "b", '"Big"')]
+)
+def test_the_first_annotation_that_says_something_counts(first: str, second: str, expected: str | None) -> None:
+    annotations = {"scheduling.k8s.io/group-name": first, "scheduling.volcano.sh/group-name": second}
+    assert pod_group_name(pod(annotations=annotations)) == expected
+
+
+def test_an_annotation_that_is_no_name_is_quoted_in_one_short_line() -> None:
+    """workloads.md 1.6: 64 characters, its start and its end."""
+    for length, quoted in ((64, 64), (65, 64), (300, 64)):
+        found = pod_group_name(pod(annotations={"scheduling.k8s.io/group-name": "A" * length}))
+        assert found is not None
+        assert len(found) == quoted + 2
+        assert ("..." in found) is (length > 64)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from reprieve.api.objects import Node, ObjectMeta, Pod, PodGroup, PriorityClass
+from reprieve.api.objects import CompositePodGroup, Node, ObjectMeta, Pod, PodGroup, PodSpec, PriorityClass
 from reprieve.api.work_annotations import (
     DOMAIN,
     NOTHING_SAID,
@@ -10,7 +10,9 @@ from reprieve.api.work_annotations import (
     WorkTerms,
     annotation_problems,
     class_terms,
+    moment,
     work_terms,
+    work_terms_of,
 )
 
 
@@ -89,3 +91,105 @@ def test_the_nearest_counts_each_by_itself() -> None:
     assert own.over(group) == WorkTerms(minimum_runtime=0.0, restart_cost=5.0)
     assert NOTHING_SAID.over(group) is group
     assert group.over(NOTHING_SAID) is group
+
+
+TEN_YEARS = 10 * 366 * 24 * 3600
+
+
+@pytest.mark.parametrize(
+    ("values", "why"),
+    [
+        (_said(minimum_runtime=f"{TEN_YEARS}s"), None),
+        (_said(minimum_runtime=f"{TEN_YEARS + 1}s"), "a duration is at most ten years"),
+        (_said(minimum_runtime="0s"), None),
+        (_said(minimum_runtime="-1ns"), "a duration must not be negative"),
+        (_said(checkpoint_interval="1ns"), None),
+        (_said(checkpoint_interval="0"), "an interval must be longer than 0"),
+        (_said(restart_cost="0" * 63 + "s"), None),
+        (_said(restart_cost="0" * 64 + "s"), "a duration is at most ten years"),
+        (_said(expected_end="9999-12-31T23:59:59Z"), None),
+        (_said(expected_end="2026-01-31"), "want a time as RFC 3339"),
+    ],
+)
+def test_both_sides_of_what_may_be_said(values: dict[str, str], why: str | None) -> None:
+    """cost.md 2.2."""
+    problems = annotation_problems(Pod(metadata=ObjectMeta(name="a", annotations=values)))
+    assert len(problems) == (why is not None)
+    assert all(why is not None and why in problem for problem in problems)
+    assert (work_terms(values) is NOTHING_SAID) is (why is not None)
+
+
+def test_problems_quote_excerpts() -> None:
+    for length, shown in ((128, "x" * 128), (129, "x" * 128 + "...")):
+        [problem] = annotation_problems(
+            Pod(metadata=ObjectMeta(name="a", annotations=_said(restart_cost="x" * length)))
+        )
+        assert f'Invalid value: "{shown}": ' in problem
+
+
+@pytest.mark.parametrize("kind", [Pod, PodGroup, CompositePodGroup])
+def test_what_counts_on_a_class_only_is_told_elsewhere(kind: type[Pod | PodGroup | CompositePodGroup]) -> None:
+    values = _said(pdb_policy="Respect", may_break_minimum_runtime="true", qqqqqqqq="x")
+    pdb, may, other = annotation_problems(kind(metadata=ObjectMeta(name="a", annotations=values)))
+    assert pdb.endswith("pdb-policy]: counts on a PriorityClass only")
+    assert may.endswith("may-break-minimum-runtime]: counts on a PriorityClass only")
+    assert other.endswith("qqqqqqqq]: not known")
+    of_class = annotation_problems(PriorityClass(metadata=ObjectMeta(name="a", annotations=values)))
+    assert of_class == [other]
+
+
+@pytest.mark.parametrize(("seconds", "deadline"), [(None, None), (0, 0.0), (60, 60.0)])
+def test_a_pod_says_for_how_long_it_may_run(seconds: int | None, deadline: float | None) -> None:
+    meta = ObjectMeta(name="a", annotations=_said(restart_cost="1m"))
+    found = work_terms_of(Pod(metadata=meta, spec=PodSpec(active_deadline_seconds=seconds)))
+    assert found == WorkTerms(restart_cost=60.0, active_deadline=deadline)
+
+
+@pytest.mark.parametrize(
+    ("terms", "decides"),
+    [
+        (NOTHING_SAID, False),
+        (WorkTerms(minimum_runtime=1.0), True),
+        (WorkTerms(minimum_runtime=0.0), False),
+        (WorkTerms(below_minimum_whole=True), True),
+        (WorkTerms(restart_cost=1.0, preemption_delay=1.0, expected_end=1.0), False),
+    ],
+)
+def test_what_says_who_may_be_evicted(terms: WorkTerms, decides: bool) -> None:
+    assert terms.decides is decides
+
+
+def test_what_lets_others_be_evicted_at_another_time() -> None:
+    """And not only at another cost."""
+    for terms in (
+        WorkTerms(minimum_runtime=1.0),
+        WorkTerms(preemption_delay=1.0),
+        WorkTerms(below_minimum_whole=True),
+        WorkTerms(expected_end=1.0),
+        WorkTerms(active_deadline=1.0),
+    ):
+        assert terms.decisive != NOTHING_SAID.decisive
+    for terms in (WorkTerms(restart_cost=1.0), WorkTerms(last_checkpoint=1.0), WorkTerms(checkpoint_interval=1.0)):
+        assert terms.decisive == NOTHING_SAID.decisive
+
+
+def test_moments_are_seconds_since_the_epoch() -> None:
+    assert moment("1970-01-01T00:00:01.5Z") == 1.5
+    with pytest.raises(ValueError, match="want a time as RFC 3339 has it, such as 2026-01-31T12:00:00Z"):
+        moment("1970-01-01T00:00:01")
+
+
+@pytest.mark.parametrize(
+    ("values", "terms"),
+    [
+        ({}, ClassTerms()),
+        (_said(pdb_policy="Respect"), ClassTerms(respects_budgets=True)),
+        (_said(pdb_policy="BestEffort"), ClassTerms()),
+        (_said(may_break_minimum_runtime="true"), ClassTerms(may_break_minimum_runtime=True)),
+        (_said(may_break_minimum_runtime="True"), ClassTerms()),
+        (_said(restart_cost="1s"), ClassTerms(WorkTerms(restart_cost=1.0))),
+    ],
+)
+def test_what_a_class_says(values: dict[str, str], terms: ClassTerms) -> None:
+    """cost.md 2.3."""
+    assert class_terms(values) == terms

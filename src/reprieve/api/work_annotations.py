@@ -204,8 +204,9 @@ def annotation_problems(item: KubernetesObject) -> list[str]:
         if name in _CLASS:
             problems.append(f"{_path(name)}: counts on a PriorityClass only")
             continue
-        meant = nearest(name, (*_WORK, *_CLASS, *_ELSEWHERE))
-        problems.append(f"{_path(name)}: not known" + (f', did you mean "{meant}"?' if meant else ""))
+        known = (other.removeprefix(DOMAIN) for other in (*_WORK, *_CLASS, *_ELSEWHERE))
+        meant = nearest(name.removeprefix(DOMAIN), known)
+        problems.append(f"{_path(name)}: not known" + (f', did you mean "{DOMAIN}{meant}"?' if meant else ""))
     return problems
 
 

@@ -180,8 +180,8 @@ _SAME: Callable[[list[float]], float] = lambda sizes: sizes[0]  # noqa: E731
 
 COLLECTIONS: Mapping[str, Function] = {
     "slice": Function(_slice, "list", lambda n: n[0] + 1 + _LIST, _SAME, items=True),
-    "flatten": Function(_flatten, "list", lambda n: n[0] + 1 + _LIST),
-    "lists.range": Function(_range, "list", lambda n: _MOST_RANGE + 1 + _LIST, lambda n: _MOST_RANGE),
+    "flatten": Function(_flatten, "list"),
+    "lists.range": Function(_range, "list"),
     "reverse": Function(_reverse, "list", lambda n: n[0] + 1 + _LIST, _SAME, items=True),
     "distinct": Function(_distinct, "list", lambda n: 2 * n[0] * n[0] + 1 + _LIST, _SAME, items=True),
     "sort": Function(_sort, "list", lambda n: 2.1 * n[0] * n[0] + 1 + _LIST, _SAME, items=True),

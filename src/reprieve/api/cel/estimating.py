@@ -82,12 +82,14 @@ class _Estimator:
             case MakeList(items):
                 found = [self.of(item) for item in items]
                 return _Estimate(
-                    LIST_COST + sum(one.cost for one in found), len(found), Declared("list", len(found), 2, _any(found))
+                    LIST_COST + sum(one.cost for one in found),
+                    len(found),
+                    Declared("list", len(found), inner=_any(found)),
                 )
             case MakeMap(entries):
                 found = [self.of(value) for _, value in entries]
                 cost = MAP_COST + sum(self.of(key).cost for key, _ in entries) + sum(one.cost for one in found)
-                return _Estimate(cost, len(found), Declared("map", len(found), 2, _any(found)))
+                return _Estimate(cost, len(found), Declared("map", len(found), inner=_any(found)))
             case Bind(name, value, body):
                 given = self.of(value)
                 inner = self._within({name: given}, body)
@@ -127,18 +129,18 @@ class _Estimator:
             each += self._within(variables, node.condition).cost
         cost = over.cost + MADE.get(node.macro, 1) + 1 + _times(over.size, each)
         if node.macro == "sortBy":
-            kind = Declared("list", int(min(over.size, MOST)), 2, first.form)
+            kind = Declared("list", int(min(over.size, MOST)), inner=first.form)
             return _Estimate(cost + 2.1 * over.size * over.size + 1 + LIST_COST, over.size, kind)
         if node.macro == "transformMapEntry":
             size = _times(over.size, max(body.size, 1))
-            kind = Declared("map", int(min(size, MOST)), 2, body.form.inner or UNKNOWN)
+            kind = Declared("map", int(min(size, MOST)), inner=body.form.inner or UNKNOWN)
             return _Estimate(cost, size, kind)
         if node.macro == "filter":
-            kind = Declared("list", int(min(over.size, MOST)), 2, first.form)
+            kind = Declared("list", int(min(over.size, MOST)), inner=first.form)
             return _Estimate(cost, over.size, kind)
         if node.macro in ("map", "transformList", "transformMap"):
             inner = _resized(body)
-            kind = Declared("map" if node.macro == "transformMap" else "list", int(min(over.size, MOST)), 2, inner)
+            kind = Declared("map" if node.macro == "transformMap" else "list", int(min(over.size, MOST)), inner=inner)
             return _Estimate(cost, over.size, kind)
         return _Estimate(cost, 1, _BOOL)
 
@@ -180,7 +182,7 @@ class _Estimator:
                 given = node.args[0]
                 count = float(given.value) if isinstance(given, Literal) and type(given.value) is int else float(MOST)
                 count = max(count, 0)
-                return _Estimate(spent + count + 1 + LIST_COST, count, Declared("list", int(count), 2, _INT))
+                return _Estimate(spent + count + 1 + LIST_COST, count, Declared("list", int(count), inner=_INT))
             case "_+_":
                 return _sum(args, spent)
             case "_-_" | "_*_" | "_/_" | "_%_" | "!_" | "-_":
@@ -213,16 +215,16 @@ def _called(name: str, function: Function, args: list[_Estimate], spent: float) 
         lists = form.inner is not None and form.inner.kind == "list"
         piece = form.inner if lists and form.inner is not None else Declared("list", UNKNOWN.largest)
         total = _times(sizes[0], piece.largest) if lists else float(piece.largest)
-        flat = Declared("list", int(min(total, MOST)), 2, piece.inner or UNKNOWN)
+        flat = Declared("list", int(min(total, MOST)), inner=piece.inner or UNKNOWN)
         return _Estimate(spent + total + 1 + LIST_COST, total, flat)
     if function.kind == "optional":
-        messages = Declared("list", 4, 2, Declared("string", 512, 2))
+        messages = Declared("list", 4, inner=Declared("string", 512))
         return _of(_maybe(messages if name == "validate" else Declared("kubernetes.NamedFormat")), cost)
     if function.kind not in _SIZED:
         return _Estimate(cost, 1, Declared(function.kind))
     size = min(function.result(sizes), float(MOST))
-    inner = Declared("string", int(min(sizes[0], MOST)), 2) if function.kind == "list" else None
-    return _Estimate(cost, size, Declared(function.kind, int(size), 1, inner))
+    inner = Declared("string", int(min(sizes[0], MOST))) if function.kind == "list" else None
+    return _Estimate(cost, size, Declared(function.kind, int(size), inner=inner))
 
 
 def _sum(args: list[_Estimate], spent: float) -> _Estimate:
@@ -230,10 +232,10 @@ def _sum(args: list[_Estimate], spent: float) -> _Estimate:
     size = one.size + other.size
     if one.form.kind == "list" or other.form.kind == "list":
         inner = _any([_of(arg.form.inner or UNKNOWN) for arg in args])
-        return _Estimate(spent + 1, size, Declared("list", int(min(size, MOST)), 2, inner))
+        return _Estimate(spent + 1, size, Declared("list", int(min(size, MOST)), inner=inner))
     if one.form.kind in _SIZED and other.form.kind in _SIZED:
         kind = "string" if "string" in (one.form.kind, other.form.kind) else one.form.kind
-        return _Estimate(spent + traversed(size), size, Declared(kind, int(min(size, MOST)), 2))
+        return _Estimate(spent + traversed(size), size, Declared(kind, int(min(size, MOST))))
     return _Estimate(spent + 1, 1, one.form if one.form.kind not in _SIZED else other.form)
 
 
@@ -256,12 +258,12 @@ def _content(form: Declared) -> Declared:
 
 
 def _maybe(form: Declared) -> Declared:
-    return form if form.kind == "optional" else Declared("optional", form.largest, 1, form)
+    return form if form.kind == "optional" else Declared("optional", form.largest, inner=form)
 
 
 def _item(form: Declared, *, keys: bool) -> _Estimate:
     if keys:
-        return _of(UNKNOWN if form.kind != "map" else Declared("string", UNKNOWN.largest, 2))
+        return _of(UNKNOWN if form.kind != "map" else Declared("string", UNKNOWN.largest))
     return _of(form.inner or UNKNOWN)
 
 
@@ -278,4 +280,4 @@ def _any(found: list[_Estimate]) -> Declared:
     if all(one.form.kind == first.kind and one.form.fields == first.fields for one in found):
         largest = max(found, key=lambda one: one.size)
         return _resized(largest)
-    return Declared("dyn", int(min(max(one.size for one in found), MOST)), 1, None)
+    return Declared("dyn", int(min(max(one.size for one in found), MOST)))

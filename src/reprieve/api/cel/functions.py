@@ -32,7 +32,8 @@ class Function:
     """A function of a library. `run(meter, arguments)`: a target comes first; it counts its own cost.
 
     `cost(sizes)` and `result(sizes)`: the highest cost and the largest size of the result for largest sizes of the
-    arguments; `kind`: what form the result has. `items`: the form of the items is that of the target's.
+    arguments; `kind`: what form the result has. `items`: the form of the items is that of the target's. What depends
+    on the size of items as well (`join`, `sum`, `flatten`, ...) is known to `estimating`.
     """
 
     run: Callable[[Meter, list[Any]], Any]
@@ -487,13 +488,13 @@ STANDARD: Mapping[str, Function] = {
         lambda n: n[0] + (n[0] + 1) * n[2],
     ),
     "split": Function(_text(_split, 2, 3, 2), "list", lambda n: traversed(2 * n[0]), lambda n: n[0] + 1),
-    "join": Function(_join, "string", lambda n: traversed(n[0]), lambda n: n[0]),
-    "indexOf": Function(_index_of(False), "int", lambda n: n[0]),
-    "lastIndexOf": Function(_index_of(True), "int", lambda n: n[0]),
-    "isSorted": Function(_ordered(_sorted), "bool", lambda n: n[0]),
-    "sum": Function(_ordered(_sum), "dyn", lambda n: n[0], items=True),
-    "min": Function(_ordered(_extreme(min)), "dyn", lambda n: n[0], items=True),
-    "max": Function(_ordered(_extreme(max)), "dyn", lambda n: n[0], items=True),
+    "join": Function(_join, "string"),
+    "indexOf": Function(_index_of(False), "int"),
+    "lastIndexOf": Function(_index_of(True), "int"),
+    "isSorted": Function(_ordered(_sorted), "bool"),
+    "sum": Function(_ordered(_sum), "dyn", items=True),
+    "min": Function(_ordered(_extreme(min)), "dyn", items=True),
+    "max": Function(_ordered(_extreme(max)), "dyn", items=True),
     "bool": Function(_bool, "bool"),
     "bytes": Function(_bytes, "bytes", lambda n: traversed(n[0]), lambda n: 4 * n[0]),
     "double": Function(_double, "double"),
