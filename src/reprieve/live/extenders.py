@@ -118,12 +118,9 @@ class HttpTransport:
         if not self._lock.acquire(timeout=seconds):
             raise UnsentError(f"busy for {seconds:g} s")
         try:
-            fresh = self._connection is None
             try:
                 return self._exchange(url, data, ends, seconds)
-            except _StaleError:
-                if fresh:
-                    raise ExtenderError("closed the connection without an answer") from None
+            except _StaleError:  # of an earlier call, and closed meanwhile: this time it is a new one
                 return self._exchange(url, data, ends, seconds)
         finally:
             self._lock.release()
