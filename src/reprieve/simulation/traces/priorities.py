@@ -1,5 +1,6 @@
 """Classes for jobs of a trace that has none: `gpus>=8:high,else:low` (replay.md 2.8)."""
 
+import math
 import operator
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -86,6 +87,8 @@ def _condition(text: str, part: str) -> Callable[[Job], bool]:
     try:
         number = float(content)
     except ValueError:
-        raise ValueError(f'"{part}": want a number after {sign}') from None
+        number = math.nan
+    if math.isnan(number):
+        raise ValueError(f'"{part}": want a number after {sign}')
     compare, measure = _COMPARED[sign], _NUMBERS[name]
     return lambda job: compare(measure(job), number)
