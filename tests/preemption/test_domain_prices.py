@@ -221,3 +221,50 @@ def test_budgets_and_whole_groups_make_it_only_dearer() -> None:
     assert [verdict.unit.name for verdict in found.victims] == ["default/w"]
     assert found.cost is not None
     assert found.cost[:4] == (0, 0, 2 * OFFSET, 2)
+
+
+@pytest.mark.parametrize("alike", [True, False])
+@pytest.mark.parametrize("seed", range(12))
+def test_the_choice_is_that_of_looking_at_every_domain(seed: int, alike: bool) -> None:
+    """The rack, the places, who goes, how many would have done, and the second best; fewer racks are tried for it."""
+    chance = random.Random(seed)
+    items: list[Any] = []
+    for rack in range(chance.randint(3, 8)):
+        cores = [chance.randint(1, 4) for _ in range(chance.randint(1, 2))]
+        items += _rack(f"r{rack}", *cores)
+        for machine, size in enumerate(cores):
+            for turn in range(size):
+                priority = 1 if alike else chance.randint(0, 2)
+                start = 0.0 if alike or chance.random() < 0.5 else float(chance.randint(0, 2))
+                more: dict[str, Any] = {} if alike or chance.random() < 0.7 else {"memory": "1Gi"}
+                on = f"r{rack}{machine}"
+                items.append(pod(f"v{on}{turn}", cpu=1, node=on, priority=priority, start=start, **more))
+    size = chance.randint(1, 3)
+    items += _crew(size, least=chance.randint(1, size))
+    told, tried = [], []
+    for looked_at in (0, 10**9):
+        tries: list[str] = []
+        candidate = for_group._Search.candidate
+
+        def noted(search: Any, placement: Placement, tries: list[str] = tries, look: Any = candidate) -> Any:
+            tries.append(placement.name)
+            return look(search, placement)
+
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(for_group, "_ALL_LOOKED_AT", looked_at)
+            patched.setattr(for_group._Search, "candidate", noted)
+            found = World(*items).step().preemption
+        tried.append(len(tries))
+        told.append(
+            found
+            and (
+                found.domain,
+                [(one.name, row) for one, row in found.nominations],
+                [(verdict.unit.name, verdict.evicted) for verdict in found.verdicts],
+                found.cost,
+                found.candidates,
+                found.compared and found.compared.cost,
+            )
+        )
+    assert told[0] == told[1]
+    assert tried[0] <= tried[1]
