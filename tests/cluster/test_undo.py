@@ -57,6 +57,39 @@ def test_nothing_is_recorded_outside_of_a_scope() -> None:
     assert counter.value == 1
 
 
+def test_outside_of_a_scope_the_log_is_empty() -> None:
+    """After a scope, and after going back to a mark: what happens then is kept nowhere."""
+    undo = UndoLog()
+    counter = Counter(undo)
+    with undo.scope():
+        counter.add(1)
+        mark = undo.mark
+        counter.add(2)
+        assert not undo.rewinding
+        undo.rewind(mark)
+        assert (counter.value, undo.mark) == (1, mark)
+        counter.add(4)
+        assert undo.mark == mark + 1
+    assert (counter.value, undo.mark, undo.rewinding) == (0, 0, False)
+    counter.add(8)
+    assert undo.mark == 0
+    undo.rewind(0)
+    counter.add(8)
+    assert (counter.value, undo.mark) == (16, 0)
+
+
+def test_whoever_undoes_knows_it() -> None:
+    """`rewinding` while the calls that take back are made, and only then."""
+    undo = UndoLog()
+    told: list[bool] = []
+    with undo.scope():
+        undo.record(lambda: told.append(undo.rewinding))
+        told.append(undo.rewinding)
+        undo.rewind(0)
+        told.append(undo.rewinding)
+    assert told == [False, True, False]
+
+
 def test_a_scope_ends_though_its_body_or_an_undoing_fails() -> None:
     """An exception leaves the log closed and usable: depth and recording are as before."""
     undo = UndoLog()

@@ -771,3 +771,52 @@ def test_topologies_of_a_class() -> None:
     assert rows({ZONE: ["b"]}, {"rack": ["2"]}) == [False, True, True, False]
     assert rows({}) == [False] * 4
     assert rows({ZONE: ["nowhere"]}) == [False] * 4
+
+
+# -- pods of one trial ------------------------------------------------------------------------------------------------
+
+
+def test_later_pods_of_a_trial_see_what_earlier_ones_have_chosen() -> None:
+    """A volume serves one claim; a claim that is to be made for a node is made there for all who use it."""
+    world = World(
+        node("n0"),
+        node("n1"),
+        storage_class(),
+        storage_class("made", provisioner=CSI),
+        claim("c"),
+        claim("d"),
+        claim("m", of="made"),
+        volume("v"),
+        volume("w", "2Gi"),
+        pod("a", "c", "m"),
+        pod("b", "d", "m"),
+        pod("e", "d"),
+        pod("bare", "gone"),
+    )
+    cluster = world.engine.cluster
+    a, b = world.record("a"), world.record("b")
+
+    def asks(one: Any) -> tuple[list[str], list[str], dict[str, list[bool]]]:
+        bound, unbound = split(cluster.volumes, one)
+        found = match(cluster, Reach(), bound, unbound)
+        volumes, rest = found.on_row(0)
+        chosen = sorted(f"{key} {each.metadata.name}" for key, each in volumes.items())
+        return chosen, sorted(key_of(each) for each in rest), {t: mask.tolist() for t, mask in found.reasons.items()}
+
+    alone = asks(b)
+    assert alone == (["default/d v"], ["default/m"], {})
+    elsewhere = {"node(s) didn't find available persistent volumes to bind": [False, True]}
+    with cluster.trial():
+        cluster.place(a, 0)
+        cluster.place(world.record("bare"), 0)
+        assert asks(b) == (["default/d w"], ["default/m"], elsewhere)
+        cluster.place(b, 0)
+        assert asks(world.record("e")) == (["default/d w"], [], {}), "its claim has that one"
+        assert [each.taken for each in cluster.volumes.unsettled.values()] == [
+            {"v": "default/c"},
+            {},
+            {"w": "default/d"},
+        ]
+        cluster.displace(a)
+        assert asks(world.record("a"))[0] == ["default/c v"]
+    assert asks(b) == alone
