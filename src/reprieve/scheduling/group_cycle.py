@@ -196,11 +196,14 @@ def _schedule(
         attempt = _Attempt(cycle, len(found.placed), under_way=under_way)
         try:
             outcome, texts, in_vain = _post_filters(running, attempt, feasible=found.feasible)
-        except PluginError as trouble:
-            running.complaints.append(trouble)
-            failed = failed_group(key, group, pods, str(trouble))
-            # Trouble, not lack of room: it is tried again after backoff.
-            return replace(failed, rejected_by=frozenset(), in_vain=PreemptionInVain(group, NoRoom.ERROR))
+            trouble = None
+        except PluginError as error:
+            trouble = error
+    if trouble is not None:
+        running.complaints.append(trouble)
+        failed = failed_group(key, group, pods, str(trouble))
+        # Trouble, not lack of room: it is tried again after backoff.
+        return replace(failed, rejected_by=frozenset(), in_vain=PreemptionInVain(group, NoRoom.ERROR))
     if outcome is not None and isinstance(outcome.proposal, Preemption):
         return replace(_wait(cycle, key, found, outcome.proposal), order_matters=matters)
     if found.feasible:

@@ -1,0 +1,168 @@
+"""PostFilter and PodGroupPostFilter: who is asked, in which order, and what becomes of the answer (scheduling.md 2.1,
+3.3, 3.4)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from reprieve.framework.diagnosis import Diagnosis
+from reprieve.framework.instructions import DeleteObject
+from reprieve.framework.plugin import (
+    CycleState,
+    PodGroupAttempt,
+    PodGroupPostFilterPlugin,
+    PostFilterPlugin,
+    PostFilterResult,
+)
+from reprieve.framework.profile import Profile
+from reprieve.framework.status import SUCCESS, Code, Status
+from reprieve.preemption.outcome import NoRoom, PreemptionInVain
+from reprieve.queueing.entity import QueueState
+from reprieve.scheduling.decision import Result
+from tests.building import World, gang, group, node, pod, profile_with
+
+BACK = DeleteObject("Thing", "default", "in-the-way")
+Answer = PostFilterResult | Exception
+
+
+def _no(text: str = "", **more: Any) -> PostFilterResult:
+    return PostFilterResult(Status(Code.UNSCHEDULABLE, text), **more)
+
+
+class Says(PostFilterPlugin, PodGroupPostFilterPlugin):
+    """Answers what it was told to, for pods and groups, and notes that it was asked."""
+
+    def __init__(self, name: str, heard: list[str], answer: Answer) -> None:
+        self.name = name  # type: ignore[misc]
+        self.heard = heard
+        self.answer = answer
+
+    def _answered(self) -> PostFilterResult:
+        self.heard.append(self.name)
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer
+
+    def post_filter(self, state: CycleState, diagnosis: Diagnosis) -> PostFilterResult:
+        return self._answered()
+
+    def pod_group_post_filter(self, attempt: PodGroupAttempt) -> PostFilterResult:
+        return self._answered()
+
+
+def _profile(heard: list[str], *answers: Answer) -> dict[str, Profile]:
+    plugins = [Says(name, heard, answer) for name, answer in zip("ABC", answers, strict=False)]
+    profile = profile_with(*plugins, drop=["DefaultPreemption", "DynamicResources"])
+    return {profile.name: profile}
+
+
+@pytest.mark.parametrize(
+    ("answers", "asked", "said", "writes"),
+    [
+        ((), "", "", ()),
+        ((_no("a"), _no("b")), "AB", "a, b", ()),
+        ((_no(), _no("b"), _no()), "ABC", "b", ()),
+        ((_no("a", deferred_writes=(BACK,)), _no("b")), "A", "a", (BACK,)),
+        ((_no("a"), _no(deferred_writes=(BACK,)), _no("c")), "AB", "a", (BACK,)),
+        ((PostFilterResult(SUCCESS), _no("b")), "A", "", ()),
+    ],
+)
+def test_they_are_asked_in_turn_until_one_succeeds_or_has_something_done(
+    answers: tuple[Answer, ...], asked: str, said: str, writes: tuple[object, ...]
+) -> None:
+    """scheduling.md 2.1: what they say is said of the pod, one after the other."""
+    heard: list[str] = []
+    decision = World(node("n", cpu=1), pod("p", cpu=2), profiles=_profile(heard, *answers)).step()
+    assert "".join(heard) == asked
+    assert decision.result is Result.UNSCHEDULABLE
+    (rejection,) = decision.rejections
+    assert rejection.message == "0/1 nodes are available: 1 Insufficient cpu." + (f" {said}" if said else "")
+    assert decision.deferred_writes == writes
+
+
+FIRST = "0/1 placements are available, first placement status: pod group is unschedulable"
+
+
+@pytest.mark.parametrize(
+    ("answers", "asked", "said", "writes"),
+    [
+        ((), "", "", ()),
+        ((_no("a"), _no("b")), "AB", ", a, b", ()),
+        ((_no(), _no("b")), "AB", ", b", ()),
+        ((_no("a", deferred_writes=(BACK,)), _no("b")), "A", ", a", (BACK,)),
+        ((_no("a"), PostFilterResult(SUCCESS), _no("c")), "AB", ", a", ()),
+    ],
+)
+def test_the_same_goes_for_groups(
+    answers: tuple[Answer, ...], asked: str, said: str, writes: tuple[object, ...]
+) -> None:
+    """scheduling.md 3.3: PodGroupPostFilter once for the group, and it is said in its condition."""
+    heard: list[str] = []
+    world = World(node("n", cpu=1), *gang("crew", 2, cpu=1), profiles=_profile(heard, *answers))
+    decision = world.step()
+    assert "".join(heard) == asked
+    assert decision.condition is not None
+    assert decision.condition.message == FIRST + said
+    assert decision.deferred_writes == writes
+    assert world.where == {}
+
+
+def test_what_members_have_is_used_before_something_is_done_for_the_others() -> None:
+    """scheduling.md 3.4: a later attempt that is enough binds; deferred writes end nothing there."""
+    heard: list[str] = []
+    profiles = _profile(heard, _no("a", deferred_writes=(BACK,)), _no("b"))
+    world = World(
+        node("n", cpu=2), group("crew", min_count=1), pod("r", cpu=1, node="n", group="crew"), profiles=profiles
+    )
+    world.add(*(pod(f"p{turn}", cpu=1, group="crew") for turn in range(2)))
+    decision = world.step()
+    assert heard == ["A", "B"]
+    assert [binding.pod.name for binding in decision.bindings] == ["p0"]
+    assert decision.deferred_writes == ()
+    assert world.place("crew") is QueueState.ACTIVE, "the others are tried again at once"
+
+
+@pytest.mark.parametrize("clear", [True, False])
+@pytest.mark.parametrize("of", ["pod", "group"])
+def test_a_nomination_ends_where_a_plugin_says_that_nothing_helps(clear: bool, of: str) -> None:
+    """preemption.md 7: on the first node as on any other; else it stands."""
+    crew = [group("crew", min_count=1)] if of == "group" else []
+    mine = pod("p", cpu=2, nominated="n", group="crew" if crew else None)
+    world = World(node("n", cpu=1), *crew, mine, profiles=_profile([], _no("a", clear_nomination=clear)))
+    decision = world.step()
+    assert [one.name for one in decision.cleared] == (["p"] if clear else [])
+    assert world.nominated == ({} if clear else {"p": "n"})
+
+
+@pytest.mark.parametrize("of", ["pod", "group"])
+def test_a_plugin_that_raises_ends_the_attempt_and_its_nominations(of: str) -> None:
+    """scheduling.md 5.4: SchedulerError, tried again after its backoff."""
+    heard: list[str] = []
+    crew = [group("crew", min_count=1)] if of == "group" else []
+    mine = pod("p", cpu=2, nominated="n", group="crew" if crew else None)
+    world = World(node("n", cpu=1), *crew, mine, profiles=_profile(heard, ValueError("ups"), _no("b")))
+    decision = world.step()
+    assert heard == ["A"]
+    assert decision.result is Result.ERROR
+    (rejection,) = decision.rejections
+    assert rejection.reason == "SchedulerError"
+    assert rejection.message.endswith("plugin 'A': ValueError: ups")
+    assert [one.name for one in decision.cleared] == ["p"]
+    assert world.place("p") is QueueState.BACKOFF
+    assert len(world.engine.take_plugin_incidents()) == 1
+    assert (decision.in_vain is not None) is (of == "group")
+    assert decision.in_vain is None or decision.in_vain.why is NoRoom.ERROR
+
+
+def test_why_no_room_was_made_is_what_the_last_that_knows_says() -> None:
+    """`Decision.in_vain`: for explain and the record; who has nothing to say of it takes nothing back."""
+    world = World(node("n", cpu=1), *gang("crew", 2, cpu=1))
+    first = PreemptionInVain(world.engine.cluster.groups["default/crew"], NoRoom.DOES_NOT_FIT)
+    last = PreemptionInVain(world.engine.cluster.groups["default/crew"], NoRoom.UNDER_WAY)
+    profiles = _profile([], _no(in_vain=first), _no(in_vain=last), _no("c", in_vain="nonsense"))
+    decision = World(node("n", cpu=1), *gang("crew", 2, cpu=1), profiles=profiles).step()
+    assert decision.in_vain is last
+    profiles = _profile([], _no(in_vain=first), PostFilterResult(SUCCESS))
+    assert World(node("n", cpu=1), *gang("crew", 2, cpu=1), profiles=profiles).step().in_vain is None
