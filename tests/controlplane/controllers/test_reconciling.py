@@ -364,6 +364,25 @@ def test_timers_run_beside_them() -> None:
     running(work, "none")
 
 
+def test_timers_go_on_after_more_than_fits_into_a_turn() -> None:
+    async def work(_plane: Plane, controllers: Controllers) -> None:
+        made: list[int] = []
+        timers = controllers.context.timers
+
+        def call(number: int) -> None:
+            sum(range(20_000))
+            made.append(number)
+
+        for number in range(150):
+            timers.after(0.01, lambda number=number: call(number))  # type: ignore[misc]
+        await until(lambda: len(made) == 150)
+        timers.after(0.001, lambda: call(150))
+        await until(lambda: len(made) == 151)
+        assert made == list(range(151))
+
+    running(work, "none")
+
+
 def test_a_kind_that_comes_later_is_taken_in_as_well() -> None:
     """A source that is asked for while all run; and one whose watch was ended from outside lists again."""
 

@@ -189,6 +189,21 @@ def test_in_parallel_nobody_waits(world: World) -> None:
     assert states(world.settle()) == {"a-0": False, "a-1": True, "a-2": True}
 
 
+@pytest.mark.parametrize("kind", ["StatefulSet", "DaemonSet"])
+def test_of_these_too_many_are_made_in_several_turns(world: World, kind: str) -> None:
+    count = CREATES_AT_ONCE + 2
+    if kind == "DaemonSet":
+        for number in range(count):
+            join(world, f"n{number}")
+        world.create(owner(kind))
+    else:
+        world.create(stateful(replicas=count, podManagementPolicy="Parallel"))
+    world.controllers.context.sources.sync()
+    world.controllers.running[kind.lower()].step()
+    assert len(world.names()) == CREATES_AT_ONCE
+    assert len(world.settle().names()) == count
+
+
 def test_numbers_may_start_elsewhere(world: World) -> None:
     """KEP-3335."""
     world.create(stateful(replicas=2, podManagementPolicy="Parallel", ordinals={"start": 5}))

@@ -399,6 +399,15 @@ def test_a_chain_that_is_deleted_in_the_foreground_goes_from_its_end(heap: World
     assert heap.settle().all("v1", "ConfigMap") == []
 
 
+def test_in_the_background_nobody_waits_for_a_dependent_of_its_own(heap: World) -> None:
+    first = heap.create(config_map("first"))
+    second = heap.create(config_map("second", [reference(first)]))
+    heap.create(config_map("third", [reference(second, block=True)], finalizers=["example.com/wait"]))
+    heap.delete("v1", "ConfigMap", "first")
+    assert not heap.settle().has("v1", "ConfigMap", "second")
+    assert heap.get("v1", "ConfigMap", "third")["metadata"]["deletionTimestamp"]
+
+
 def test_a_leaf_of_what_is_deleted_in_the_foreground_goes_at_once(heap: World) -> None:
     """It has no dependents, so that it waits for nobody."""
     first = heap.create(config_map("first"))

@@ -18,7 +18,7 @@ from reprieve.api.json import Json
 from reprieve.api.objects import NodeSelector
 from reprieve.api.selectors import CompiledNodeSelector, compile_node_selector
 from reprieve.controlplane.controllers.availability import available, put_counts, scaled
-from reprieve.controlplane.controllers.owning import CREATES_AT_ONCE, PodOwner, pod_of_template
+from reprieve.controlplane.controllers.owning import PodOwner, pod_of_template
 from reprieve.controlplane.controllers.revisions import HASH_LABEL, Revisions
 from reprieve.controlplane.controllers.taints import tolerates
 from reprieve.controlplane.controllers.views import Key, NodeSeen, PodSeen
@@ -115,7 +115,7 @@ class DaemonSets(PodOwner):
         by_node = self._by_node(self.claimed(owner))
         verdicts = {name: fits(spec, node) for (_, name), node in self._nodes.items.items()}
         if not deleted:
-            self._place(key, owner, digest, by_node, verdicts)
+            self._place(owner, digest, by_node, verdicts)
             self.context.sources.sync()
             by_node = self._by_node(self.pods.by("owner", owner["metadata"]["uid"]))
             self._replace(owner, digest, by_node, verdicts)
@@ -146,7 +146,6 @@ class DaemonSets(PodOwner):
 
     def _place(
         self,
-        key: Key,
         owner: Json,
         digest: str,
         by_node: dict[str, list[PodSeen]],
@@ -177,8 +176,6 @@ class DaemonSets(PodOwner):
                         self.end_pod(owner, pod)  # its node went before it was bound
         nodes = iter(sorted(missing))
         self.create_pods(owner, len(missing), lambda: daemon_pod(owner, digest, next(nodes)))
-        if len(missing) > CREATES_AT_ONCE:
-            self.queue(key)
 
     def _replace(
         self, owner: Json, digest: str, by_node: dict[str, list[PodSeen]], verdicts: dict[str, tuple[bool, bool]]

@@ -64,8 +64,7 @@ class StatefulSets(PodOwner):
             pod = pods.get(number)
             if pod is None:
                 if made >= CREATES_AT_ONCE:
-                    self.queue(key_of(owner))
-                    return
+                    return  # those that were made queue their owner
                 self._make(owner, number, hashes, revisions)
                 made += 1
                 if ordered:
