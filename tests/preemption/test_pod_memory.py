@@ -1,0 +1,160 @@
+"""What is remembered of nodes for pods that preempt, and when it holds (preemption.md 3; cost.md 1.2, 2.6)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from reprieve.framework.plugin import CycleState
+from reprieve.preemption.default_preemption import DefaultPreemption
+from reprieve.preemption.for_pod import PodPreemption
+from reprieve.preemption.options import PreemptionOptions
+from reprieve.preemption.outcome import Preemption
+from reprieve.preemption.unit_matrices import ABOVE_ALL
+from tests.building import START, World, gang, group, node, pod, profile_with, said
+
+
+def _for_pod(world: World) -> PodPreemption:
+    plugins = world.engine.running["default-scheduler"].profile.plugins
+    return next(plugin for plugin in plugins if isinstance(plugin, DefaultPreemption))._attached().for_pod
+
+
+def _gone(found: Preemption | None) -> list[str]:
+    return sorted(one.name for verdict in found.victims for one in verdict.unit.pods) if found is not None else []
+
+
+@pytest.mark.parametrize(
+    ("running", "nominated", "priority", "alike"),
+    [
+        ([], [], 5, (-ABOVE_ALL, ABOVE_ALL)),
+        ([0, 3, 7], [], 5, (4, 7)),
+        ([0, 3], [], 5, (4, ABOVE_ALL)),
+        ([7, 9], [], 5, (-ABOVE_ALL, 7)),
+        ([4, 5], [], 5, (5, 5)),
+        ([0], [3], 5, (4, ABOVE_ALL)),
+        ([0, 9], [6], 5, (1, 6)),
+    ],
+)
+def test_for_which_priorities_a_node_is_the_same(
+    running: list[int], nominated: list[int], priority: int, alike: tuple[int, int]
+) -> None:
+    """As long as the same may go and the same nominated pods count; where filters are asked, only for its own."""
+    world = World(
+        node("n", cpu=9),
+        *[pod(f"v{i}", node="n", priority=p) for i, p in enumerate(running)],
+        *[pod(f"w{i}", priority=p, nominated="n", gates=["x"]) for i, p in enumerate(nominated)],
+        pod("new", priority=priority),
+    )
+    state = CycleState(world.engine.cluster, world.record("new"))
+    row = world.row("n")
+    assert _for_pod(world)._same_for(state, row, numbers=True) == alike
+    assert _for_pod(world)._same_for(state, row, numbers=False) == (priority, priority)
+
+
+def test_the_priority_of_a_members_group_counts() -> None:
+    world = World(node("n", cpu=9), *gang("w", 1, node="n", priority=3), pod("new", priority=5))
+    state = CycleState(world.engine.cluster, world.record("new"))
+    assert _for_pod(world)._same_for(state, world.row("n"), numbers=True) == (4, ABOVE_ALL)
+
+
+@pytest.mark.parametrize("row_of_gang", [0, 1])
+def test_a_gang_that_shrinks_elsewhere_is_dearer(row_of_gang: int) -> None:
+    """cost.md 1.3: `gangsBroken` looks beyond the node: what is remembered of its members' nodes is forgotten."""
+    cost = ("gangsBroken", "highestPriority")
+    profile = profile_with(DefaultPreemption(PreemptionOptions(cost=cost)))
+    names = ["n0", "n1"] if row_of_gang == 0 else ["n1", "n0"]
+    world = World(
+        *[node(f"n{i}", cpu=1) for i in range(4)],
+        group("g", min_count=1),
+        pod("a", cpu=1, node=names[0], group="g"),
+        pod("b", cpu=1, node=names[1], group="g"),
+        pod("c", cpu=1, node="n2", priority=5),
+        pod("x", cpu=1, node="n3", priority=-1),
+        pod("p1", cpu=1, priority=9),
+        profiles={profile.name: profile},
+    )
+    assert _gone(world.step().preemption) == ["x"]
+    world.gone("b").add(pod("above", cpu=1, node=names[1], priority=50), pod("p2", cpu=1, priority=9))
+    assert _gone(world.step().preemption) == ["c"]
+
+
+def test_what_users_say_of_their_work_is_not_remembered() -> None:
+    """cost.md 2.6: the time alone makes a victim of who was none."""
+    world = World(
+        *[node(f"n{i}", cpu=1) for i in range(3)],
+        pod("a", cpu=1, node="n0", start=0.0, annotations=said(minimum_runtime="10m")),
+        pod("b", cpu=1, node="n1", priority=5),
+        pod("c", cpu=1, node="n2", priority=6),
+        pod("p1", cpu=1, priority=9),
+    )
+    assert _gone(world.step().preemption) == ["b"]
+    world.virtual.until(START + 601)
+    world.add(pod("p2", cpu=1, priority=9))
+    assert _gone(world.step().preemption) == ["a"]
+
+
+def _uneven(on: str, name: str = "", priority: int = 0) -> list[Any]:
+    """Two small pods, which a reprieve would let go, and the one that makes as much room."""
+    each = (("a", 1, 2.0), ("b", 1, 3.0), ("c", 2, 1.0))
+    return [pod(f"{name}{v}", cpu=cpu, node=on, start=start, priority=priority) for v, cpu, start in each]
+
+
+@pytest.mark.parametrize("more", [{}, {"ports": [80]}], ids=["resources", "rules"])
+@pytest.mark.parametrize("nodes", [1, 6])
+def test_one_goes_where_a_reprieve_would_let_two_go(nodes: int, more: dict[str, Any]) -> None:
+    """cost.md 4.8: looked at one by one and together, and where the filters have to agree."""
+    world = World(
+        node("n", cpu=4),
+        *[node(f"m{i}", cpu=1) for i in range(nodes - 1)],
+        *[
+            pod(name, cpu=cpu, node="n", start=start)
+            for name, cpu, start in (("a", 1, 2.0), ("b", 1, 3.0), ("c", 2, 1.0))
+        ],
+        pod("new", cpu=2, priority=9, **more),
+    )
+    found = world.step().preemption
+    assert found is not None
+    assert _gone(found) == ["c"]
+    assert found.cost == (0, 0, float(1 << 31), 1, -START - 1)
+    assert [(verdict.unit.name, verdict.evicted) for verdict in found.verdicts] == [
+        ("default/c", True),
+        ("default/a", False),
+        ("default/b", False),
+    ]
+
+
+def test_a_cheaper_set_on_another_node_leaves_the_reprieves_choice_second() -> None:
+    """cost.md 4.8: with what told them apart."""
+    world = World(
+        node("n1", cpu=4),
+        node("n2", cpu=4),
+        *[
+            pod(name, cpu=cpu, node="n2", start=start)
+            for name, cpu, start in (("a", 1, 2.0), ("b", 1, 3.0), ("c", 2, 1.0))
+        ],
+        *[pod(f"d{i}", cpu=1, node="n1", start=float(i)) for i in range(4)],
+        pod("new", cpu=2, priority=9),
+    )
+    found = world.step().preemption
+    assert found is not None
+    assert (_gone(found), found.domain) == (["c"], "n2")
+    assert found.compared is not None
+    assert found.compared.domain == "n1"
+    assert found.compared.cost is not None
+    assert found.compared.cost[3] == 2
+    assert found.compared.steps == (("smallest sum of victim priorities", 1),)
+    assert found.candidates == 2
+
+
+def test_of_many_nodes_the_most_hopeful_are_searched() -> None:
+    """cost.md 4.8: 64 of them; what costs as much on a node before by name is not passed by."""
+    items: list[Any] = []
+    for i in range(70):
+        name = f"n{i:02}"
+        items.append(node(name, cpu=4))
+        items += _uneven(name, name, -1) if i == 40 else [pod(f"{name}{v}", cpu=2, node=name) for v in "ab"]
+    world = World(*items, pod("new", cpu=2, priority=9))
+    found = world.step().preemption
+    assert found is not None
+    assert (_gone(found), found.domain, found.candidates) == (["n40c"], "n40", 70)
