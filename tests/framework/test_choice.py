@@ -16,6 +16,7 @@ from reprieve.framework.status import FITS, UNSCHEDULABLE
 from tests.building import Item, World, node, pod, profile_with
 from tests.plugins.asking import UNRESOLVABLE
 from tests.plugins.neighbours import HOST, ZONE, rules, term
+from tests.plugins.storage import pod as pod_with
 from tests.scheduling.plugins_for_tests import Prefers
 
 ORDER = ("d", "b", "a", "c")
@@ -227,7 +228,20 @@ def test_a_rule_is_broken_by_who_runs_and_by_who_is_nominated(priority: int, bro
         assert evaluator.keeps_rules(state, world.row(name), [])
         assert evaluator.broken_by_node(state, world.row(name)) == ("NodeResourcesFit", ("Insufficient cpu",))
         assert not evaluator.fits_node(state, world.row(name))
-    assert evaluator.rules(alike(pod("p")).state("p")) == []
+    plain = alike(pod("p"))
+    assert of(plain).rules(plain.state("p")) == []
+    assert not of(plain).ruled(plain.state("p"))
+    assert evaluator.ruled(state)
+
+
+def test_what_a_node_lacks_is_told_without_the_rules() -> None:
+    """`broken_by_node` asks no CLUSTER filter, not even whether it rejects the pod everywhere."""
+    world = alike(pod_with("p", "gone", cpu=9))
+    claims = 'persistentvolumeclaim "gone" not found'
+    evaluator, row = of(world), world.row("a")
+    assert evaluator.broken_by_node(world.state("p"), row) == ("NodeResourcesFit", ("Insufficient cpu",))
+    assert evaluator.why_not(world.state("p"), row)[0] == "VolumeRestrictions"
+    assert evaluator.diagnose(world.state("p")).pre_filter_message == claims
 
 
 def test_why_not_names_nobody_where_a_pod_fits() -> None:

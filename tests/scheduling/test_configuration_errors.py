@@ -488,3 +488,23 @@ def test_an_extender_is_given_the_default_where_the_file_says_no_time() -> None:
     texts = ("0s", "1ms", "7s")
     extenders = ", ".join(f"{{urlPrefix: u{text}, httpTimeout: {text}}}" for text in texts)
     assert [each.seconds for each in read(f"extenders: [{extenders}]").extenders] == [5, 0.001, 7]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "parallelism: null",
+        "profiles: null",
+        "extenders: null",
+        "leaderElection: null",
+        "leaderElection: {leaseDuration: null}",
+        "clientConnection: {burst: null}",
+        "profiles: [{plugins: null, pluginConfig: null, schedulerName: null}]",
+        "profiles: [{plugins: {score: null}}]",
+        "profiles: [{plugins: {score: {enabled: null, disabled: null}}}]",
+        "profiles: [{percentageOfNodesToScore: null}]",
+    ],
+)
+def test_an_explicit_null_means_absent(text: str) -> None:
+    """As Go reads it, at any depth."""
+    assert read(text) in (read("profiles: []"), read("profiles: [{}]"))

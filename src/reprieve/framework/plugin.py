@@ -15,7 +15,7 @@ that the cluster's columns do not determine (acting points - Reserve, PreBind, B
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from enum import IntEnum
+from enum import Enum, auto
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import msgspec
@@ -29,7 +29,7 @@ from reprieve.cluster.state import ClusterState
 from reprieve.framework.configuration import ConfigurationError
 from reprieve.framework.events import EventKind, Hints, always
 from reprieve.framework.instructions import Instruction
-from reprieve.framework.status import FITS, SUCCESS, UNSCHEDULABLE, Code, Status
+from reprieve.framework.status import FITS, SUCCESS, UNRESOLVABLE, UNSCHEDULABLE, Code, Status
 
 if TYPE_CHECKING:
     from reprieve.framework.diagnosis import Diagnosis
@@ -43,12 +43,12 @@ Scores = npt.NDArray[np.int64]
 MAX_NODE_SCORE = 100
 
 
-class Scope(IntEnum):
+class Scope(Enum):
     """What an answer depends on; see the module docstring."""
 
-    STATIC = 0
-    NODE = 1
-    CLUSTER = 2
+    STATIC = auto()
+    NODE = auto()
+    CLUSTER = auto()
 
 
 class CycleState:
@@ -506,7 +506,7 @@ class PerNodeFilter(FilterPlugin):
         codes = []
         for row in row_numbers(state.cluster, rows):
             answer = self.filter_node(state, row)
-            codes.append(FITS if answer is None else UNSCHEDULABLE if answer[1] else 2)
+            codes.append(FITS if answer is None else UNSCHEDULABLE if answer[1] else UNRESOLVABLE)
         return np.array(codes, dtype=np.int8)
 
     def reasons(self, state: CycleState, rows: Rows) -> list[tuple[str, Mask]]:

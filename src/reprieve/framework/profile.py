@@ -82,9 +82,7 @@ class Profile:
         self.cluster_filters = [p for p in self.filters if p.scope is Scope.CLUSTER and not p.outside]
         self.outside_filters = [p for p in self.filters if p.outside]
         self.scores = [
-            Weighted(p, self.score_weights.get(p.name, 0))
-            for p in self.at(ScorePlugin)
-            if self.score_weights.get(p.name, 0) != 0
+            Weighted(p, self.score_weights[p.name]) for p in self.at(ScorePlugin) if self.score_weights.get(p.name)
         ]
         self.cluster_scores = [weighted for weighted in self.scores if weighted.plugin.scope is Scope.CLUSTER]
 

@@ -28,9 +28,7 @@ class Strategy:
 
     def mean(self, scored: Sequence[tuple[int, Amounts, Amounts]], count: int) -> Amounts:
         """`int64[count]`: weighted mean of (weight, used with the pod, allocatable); 0 where nothing counts."""
-        if (
-            scored and not self.skips_zero and all(int(have.min(initial=1)) > 0 for _, _, have in scored)
-        ):  # as on most clusters
+        if scored and not self.skips_zero and all((have > 0).all() for _, _, have in scored):  # as on most clusters
             sums: Amounts = sum(weight * self.by_resource(used, have) for weight, used, have in scored)  # type: ignore[assignment]
             return sums // max(1, sum(weight for weight, _, _ in scored))
         total = np.zeros(count, dtype=np.int64)

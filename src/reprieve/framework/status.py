@@ -5,7 +5,7 @@ A filter answers with a code per node; the text of a reason is made only when so
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from enum import IntEnum
+from enum import IntEnum, auto
 from typing import ParamSpec, TypeVar
 
 P = ParamSpec("P")
@@ -19,14 +19,14 @@ UNRESOLVABLE = 2
 
 
 class Code(IntEnum):
-    """The outcome of a step that concerns a whole pod or group."""
+    """The outcome of a step that concerns a whole pod or group; the first three are the codes of a filter."""
 
     SUCCESS = 0
     UNSCHEDULABLE = 1
     UNRESOLVABLE = 2
-    ERROR = 3
-    WAIT = 4
-    SKIP = 5
+    ERROR = auto()
+    WAIT = auto()
+    SKIP = auto()
 
 
 @dataclass(frozen=True, slots=True)
