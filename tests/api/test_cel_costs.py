@@ -385,6 +385,42 @@ def test_what_an_optional_holds_counts_with_its_size() -> None:
         assert cel.estimated_cost(node, {"self": cel.declared(long)}) > 400, text
 
 
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        ("self.s", 80),  # four bytes a character
+        ("self.s + self.s", 160),
+        ("self.s.lowerAscii()", 80),
+        ("self.s.substring(1)", 80),
+        ("self.s.replace('a', 'bc')", 80 + 81 * 2),
+        ("self.s.find('a')", 80),
+        ("self.l.join('--')", 5 * 40 + 4 * 2),
+        ("strings.quote(self.s)", 162),
+        ("'%s%s'.format([1, 2])", 4 + 2 * 1024),
+        ("string(self.s)", 80),
+        ("string(self.n)", 32),
+        ("url(self.s).getScheme()", 80),
+        ("url(self.s).getHost()", 80),
+        ("url(self.s).getHostname()", 80),
+        ("url(self.s).getPort()", 80),
+        ("url(self.s).getEscapedPath()", 240),
+        ("self.l[0]", 40),
+        ("self.m.a", 40),
+        ("self.o.t", 20),
+        ("(self.n > 1 ? self.s : 'b')", 80),
+        ("self.l.min()", 40),
+        ("dyn(self.s)", 80),
+    ],
+)
+def test_how_large_what_a_function_gives_may_be(text: str, size: int) -> None:
+    """A comparison costs the smaller of both: with a text that is larger by one than what is compared, and by far."""
+    node = {length: cel.parse(f"{text} == '{'x' * length}'") for length in (10 * size, 10 * size + 10)}
+    costs = {length: cel.estimated_cost(one, {"self": FORM}) for length, one in node.items()}
+    assert len(set(costs.values())) == 1
+    itself = cel.estimated_cost(cel.parse(text), {"self": FORM})
+    assert costs[10 * size] - itself == -(-size // 10)
+
+
 # -- what a function is not called with -------------------------------------------------------------------------------
 
 SAMPLES: dict[str, Any] = {

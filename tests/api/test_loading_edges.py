@@ -306,3 +306,17 @@ def test_nulls_are_absent_however_deep() -> None:
     found = decode_object({**POD, "spec": spec})
     assert isinstance(found, Pod)
     assert found.spec.containers[0].resources.limits == {}
+
+
+@pytest.mark.parametrize("form", ["map", "list"])
+def test_data_that_is_given_directly_is_followed_a_hundred_levels_down(form: str) -> None:
+    def nested(levels: int) -> Any:
+        found: Any = None
+        for _ in range(levels):
+            found = {"a": found} if form == "map" else [found]
+        return {**POD, "metadata": {"name": "p", "labels": None}, "spec": {**POD["spec"], "workloadRef": found}}
+
+    with pytest.raises(InputError, match=r"v1alpha1 is not served"):
+        decode_object({**nested(90), "status": {"phase": None, "conditions": None}})
+    with pytest.raises(InputError, match="nested deeper than 100 levels"):
+        decode_object({**nested(120), "status": {"phase": None}})

@@ -252,3 +252,18 @@ def test_numbers_are_read_as_their_text() -> None:
 def test_amounts_round_away_from_zero_within_int64(nano: int, milli: int, ones: int) -> None:
     quantity = Quantity(nano, "DecimalSI", "")
     assert (milli_value(quantity), value(quantity)) == (milli, ones)
+
+
+@pytest.mark.parametrize(
+    ("text", "form"),
+    [
+        ("1", "DecimalSI"),
+        ("1Ki", "BinarySI"),
+        ("1e3", "DecimalExponent"),
+        ("0Ki", "BinarySI"),
+        ("0.0001Ki", "DecimalSI"),  # less than one is never shown binary
+        ("0.0009765625Ki", "BinarySI"),  # one
+    ],
+)
+def test_the_format_of_a_quantity(text: str, form: str) -> None:
+    assert parse(text).format == form

@@ -204,6 +204,11 @@ CASES: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     (node(taints=[{"key": "a", "effect": "NoExecute"}]), node(taints=[{"key": "a b", "effect": "NoExecute"}]), 'spec.taints[0].key: Invalid value: "a b"'),
     (declaring("A" * 253), declaring("A" * 254), "status.declaredFeatures[0]: Invalid value"),
     (device_class("example.com/" + "a" * 63), device_class("requests.example.com/a"), "spec.extendedResourceName: Invalid value"),
+    *(
+        ({**node(), "status": {field: {"cpu": "0"}}}, {**node(), "status": {field: {"cpu": amount}}}, f'status.{field}.cpu: Invalid value: "{amount}"')
+        for field in ("capacity", "allocatable")
+        for amount in ("-1n", "x")
+    ),
     # priorities
     (priority_class(value=1_000_000_000), priority_class(value=1_000_000_001), "value: Forbidden"),
     (priority_class(value=LOW), priority_class(value=LOW - 1), "value: Invalid value: -2147483649: must fit into 32 bits"),

@@ -20,18 +20,15 @@ _LONGEST_VALUE = 64
 """Bytes of a string or version (resourceapi.DeviceAttributeMaxValueLength)."""
 _LONGEST_DRIVER = 63
 
-_ATTRIBUTES = cel.Declared("map", _MOST_ENTRIES, 2, cel.Declared("dyn", _LONGEST_VALUE))
-_CAPACITIES = cel.Declared("map", _MOST_ENTRIES, 2, cel.Declared("kubernetes.Quantity"))
+_ATTRIBUTES = cel.Declared("map", _MOST_ENTRIES, inner=cel.Declared("dyn", _LONGEST_VALUE))
+_CAPACITIES = cel.Declared("map", _MOST_ENTRIES, inner=cel.Declared("kubernetes.Quantity"))
 _DEVICE = cel.Declared(
     "object",
-    1,
-    2,
-    None,
-    {
+    fields={
         "driver": cel.Declared("string", _LONGEST_DRIVER),
         "allowMultipleAllocations": cel.Declared("bool"),
-        "attributes": cel.Declared("map", _MOST_ENTRIES, 2, _ATTRIBUTES),
-        "capacity": cel.Declared("map", _MOST_ENTRIES, 2, _CAPACITIES),
+        "attributes": cel.Declared("map", _MOST_ENTRIES, inner=_ATTRIBUTES),
+        "capacity": cel.Declared("map", _MOST_ENTRIES, inner=_CAPACITIES),
     },
 )
 
