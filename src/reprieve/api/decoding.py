@@ -1,7 +1,7 @@
 """Manifests to typed objects: which kinds are known, one decode per object, one error with a field path.
 
 Terms: a manifest is an object as plain data (from YAML) or as JSON text. A kind is known by its name and
-group; objects of other kinds are nobody's business here.
+group; objects of other kinds are not decoded here.
 
 Invariant: what comes out is converted to the internal version, defaulted and validated. JSON goes straight to
 the typed object; only manifests that need it (other versions, nulls, errors) take the way over plain data.
@@ -61,7 +61,7 @@ ObjectT = TypeVar("ObjectT", bound=KubernetesObject)
 
 
 def kind_of(kind: str, api_version: str) -> type[KubernetesObject] | None:
-    """The type of a kind; None if nobody here reads it.
+    """The type of a kind; None if it is not read here.
 
     Raises `FieldError` if the kind and group are known but the version is not, or either is missing.
     """
@@ -144,7 +144,7 @@ _SOURCES: Final = tuple(field for field in o.Volume.__struct_fields__ if field !
 
 
 def _lacks_source(volume: o.Volume) -> bool:
-    """Whether a volume has no source, or one that nobody here reads."""
+    """Whether a volume has no source, or one that is not read here."""
     return all(getattr(volume, source) is None for source in _SOURCES)
 
 
@@ -156,7 +156,7 @@ def _may_lack_sources(found: KubernetesObject) -> bool:
 def _with_empty_dirs(found: ObjectT, manifest: Mapping[str, Any]) -> ObjectT:
     """A new pod whose volumes without any source are empty directories, as an API server defaults them.
 
-    A pod with a UID was defaulted when it was admitted; what it says of a volume may have been left out since.
+    A pod with a UID was defaulted when it was admitted; the source of a volume may have been dropped since.
     """
     if not isinstance(found, o.Pod) or not _may_lack_sources(found):
         return found
@@ -216,7 +216,7 @@ def name_of(found: KubernetesObject) -> str:
 
 
 def subject_of(manifest: Mapping[str, Any]) -> str:
-    """`Pod "default/web"` for plain data that may be of any shape; empty if it does not say what it is."""
+    """`Pod "default/web"` for plain data that may be of any shape; empty without a kind."""
     kind, meta = _text(manifest.get("kind")), manifest.get("metadata")
     if not kind or not isinstance(meta, Mapping):
         return excerpt(kind)
@@ -226,11 +226,11 @@ def subject_of(manifest: Mapping[str, Any]) -> str:
 
 
 NO_ITEMS: Final = msgspec.Raw(b"[]")
-"""`TypeMeta.items` of an object that has none, told by identity."""
+"""`TypeMeta.items` of an object that has none, compared by identity."""
 
 
 class TypeMeta(msgspec.Struct, frozen=True, rename="camel"):
-    """What tells what a JSON object is."""
+    """The fields that identify the type of a JSON object."""
 
     api_version: str = ""
     kind: str = ""
@@ -292,7 +292,7 @@ def _type_error(message: str, manifest: Any) -> FieldError:
         elif index != "...":
             path += f"[{index}]"
             found = found[int(index)] if isinstance(found, list) and int(index) < len(found) else None
-        elif isinstance(found, Mapping):  # the decoder does not say which key: the first that fits the message
+        elif isinstance(found, Mapping):  # the decoder does not report the key: the first that fits the message
             key = next((k for k, v in found.items() if type(v) in wrong), None)
             path += f"[{key}]"
             found = found.get(key)

@@ -1,4 +1,4 @@
-"""CEL expressions that select devices: what they may say and cost (k8s.io/dynamic-resource-allocation/cel).
+"""CEL expressions that select devices: what they may contain and cost (k8s.io/dynamic-resource-allocation/cel).
 
 A selector of a ResourceClaim, a ResourceClaimTemplate or a DeviceClass is held to this when it is written and again
 when it is used. `device` has a driver, attributes and capacities by domain and name; attributes are bool, int, string
@@ -34,7 +34,7 @@ _DEVICE = cel.Declared(
 
 
 class DeviceExpressionError(ValueError):
-    """An expression that selects no device: `str()` says why in upstream's words."""
+    """An expression that selects no device: `str()` is the reason in upstream's words."""
 
 
 class TooComplexError(DeviceExpressionError):

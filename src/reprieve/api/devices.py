@@ -82,7 +82,7 @@ class ResourcePool(Struct, frozen=True, kw_only=True):
 
 
 class ResourceSliceSpec(Struct, frozen=True, kw_only=True):
-    """spec of a ResourceSlice: devices of one driver, on a node, on selected nodes, on all, or as each device says.
+    """spec of a ResourceSlice: devices of one driver, on a node, on selected nodes, on all, or as each device declares.
 
     A slice has `devices` or `shared_counters`, what the pool's partitionable devices consume of.
     """
@@ -133,7 +133,7 @@ class DeviceTaint(Struct, frozen=True, kw_only=True):
 
 
 class DeviceTaintSelector(Struct, frozen=True, kw_only=True):
-    """spec.deviceSelector of a DeviceTaintRule: which devices; what is not said does not matter."""
+    """spec.deviceSelector of a DeviceTaintRule: which devices; a field that is not set matches any."""
 
     driver: str | None = None
     pool: str | None = None
@@ -164,7 +164,7 @@ class DeviceTaintRule(KubernetesObject, frozen=True, kw_only=True):
 
 
 class DeviceSelectorError(ValueError):
-    """An expression that does not compile or fails when run; `str()` says why, in one line."""
+    """An expression that does not compile or fails when run; `str()` is the reason, in one line."""
 
 
 def split_name(name: str, driver: str) -> tuple[str, str]:

@@ -1,6 +1,6 @@
 """Where an object came from, and the one error bad input gives.
 
-Invariants: an `InputError` says in one line which file, which document and which field is wrong, what was
+Invariants: an `InputError` names in one line which file, which document and which field is wrong, what was
 found and what is allowed (api.md "Errors"). However long the names and values in the input are, the line is not:
 what others wrote is quoted in excerpts (`excerpt`, `quote`).
 """
@@ -33,7 +33,7 @@ class Origin(NamedTuple):
 
 
 class FieldError(ValueError):
-    """A field that breaks a rule: `path` in Kubernetes notation and what an API server would say about it."""
+    """A field that breaks a rule: `path` in Kubernetes notation and the message of an API server about it."""
 
     def __init__(self, path: str, message: str) -> None:
         super().__init__(f"{path}: {message}" if path else message)

@@ -1,7 +1,7 @@
-"""PodGroups of other schedulers: what they say in our terms, and what is said of them in theirs (workloads.md 2, 4).
+"""PodGroups of other schedulers, converted to our form, and their status in theirs (workloads.md 2, 4).
 
 A PodGroup of the coscheduling plugin or of Volcano becomes one in the internal form; what only its own API knows stands
-under `FOREIGN`, a key that no API object has. Its status becomes the condition that says the same, so that what was
+under `FOREIGN`, a key that no API object has. Its status becomes the equivalent condition, so that what was
 written earlier, by us or by the scheduler before us, is not written again.
 
 Invariant: functions take and give plain data and never change what they are given.
@@ -37,7 +37,7 @@ _LARGEST: Final = 2**31 - 1
 _PLACED: Final = frozenset({"Scheduled", "Running", "Finished", "Completed", "Succeeded", "Failed"})
 """Phases of groups that were placed as a whole at some time."""
 _UNDECIDED: Final = frozenset({"", "Pending", "Inqueue", "Unknown"})
-"""Phases that tell nothing of an attempt."""
+"""Phases before any attempt."""
 
 
 def below(name: str, *parts: str) -> str:
@@ -72,7 +72,7 @@ class SubGroupPolicy(Struct, frozen=True, kw_only=True):
 
 
 class ForeignGroup(Struct, frozen=True, kw_only=True):
-    """What only the API of another scheduler says of a PodGroup."""
+    """The fields of a PodGroup that only the API of another scheduler has."""
 
     api_version: str = ""
     min_member: int = 0
@@ -183,8 +183,8 @@ def _phase(status: Any) -> Manifest:
     return {"phase": found} if isinstance(found, str) and found else {}
 
 
-def _condition_of(status: Any, said: Callable[[Mapping[str, Any]], Manifest | None]) -> Manifest:
-    condition = said(status) if isinstance(status, Mapping) else None
+def _condition_of(status: Any, read: Callable[[Mapping[str, Any]], Manifest | None]) -> Manifest:
+    condition = read(status) if isinstance(status, Mapping) else None
     return {"status": {"conditions": [{"type": SCHEDULED, **condition}]}} if condition is not None else {}
 
 
@@ -260,7 +260,7 @@ def status_of(api_version: str, condition: Mapping[str, Any]) -> Manifest:
 
 
 def manifest_of(group: Mapping[str, Any]) -> Manifest:
-    """A PodGroup in the internal form as the manifest of the API it was read from (`FOREIGN` says which)."""
+    """A PodGroup in the internal form as the manifest of the API it was read from (named under `FOREIGN`)."""
     own = dict(group[FOREIGN])
     version, phase = own.pop("apiVersion"), own.pop("phase", "")
     spec = {key: found for key, found in own.items() if found}
@@ -275,7 +275,7 @@ def manifest_of(group: Mapping[str, Any]) -> Manifest:
 
 
 def accepted(api_version: str, phase: str) -> Manifest:
-    """What to write into `status` of a foreign PodGroup that nobody has looked at; empty for none.
+    """What to write into `status` of a foreign PodGroup that no scheduler has processed; empty for none.
 
     Controllers of Volcano make the pods of a group only when it is `Inqueue`: there are no queues here to wait in.
     """

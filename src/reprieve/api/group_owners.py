@@ -31,7 +31,7 @@ class GroupOwner(KubernetesObject, frozen=True, kw_only=True):
         return self.metadata.annotations.get(GANG) == "true"
 
     def sizes(self) -> Mapping[str, int]:
-        """How many pods each of its gangs needs, by the part that tells them apart; none for gangs it does not have."""
+        """How many pods each of its gangs needs, by the part that names it; none for gangs it does not have."""
         return {part: size for part, size in _SIZES[self.KIND](self.spec).items() if size > 0}
 
 

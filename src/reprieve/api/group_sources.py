@@ -1,9 +1,9 @@
-"""Which group a pod belongs to: one row for every way in which pods say so today (workloads.md 1).
+"""Which group a pod belongs to: one row for every way in which pods name one today (workloads.md 1).
 
 Terms: a *source* is such a way; `SOURCES` holds them, the stronger first. A *sized* source has no objects of its own:
-its pods say how many of them there are (workloads.md 2.4).
+its pods state how many of them there are (workloads.md 2.4).
 
-Invariant: pure functions of one object each. What is said by a source that is off is not read.
+Invariant: pure functions of one object each. A source that is off is not read.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _NAME: Final = re.compile(r"[-a-z0-9.]{1,253}")
 
 @dataclass(frozen=True, slots=True)
 class GroupSource:
-    """One way in which pods say that they belong together."""
+    """One way in which pods name their group."""
 
     name: str
     """As `groupSources` calls it."""
@@ -55,7 +55,7 @@ class GroupSource:
     api_group: str | None = None
     """Whose PodGroups are read for it; None: it has no objects."""
     size: Callable[[Pod], int] | None = None
-    """Of a sized source: how many pods the group has, as this one says. Raises ValueError with what is wrong."""
+    """Of a sized source: how many pods the group has, as this one states. Raises ValueError with what is wrong."""
     default: bool = True
 
 
@@ -125,12 +125,12 @@ def _may_be_named(pod: Pod) -> bool:
 
 
 class Membership(NamedTuple):
-    """The group a pod belongs to, by which source, and how large it is where the source says so."""
+    """The group a pod belongs to, by which source, and how large it is where the source states it."""
 
     name: str
     source: GroupSource
     size: int | None = None
-    """None: the group has an object, or what the pod says of the size cannot be read."""
+    """None: the group has an object, or the size that the pod states cannot be read."""
 
 
 class GroupSources:
@@ -149,7 +149,7 @@ class GroupSources:
 
     @classmethod
     def switched(cls, switches: Mapping[str, bool]) -> GroupSources:
-        """Those that are on by default, changed by what is said of some. Raises ValueError."""
+        """Those that are on by default, changed by the switches. Raises ValueError."""
         cls(switches)
         return cls(row.name for row in SOURCES if switches.get(row.name, row.default))
 
@@ -183,7 +183,7 @@ class GroupSources:
         return None
 
     def problems(self, pod: Pod) -> list[str]:
-        """What is wrong with, or not counted of, what a pod says of its groups, a sentence for each."""
+        """What is wrong with the groups a pod names, and which of them do not count, a sentence for each."""
         named = [(row, name) for row in self.rows if (name := row.names(pod))] if _may_be_named(pod) else []
         if not named:
             return []

@@ -163,7 +163,7 @@ class PodGroup(KubernetesObject, frozen=True, kw_only=True):
     spec: PodGroupSpec = PodGroupSpec()
     status: PodGroupStatus = PodGroupStatus()
     foreign: ForeignGroup | None = msgspec.field(default=None, name=FOREIGN)
-    """What it says beyond that, if it was read from the API of another scheduler (workloads.md 2)."""
+    """Its other fields, if it was read from the API of another scheduler (workloads.md 2)."""
 
     @property
     def min_count(self) -> int | None:

@@ -87,9 +87,9 @@ def load(
 def read_plain(
     sources: Sequence[str | Path], *, max_bytes: int = MAX_INPUT_BYTES, stdin: BinaryIO | None = None
 ) -> list[PlainObject]:
-    """The objects of the sources (as in `load`) as plain data in their order, for who checks them himself.
+    """The objects of the sources (as in `load`) as plain data in their order, for callers that check them.
 
-    Lists are opened up; each object says its kind and version. Raises `InputError`.
+    Lists are opened up; each object has its kind and version. Raises `InputError`.
     """
     collector = _PlainCollector()
     collector.read_all(sources, max_bytes, stdin)
@@ -254,7 +254,7 @@ class _Collector:
     def _check(
         self, version: str, kind: str, manifest: Manifest, origin: Origin, at: FieldPath, within: FieldPath = ()
     ) -> None:
-        """Note the fields of an object that nobody knows; `within`: where in a Scenario it stands."""
+        """Record the unknown fields of an object; `within`: where in a Scenario it stands."""
         if self._schemas is None:
             return
         found = self._schemas.unknown_fields("v1" if kind == "List" else version, kind, manifest)
@@ -280,7 +280,7 @@ class _Collector:
         fields[since:] = located(placed, bytes(value).decode("utf-8", "replace"), first_line=line)
 
     def _leave_aside(self, kind: str, version: str, data: Mapping[str, Any], origin: Origin) -> None:
-        """An object of a kind that nobody here reads."""
+        """An object of a kind that is not read here."""
         created, dated = self._created(data)
         if makes_pods(version, kind):
             self.manifests.pod_makers.append(PodMaker(data, origin, created, dated))
@@ -292,7 +292,7 @@ class _Collector:
         )
 
     def _created(self, data: Mapping[str, Any]) -> tuple[float, bool]:
-        """When an object that stays plain data was created, and whether it says so; else its turn in document order."""
+        """Creation time of an object that stays plain data, and whether it has one; else its turn in document order."""
         meta = data.get("metadata")
         stamp = meta.get("creationTimestamp") if isinstance(meta, Mapping) else None
         order = self._order
@@ -306,7 +306,7 @@ class _Collector:
         return (found if found.tzinfo is not None else found.replace(tzinfo=UTC)).timestamp(), True
 
     def _meant(self, version: str, kind: str) -> str:
-        """The kind that was probably meant by one that nobody knows."""
+        """The kind that was probably meant by an unknown one."""
         key = (version, kind)
         if key not in self._meanings:
             if self._schemas is None or len(self._meanings) >= _MOST_MEANINGS:
@@ -368,7 +368,7 @@ class _Collector:
     def _json(
         self, text: memoryview | msgspec.Raw, origin: Origin, list_head: TypeMeta | None, at: FieldPath = ()
     ) -> None:
-        """Add one object given as JSON text; `list_head` says what an item of a typed list is."""
+        """Add one object given as JSON text; `list_head` names the kind of items of a typed list."""
         try:
             head = _TYPE_META.decode(text)
         except (msgspec.DecodeError, RecursionError) as error:
@@ -423,7 +423,7 @@ class _PlainCollector(_Collector):
     def _json(
         self, text: memoryview | msgspec.Raw, origin: Origin, list_head: TypeMeta | None, at: FieldPath = ()
     ) -> None:
-        del list_head  # as plain data a list says itself what its items are
+        del list_head  # as plain data a list names the kind of its items itself
         self._data(plain_json(text, origin), origin, at)
 
 
@@ -453,7 +453,7 @@ _ITEMS: Final = msgspec.json.Decoder(list[msgspec.Raw] | None)
 
 
 def _refuse_nameless(data: Any, origin: Origin) -> tuple[str, str]:
-    """Raise for an object that does not say what it is."""
+    """Raise for an object without a kind or a version."""
     if not isinstance(data, Mapping):
         raise InputError(origin, "must be an object with apiVersion and kind")
     for name in ("kind", "apiVersion"):

@@ -1,4 +1,4 @@
-"""What an input holds: its objects, each with where it stands, and what is kept aside for who expands or runs it."""
+"""What an input holds: its objects, each with its place, and what others expand or run."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ObjectT = TypeVar("ObjectT", bound=KubernetesObject)
 class Loaded(Generic[ObjectT_co]):
     """An object with its origin, its order in the input and its creation time in seconds since 1970.
 
-    `dated`: whether the input says when it was created; else its turn stands for it.
+    `dated`: whether the input has a creation time; else its turn stands for it.
     """
 
     __slots__ = ("created", "dated", "object", "order", "origin")
@@ -38,14 +38,14 @@ class Loaded(Generic[ObjectT_co]):
 
 
 class Scenario(NamedTuple):
-    """A Scenario document as plain data; who runs it checks it."""
+    """A Scenario document as plain data; it is checked where it is run."""
 
     manifest: dict[str, Any]
     origin: Origin
 
 
 class UnknownObject(NamedTuple):
-    """An object of a kind nobody here reads."""
+    """An object of a kind that is not read here."""
 
     api_version: str
     kind: str
@@ -84,11 +84,11 @@ class Suspended(NamedTuple):
     namespace: str
     name: str
     field: str
-    """Where it says so."""
+    """The field that suspends it."""
 
     @property
     def message(self) -> str:
-        """What there is to say of it."""
+        """The warning about it."""
         return f"it is suspended ({self.field}) and calls for no pods"
 
     def __str__(self) -> str:

@@ -2,7 +2,7 @@
 
 Kubernetes reads the patterns of schemas and the argument of CEL's `matches` with Go's regexp, whose syntax is that
 of RE2; the library is RE2 itself. Python's `re` backtracks: `^(a+)+$` over forty characters takes it for ever.
-Linear still is (size of the program) x (bytes of the text): `Pattern.cost` says how much a search may take, so that
+Linear still is (size of the program) x (bytes of the text): `Pattern.cost` bounds what a search may take, so that
 a caller with a budget can refuse it before it begins. What `re` reads and RE2 does not (look-around,
 back-references, `\\Z`) is refused, as upstream refuses it.
 """
@@ -26,7 +26,7 @@ _CALL = 16
 
 
 class PatternError(ValueError):
-    """A pattern that cannot be read; `str()` says why in Go's words, in one line."""
+    """A pattern that cannot be read; `str()` is the reason in Go's words, in one line."""
 
 
 class Pattern:
@@ -50,7 +50,7 @@ class Pattern:
     def all_in(self, text: str) -> Iterator[tuple[str, int]]:
         """What it finds in the text from the left, one by one, each with how many characters are left then.
 
-        Together these searches are not linear: each may look at all that is left.
+        Together these searches are not linear: each may scan all that is left.
         """
         text = text.encode("utf-8", "replace").decode()
         for match in self._all(text):
@@ -84,9 +84,9 @@ def _compiled(text: str) -> Pattern | str:
     try:
         return Pattern(re2.compile(text, options))
     except re2.error as error:
-        said = error.args[0] if error.args else b""
-        said = said.decode("utf-8", "replace") if isinstance(said, bytes) else str(said)
-        return f"error parsing regexp: {' '.join(said.split())[: 4 * _SHOWN]}"
+        reason = error.args[0] if error.args else b""
+        reason = reason.decode("utf-8", "replace") if isinstance(reason, bytes) else str(reason)
+        return f"error parsing regexp: {' '.join(reason.split())[: 4 * _SHOWN]}"
     except UnicodeEncodeError:
         return "error parsing regexp: invalid UTF-8"
 

@@ -2,7 +2,7 @@
 
 Terms: a quantity is a number with a suffix of one of three formats: decimal (`n u m k M G T P E` or none),
 binary (`Ki Mi Gi Ti Pi Ei`) or exponent (`e3`, `E3`). Its number is kept in units of 10^-9, the finest the
-format can say.
+format can express.
 
 Invariant: no float takes part. What is finer than 10^-9 rounds away from zero when it is read, what is finer
 than the unit asked for rounds away from zero when it is asked for, and nothing leaves the range of int64

@@ -5,7 +5,7 @@ restartable init container (`restartPolicy: Always`) keeps running beside the co
 
 The rule (api.md "Quantities and requests"; component-helpers resource.PodRequests): max(sum of containers +
 restartable init containers, the init-container peak), then pod-level resources replace what they set, then
-overhead is added. A pod resized in place asks for the most of what its spec says and its status reports as
+overhead is added. A pod resized in place asks for the most of what its spec requests and its status reports as
 allocated or actuated.
 
 Invariant: sums are exact (in 10^-9 units) and are rounded up once, at the end; zero entries are left out,

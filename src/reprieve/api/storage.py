@@ -220,7 +220,7 @@ class CSIStorageCapacity(KubernetesObject, frozen=True, kw_only=True):
 
 
 class CSIDriverSpec(Struct, frozen=True, kw_only=True):
-    """spec of a CSIDriver; `storage_capacity`: CSIStorageCapacity objects say what is left.
+    """spec of a CSIDriver; `storage_capacity`: CSIStorageCapacity objects report what is left.
 
     `prevent_pod_scheduling_if_missing`: no pod with its volumes goes to a node whose CSINode does not list the driver.
     """

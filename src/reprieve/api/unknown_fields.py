@@ -38,7 +38,7 @@ class MisnamedField(NamedTuple):
 
 
 class Schemas(Protocol):
-    """What is known of the kinds of the world, whether they are read here or not."""
+    """Schemas of kinds, whether these are read here or not."""
 
     def unknown_fields(self, api_version: str, kind: str, manifest: Manifest) -> Sequence[MisnamedField]:
         """The fields that the kind does not have in this version, in document order; none for an unknown kind."""
@@ -47,7 +47,7 @@ class Schemas(Protocol):
         """Whether there is a schema of this kind in this version."""
 
     def kinds(self) -> Iterable[tuple[str, str]]:
-        """(apiVersion, kind) of everything that is known."""
+        """(apiVersion, kind) of every schema."""
 
 
 class UnknownField(NamedTuple):
@@ -62,7 +62,7 @@ class UnknownField(NamedTuple):
 
     @property
     def shape(self) -> tuple[str, str]:
-        """What tells this misspelling from others, wherever it stands: the kind, and the path without indices."""
+        """The identity of a misspelling, wherever it occurs: the kind, and the path without indices."""
         return self.subject.partition(" ")[0], path_text(tuple(step for step in self.path if isinstance(step, str)))
 
     def __str__(self) -> str:
@@ -93,7 +93,7 @@ def nearest(name: str, known: Iterable[str]) -> str:
     for other in known:
         if other.lower() == lower:
             return other
-    from difflib import get_close_matches  # only somebody who misspelt pays for it
+    from difflib import get_close_matches  # imported only for a misspelt name
 
     by_lower = {other.lower(): other for other in reversed(known)}
     found = get_close_matches(lower, sorted(by_lower), n=1, cutoff=0.7)

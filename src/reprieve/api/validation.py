@@ -94,11 +94,11 @@ def _refuse(path: str, found: str, messages: tuple[str, ...]) -> None:
 def _node(node: Node) -> None:
     validate_amounts(node.status.capacity, "status.capacity")
     validate_amounts(node.status.allocatable, "status.allocatable")
-    for index, said in declaration_errors(node.status.declared_features):
+    for index, message in declaration_errors(node.status.declared_features):
         found = node.status.declared_features[index]
-        if not said:
+        if not message:
             raise FieldError(f"status.declaredFeatures[{index}]", f'Duplicate value: "{found}"')
-        raise invalid(f"status.declaredFeatures[{index}]", found, said)
+        raise invalid(f"status.declaredFeatures[{index}]", found, message)
     seen: set[tuple[str, str]] = set()
     for index, taint in enumerate(node.spec.taints):
         path = f"spec.taints[{index}]"

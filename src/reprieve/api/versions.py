@@ -6,7 +6,7 @@ CRD group `scheduling.reprieve.dev/v1beta1`; `v1alpha2` names things otherwise;
 Volcano. All rules: api.md "Workload and PodGroup, three served versions", workloads.md 2 for the last two.
 
 Invariant: functions take and give plain data, never change what they are given, and share what they do not
-change. Down and up again gives the same object, but for what the older version cannot say (preemptionPolicy).
+change. Down and up again gives the same object, but for what the older version cannot express (preemptionPolicy).
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""What users say about their work: the annotations that tell what an eviction costs them (cost.md 2).
+"""Annotations by which users describe their work, and so what an eviction costs them (cost.md 2).
 
 They stand on a pod, on its PodGroup, or as defaults on a PriorityClass; the nearest counts, each by itself.  Times are
 RFC 3339, durations as Go writes them (`90s`, `1h30m`).
 
-Rule: a value that cannot be read counts as not there, and is told: nobody's pod is refused because of an annotation.
+Rule: a value that cannot be read counts as absent and is reported: no pod is refused because of an annotation.
 """
 
 from collections.abc import Callable, Mapping
@@ -23,7 +23,7 @@ DOMAIN: Final = "scheduling.reprieve.dev/"
 LAST_CHECKPOINT: Final = f"{DOMAIN}last-checkpoint"
 """When the work was last saved: what was done before is not lost by an eviction."""
 CHECKPOINT_INTERVAL: Final = f"{DOMAIN}checkpoint-interval"
-"""How often it is saved, counted from the start; for work that does not say when it did."""
+"""How often it is saved, counted from the start; for work that does not report when it was."""
 MINIMUM_RUNTIME: Final = f"{DOMAIN}minimum-runtime"
 """For so long after its start it is no victim."""
 PREEMPTION_DELAY: Final = f"{DOMAIN}preemption-delay"
@@ -49,7 +49,7 @@ _Time = Annotated[datetime, msgspec.Meta(tz=True)]
 
 @dataclass(frozen=True, slots=True)
 class WorkTerms:
-    """What is said about one piece of work; None: nothing. Times are seconds since the epoch, durations seconds."""
+    """The terms of one piece of work; None: not given. Times are seconds since the epoch, durations seconds."""
 
     last_checkpoint: float | None = None
     checkpoint_interval: float | None = None
@@ -69,11 +69,11 @@ class WorkTerms:
 
     @property
     def decides(self) -> bool:
-        """Whether it says who may be evicted, and not only at what cost."""
+        """Whether it restricts who may be evicted, and not only at what cost."""
         return bool(self.minimum_runtime) or bool(self.below_minimum_whole)
 
     def over(self, other: "WorkTerms") -> "WorkTerms":
-        """These, and what they leave open as the other says."""
+        """These, and for what they leave open those of the other."""
         if self is NOTHING_SAID:
             return other
         if other is NOTHING_SAID:
@@ -91,7 +91,7 @@ NOTHING_SAID: Final = WorkTerms()
 
 @dataclass(frozen=True, slots=True)
 class ClassTerms:
-    """What a PriorityClass says. `work`: defaults for its pods and groups; the others are about its preemptors."""
+    """The terms of a PriorityClass. `work`: defaults for its pods and groups; the others are about its preemptors."""
 
     work: WorkTerms = NOTHING_SAID
     respects_budgets: bool = False
@@ -160,20 +160,20 @@ WORK_ANNOTATIONS: Final = (*_WORK, *_CLASS)
 
 
 def work_terms(annotations: Mapping[str, str]) -> WorkTerms:
-    """What the annotations of a pod or PodGroup say; what cannot be read counts as not there."""
+    """The terms in the annotations of a pod or PodGroup; what cannot be read counts as absent."""
     found = _read(annotations, _WORK, [])
     return _terms(found)
 
 
 def work_terms_of(pod: Pod) -> WorkTerms:
-    """What a pod says of its work: its annotations, and for how long it may run."""
-    said = work_terms(pod.metadata.annotations)
+    """The terms of a pod: its annotations, and for how long it may run."""
+    terms = work_terms(pod.metadata.annotations)
     deadline = pod.spec.active_deadline_seconds
-    return said if deadline is None else replace(said, active_deadline=float(deadline))
+    return terms if deadline is None else replace(terms, active_deadline=float(deadline))
 
 
 def class_terms(annotations: Mapping[str, str]) -> ClassTerms:
-    """What the annotations of a PriorityClass say; what cannot be read counts as not there."""
+    """The terms in the annotations of a PriorityClass; what cannot be read counts as absent."""
     work = _terms(_read(annotations, _WORK, []))
     own = _read(annotations, _CLASS, [])
     if work is NOTHING_SAID and not own:

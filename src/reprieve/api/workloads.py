@@ -1,4 +1,4 @@
-"""Kinds whose controllers make pods: what they are called, and what of them can be told from a manifest alone.
+"""Kinds whose controllers make pods: their names, and what a manifest alone shows of them.
 
 Terms: a pod maker is an object with a pod template from which some controller makes pods - a Deployment, a Job, a
 RayCluster. Rule of the table: the group decides together with the kind, never the version.

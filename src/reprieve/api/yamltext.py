@@ -2,11 +2,11 @@
 
 The data is built here from the parser events of libyaml by the rules of sigs.k8s.io/yaml: YAML 1.1 booleans
 (`yes`, `on`, `y`), octal and binary numbers, merge keys applied where they stand, numbers and booleans as keys
-become text, timestamps stay text. What JSON cannot say (`.nan`, a list as a key) is refused, and so are keys
+become text, timestamps stay text. What JSON cannot express (`.nan`, a list as a key) is refused, and so are keys
 given twice (or they are listed, for an API server) and tags other than YAML's own.
 
 Invariant: neither the C library nor this module recurses on the input, and all that is built is paid for by text
-that was read. Bounds, each looked at before anything is built:
+that was read. Bounds, each checked before anything is built:
 
 - depth: `MAX_DEPTH` levels, aliases written out;
 - values: a `NodeBudget`, which grows with the text, so that dense text ends early and large text may be large; and
@@ -341,7 +341,7 @@ def _refuse(event: Any, message: str) -> NoReturn:
 
 
 def _copy(data: Any) -> Any:
-    """The data again, so that nobody who changes one place changes another; at most `MAX_DEPTH` deep."""
+    """A copy, so that a change in one place is none in another; at most `MAX_DEPTH` deep."""
     if type(data) is dict:
         return {key: _copy(value) for key, value in data.items()}
     if type(data) is list:
@@ -463,7 +463,7 @@ def _key(data: Any, event: Any) -> str:
 
 
 def _float_text(found: float) -> str:
-    """The shortest text of a number that a 32-bit float tells from all others (Go's format `g`)."""
+    """The shortest text of a number that is unique among 32-bit floats (Go's format `g`)."""
     try:
         (rounded,) = struct.unpack("<f", struct.pack("<f", found))
     except OverflowError:

@@ -1,7 +1,7 @@
 """The Common Expression Language as Kubernetes uses it: parsed, its cost estimated, evaluated within a budget.
 
 `parse` makes a tree of a text (`syntax`), `checked_type` holds it to the types of its variables (`checking`,
-`overloads`), `estimated_cost` says what evaluating it takes at most for values of a declared form (`estimating`,
+`overloads`), `estimated_cost` bounds what evaluating it takes for values of a declared form (`estimating`,
 `declarations`), `compiled` makes a `Program` of the tree that counts what it does and stops at a limit (`evaluating`,
 `library` and the modules of functions). Costs are the units of cel-go and of k8s.io/apiserver/pkg/cel, so that what
 an API server refuses is refused here.

@@ -1,8 +1,8 @@
 """Whether an expression fits the types of its variables, before there is a value (cel-go's checker).
 
 What the schema declares is held to: a field that is not there, a function that is not offered, a call none of whose
-overloads takes the types it is given. `dyn` fits everything and is looked at when the expression runs. The first fault
-is told, in cel-go's words. Takes time linear in the expression.
+overloads takes the types it is given. `dyn` fits everything and is checked when the expression runs. The first fault
+is reported, in cel-go's words. Takes time linear in the expression.
 """
 
 from __future__ import annotations
@@ -164,8 +164,8 @@ class _Checker:
                 raise _no_overload("_?_:_", (BOOL, inner, Type("optional_type", (DYN,))))
             return inner
         if over.name not in ("list", "map", "dyn"):
-            said = f"expression of type '{over}' cannot be range of a comprehension (must be list, map, or dynamic)"
-            raise CelSyntaxError(said)
+            message = f"expression of type '{over}' cannot be range of a comprehension (must be list, map, or dynamic)"
+            raise CelSyntaxError(message)
         first = over.params[0] if over.params else DYN
         variables = {node.variables[0]: first}
         if len(node.variables) > 1:

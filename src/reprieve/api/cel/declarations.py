@@ -1,4 +1,4 @@
-"""What a schema says of the values an expression meets: their form, and how large they can be.
+"""The declarations of a schema: the form of the values an expression meets, and how large they can be.
 
 From an OpenAPI schema to declarations as k8s.io/apiserver/pkg/cel/common (SchemaDeclType) makes them: `maxItems`,
 `maxProperties` and `maxLength` bound a size; where they are missing it is what fits into one request of 3 MiB. Units
@@ -119,8 +119,8 @@ def _known(schema: Any) -> bool:
 
 
 def converted(schema: Any, value: Any) -> Any:
-    """A value of JSON as an expression meets it: a timestamp, duration or bytes where the format says so, a double
-    where the schema says number (UnstructuredToVal). What has nothing of the kind in it is given back as it is; a
+    """A value of JSON as an expression meets it: a timestamp, duration or bytes by its format, a double
+    where the type is number (UnstructuredToVal). What has nothing of the kind in it is given back as it is; a
     text that is not of its format stays one.
     """
     if not isinstance(schema, Mapping):

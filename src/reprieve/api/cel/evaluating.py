@@ -4,7 +4,7 @@ Costs are those of cel-go's interpreter (runtimecost.go): 1 for a variable or a 
 for each turn of a macro. What a straight line of the expression costs is known when it is compiled and taken off the
 meter at once, where the line begins; what depends on sizes is taken off where it happens.
 
-Errors: `a || b` and `a && b` are true or false as soon as one side says so, even if the other fails; so are `exists`
+Errors: `a || b` and `a && b` are true or false as soon as one side decides, even if the other fails; so are `exists`
 and `all`. Running out of budget is no error of the expression: nothing inside it takes that in.
 """
 

@@ -75,8 +75,8 @@ def _clause(text: str, at: int) -> tuple[_Clause, int]:
             raise CelError(f"{fault}error while parsing precision: error while converting precision to integer")
         precision = int(digits)
         if precision > _MOST_PRECISION:
-            said = f"precision {precision} exceeds maximum allowed precision {_MOST_PRECISION}"
-            raise CelError(f"{fault}error while parsing precision: {said}")
+            message = f"precision {precision} exceeds maximum allowed precision {_MOST_PRECISION}"
+            raise CelError(f"{fault}error while parsing precision: {message}")
         at = end
     letter = text[at : at + 1]
     if not letter:
@@ -91,8 +91,8 @@ def _clause(text: str, at: int) -> tuple[_Clause, int]:
 
 
 def _refused(clause: str, wanted: str, value: Any) -> CelError:
-    said = f"error during formatting: {clause} clause can only be used on {wanted}, was given {type_name(value)}"
-    return CelError(said)
+    message = f"error during formatting: {clause} clause can only be used on {wanted}, was given {type_name(value)}"
+    return CelError(message)
 
 
 def _as_double(value: Any, clause: str) -> float:
@@ -228,7 +228,7 @@ _DATETIME = re.compile(r"(\d{4}-\d\d-\d\d)[tT](\d\d:\d\d:\d\d)(\.\d+)?([zZ]|[+-]
 
 
 class NamedFormat(Opaque):
-    """A form of texts: `check` says what is wrong with one; `pattern`: characters of the pattern it stands for."""
+    """A form of texts: `check` gives what is wrong with one; `pattern`: characters of the pattern it stands for."""
 
     __slots__ = ("check", "name", "pattern")
     cel_type = "kubernetes.NamedFormat"

@@ -181,7 +181,7 @@ def _compiled(meter: Meter, args: list[Any], most: int = 2) -> patterns.Pattern:
         found = patterns.pattern(given)
     except patterns.PatternError as error:
         raise CelError(str(error)) from None
-    # Its length says little of a pattern like "(a{1000})": what it was compiled to does. Ten nanoseconds a step.
+    # The cost of a pattern like "(a{1000})" is in its program, not in its length. Ten nanoseconds a step.
     meter.spend(max(found.cost(text) // 20 - cost, 0))
     return found
 

@@ -63,8 +63,8 @@ class Cidr(Opaque):
             if self.bits > self.address.max_prefixlen:
                 raise ValueError
         except ValueError:
-            said = f"network address parse error during conversion from string: invalid CIDR address: {text[:64]}"
-            raise CelError(said) from None
+            message = f"network address parse error during conversion from string: invalid CIDR address: {text[:64]}"
+            raise CelError(message) from None
         if _mapped(self.address):
             raise CelError(f'IPv4-mapped IPv6 address "{text}" is not allowed')
         self.network = ipaddress.ip_network((self.address, self.bits), strict=False)
@@ -190,10 +190,10 @@ def _address(text: str) -> _Address:
         found = _bare(text)
     except ValueError:
         shown = text[:_LONGEST_ADDRESS]
-        said = (
+        message = (
             f'IP Address "{shown}" parse error during conversion from string: ParseAddr("{shown}"): unable to parse IP'
         )
-        raise CelError(said) from None
+        raise CelError(message) from None
     if "%" in text:
         raise CelError(f'IP address "{text}" with zone value is not allowed')
     if _mapped(found):

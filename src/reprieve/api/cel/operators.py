@@ -40,7 +40,7 @@ def maybe_field(value: Any, name: str, other: str) -> Optional:
 
 
 def maybe_indexed(where: Any, index: Any, meter: Meter) -> Optional:
-    """`where[?index]`: without a value where there is none; an optional is looked into."""
+    """`where[?index]`: without a value where there is none; an optional is unwrapped."""
     meter.spend(1)
     if isinstance(where, Optional):
         if not where.present:

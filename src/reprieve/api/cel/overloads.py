@@ -57,7 +57,7 @@ _SHORT = {
     "opt": "optional_type",
 }
 OPAQUE = frozenset(_SHORT.values())
-"""Types only functions look into."""
+"""Types that only functions read."""
 _ORDERED = ("int", "uint", "double", "bool", "duration", "timestamp", "string", "bytes")
 _NUMBERS = ("int", "uint", "double")
 

@@ -27,7 +27,7 @@ _MAX_NODES = 50_000
 
 
 class CelSyntaxError(ValueError):
-    """A text that is no expression; `str()` says where, in one line."""
+    """A text that is no expression; `str()` names the place, in one line."""
 
 
 @dataclass(frozen=True, slots=True)

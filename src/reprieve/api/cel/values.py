@@ -10,7 +10,7 @@ from typing import Any
 
 
 class CelError(ValueError):
-    """An expression that failed while it ran (a value of CEL to `||`, `&&` and the macros); `str()` says why."""
+    """An expression that failed while it ran (a value of CEL to `||`, `&&` and the macros); `str()` is the reason."""
 
 
 class CostExceededError(Exception):
@@ -42,14 +42,14 @@ class TypeName:
 
 
 class Opaque:
-    """A value that only functions look into; `cel_type` is the name of its type."""
+    """A value that only functions read; `cel_type` is the name of its type."""
 
     __slots__ = ()
     cel_type = "dyn"
 
 
 class Optional(Opaque):
-    """A value that may be missing (`optional.of`, `a.?b`); `present` says whether there is one."""
+    """A value that may be missing (`optional.of`, `a.?b`); `present`: whether there is one."""
 
     __slots__ = ("present", "value")
     cel_type = "optional_type"
