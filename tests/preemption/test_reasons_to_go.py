@@ -1,0 +1,211 @@
+"""Why each unit has to go: which pod would not fit beside it, where, and what would be missing (preemption.md 4.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from reprieve.preemption.order import Ranking
+from reprieve.preemption.outcome import Missing, Reason
+from reprieve.preemption.reprieving import judge, reasons_to_go, verdicts_of
+from reprieve.preemption.units import PreemptionUnit, scheduled_pods, units_below
+from tests.building import World, gang, node, pdb, pod
+from tests.plugins.neighbours import ZONE, rules, term
+
+PATHS = pytest.mark.parametrize("plain", [False, True], ids=["fast", "plain"])
+
+
+def _reasons(
+    world: World, placed: Sequence[tuple[str, str]], *, plain: bool, priority: int = 9
+) -> dict[str, tuple[str, str, str, str, tuple[Missing, ...]]]:
+    """By unit that has to go: pod, node, plugin, text, and what is missing; the picture is as it was."""
+    cluster = world.engine.cluster
+    running = world.engine.running["default-scheduler"]
+    units = units_below(cluster, priority, scheduled_pods(cluster))
+    before = cluster.digest()
+    with cluster.trial():
+        ranking = Ranking(cluster, units)
+        cluster.displace_all([one for unit in units for one in unit.pods])
+        assigned = [(world.record(name), world.row(on)) for name, on in placed]
+        found = reasons_to_go(running, ranking, assigned, priority, plain=plain)
+    assert cluster.digest() == before
+    return {ranking.ordered[index].name.removeprefix("default/"): _told(world, why) for index, why in found.items()}
+
+
+def _told(world: World, why: Reason) -> tuple[str, str, str, str, tuple[Missing, ...]]:
+    return why.pod.name, world.engine.cluster.nodes.names[why.row], why.plugin, why.text, why.missing
+
+
+def _cpu(short: int, asked: int) -> tuple[Missing, ...]:
+    return (Missing("cpu", short, asked),)
+
+
+@PATHS
+def test_what_would_be_missing(plain: bool) -> None:
+    """The most important stay as long as there is room."""
+    world = World(
+        node("n1", cpu=4),
+        *[pod(f"v{i}", cpu=1, node="n1", priority=i) for i in range(4)],
+        pod("new", cpu=2, priority=9),
+    )
+    found = _reasons(world, [("new", "n1")], plain=plain)
+    why = ("new", "n1", "NodeResourcesFit", "Insufficient cpu", _cpu(1000, 2000))
+    assert found == {"v1": why, "v0": why}
+
+
+@PATHS
+def test_all_that_is_missing_is_named_the_scarcest_first(plain: bool) -> None:
+    world = World(
+        node("n1", cpu=4, memory="4Gi", pods=2),
+        pod("v", cpu=3, memory="1Gi", node="n1"),
+        pod("stays", node="n1", priority=50),
+        pod("new", cpu=2, memory="4Gi", priority=9),
+    )
+    (why,) = _reasons(world, [("new", "n1")], plain=plain).values()
+    gi = 1 << 30
+    missing = (Missing("pods", 1, 1), Missing("cpu", 1000, 2000), Missing("memory", gi, 4 * gi))
+    assert (why[2], why[4]) == ("NodeResourcesFit", missing)
+    told = ["Too many pods", "Insufficient cpu", "Insufficient memory"]
+    assert why[3].split(", ") == (sorted(told) if plain else told)
+
+
+@PATHS
+def test_who_violates_a_budget_is_kept_first(plain: bool) -> None:
+    """preemption.md 3.4: although it is less important."""
+    world = World(
+        node("n1", cpu=2),
+        pdb("b", {"app": "x"}),
+        pod("torn", cpu=1, node="n1", priority=1, labels={"app": "x"}),
+        pod("dear", cpu=1, node="n1", priority=5),
+        pod("new", cpu=1, priority=9),
+    )
+    assert list(_reasons(world, [("new", "n1")], plain=plain)) == ["dear"]
+
+
+@PATHS
+def test_a_unit_of_several_nodes_goes_for_any_of_them(plain: bool) -> None:
+    """Whole or not at all: what it would hold elsewhere is free for others then."""
+    world = World(
+        node("n1", cpu=2),
+        node("n2", cpu=2),
+        *gang("w", 1, cpu=1, node="n1", whole=True, priority=5),
+        pod("w-1", cpu=1, node="n2", group="w"),
+        pod("v", cpu=1, node="n1", priority=1),
+        pod("a", cpu=2, priority=9),
+        pod("b", cpu=1, priority=9),
+    )
+    found = _reasons(world, [("b", "n1"), ("a", "n2")], plain=plain)
+    assert {name: why[:3] for name, why in found.items()} == {"w": ("a", "n2", "NodeResourcesFit")}
+    found = _reasons(world, [("b", "n1")], plain=plain)
+    assert list(found) == ["v"]
+
+
+@PATHS
+def test_who_is_on_no_node_of_the_placement_stays(plain: bool) -> None:
+    world = World(node("n1", cpu=1), node("n2", cpu=1), pod("v", cpu=1, node="n2"), pod("new", cpu=1, priority=9))
+    assert _reasons(world, [("new", "n1")], plain=plain) == {}
+
+
+@PATHS
+def test_several_pods_on_a_node_need_room_together(plain: bool) -> None:
+    """What is missing is told of what they ask for together, where amounts alone count."""
+    world = World(
+        node("n1", cpu=4),
+        pod("v", cpu=2, node="n1"),
+        pod("a", cpu=1, priority=9),
+        pod("b", cpu=2, priority=9),
+    )
+    (why,) = _reasons(world, [("a", "n1"), ("b", "n1")], plain=plain).values()
+    assert why == ("b", "n1", "NodeResourcesFit", "Insufficient cpu", _cpu(1000, 2000 if plain else 3000))
+
+
+@PATHS
+def test_room_that_is_held_by_equals_counts(plain: bool) -> None:
+    """preemption.md 3.4: nominated pods of equal or higher priority count as running."""
+    for held, goes in ((9, True), (8, False)):
+        world = World(
+            node("n1", cpu=3),
+            pod("v", cpu=1, node="n1"),
+            pod("held", cpu=1, priority=held, nominated="n1", gates=["x"]),
+            pod("new", cpu=2, priority=9),
+        )
+        assert bool(_reasons(world, [("new", "n1")], plain=plain)) is goes
+
+
+@PATHS
+def test_a_rule_about_other_pods_is_the_reason(plain: bool) -> None:
+    """Of the first pod in scheduling order that it concerns; others of the unit's node fit."""
+    away = rules(apart=[term(ZONE, {"app": "noisy"})])
+    world = World(
+        node("n1", cpu=9, labels={"zone": "z"}),
+        node("n2", cpu=9, labels={"zone": "z"}),
+        pod("noisy", cpu=1, node="n2", labels={"app": "noisy"}),
+        pod("quiet", cpu=1, node="n1"),
+        pod("a", cpu=1, priority=9),
+        pod("b", cpu=1, priority=9, affinity=away),
+        pod("c", cpu=1, priority=9, affinity=away),
+    )
+    found = _reasons(world, [("a", "n1"), ("b", "n1"), ("c", "n1")], plain=plain)
+    assert found == {
+        "noisy": ("b", "n1", "InterPodAffinity", "node(s) didn't match pod anti-affinity rules", ()),
+    }
+
+
+@PATHS
+def test_a_host_port_is_the_reason(plain: bool) -> None:
+    """What is no amount is missing nowhere; who else is there stays."""
+    world = World(
+        node("n1", cpu=9),
+        pod("holder", cpu=1, node="n1", ports=[80]),
+        pod("other", cpu=1, node="n1", ports=[81]),
+        pod("new", cpu=1, priority=9, ports=[80]),
+    )
+    found = _reasons(world, [("new", "n1")], plain=plain)
+    assert found == {
+        "holder": ("new", "n1", "NodePorts", "node(s) didn't have free ports for the requested pod ports", ()),
+    }
+
+
+@PATHS
+def test_an_amount_is_the_reason_beside_a_rule(plain: bool) -> None:
+    world = World(
+        node("n1", cpu=2),
+        pod("v", cpu=1, node="n1"),
+        pod("new", cpu=2, priority=9, ports=[80]),
+    )
+    (why,) = _reasons(world, [("new", "n1")], plain=plain).values()
+    assert why == ("new", "n1", "NodeResourcesFit", "Insufficient cpu", _cpu(1000, 2000))
+
+
+@PATHS
+def test_verdicts_on_all_in_the_order_of_importance(plain: bool) -> None:
+    world = World(
+        node("n1", cpu=3),
+        pdb("b", {"app": "x"}),
+        pod("v0", cpu=1, node="n1", priority=0, labels={"app": "x"}),
+        pod("v1", cpu=1, node="n1", priority=1),
+        pod("v2", cpu=1, node="n1", priority=2),
+        pod("new", cpu=1, priority=9),
+    )
+    cluster = world.engine.cluster
+    running = world.engine.running["default-scheduler"]
+    units: list[PreemptionUnit] = units_below(cluster, 9, scheduled_pods(cluster))
+    with cluster.trial():
+        ranking = Ranking(cluster, units)
+        cluster.displace_all([one for unit in units for one in unit.pods])
+        found = judge(running, ranking, [(world.record("new"), world.row("n1"))], 9, plain=plain)
+    assert [(v.unit.name, v.violates_pdb, v.evicted) for v in found] == [
+        ("default/v2", False, False),
+        ("default/v1", False, True),
+        ("default/v0", True, False),
+    ]
+    assert [verdict.evicted for verdict in verdicts_of(ranking, {})] == [False] * 3
+
+
+def test_nothing_else() -> None:
+    """The cases above are decided by what they name: a roomy node keeps everybody."""
+    more: dict[str, Any] = {"priority": 9, "ports": [80]}
+    world = World(node("n1", cpu=9), pod("v", cpu=1, node="n1"), pod("new", cpu=2, **more))
+    assert _reasons(world, [("new", "n1")], plain=False) == {}
