@@ -125,6 +125,24 @@ def test_a_volume_that_comes_or_is_freed_wakes_who_waits(world: World) -> None:
     assert bound_to(world) == "v"
 
 
+def test_a_binding_that_was_cut_short_is_completed(world: World) -> None:
+    """Whatever was written of it: every side says what it is again."""
+    make(world, volume("v", "2Gi"), claim("c"))
+    world.set_status("v1", "PersistentVolumeClaim", "c", {"phase": "Pending", "capacity": None})
+    world.set_status("v1", "PersistentVolume", "v", {"phase": "Available"}, ns="")
+    world.settle()
+    assert the_claim(world, "c")["status"] == {"phase": "Bound", "accessModes": ONCE, "capacity": {"storage": "2Gi"}}
+    assert phase(world, "v") == "Bound"
+
+
+def test_a_volume_that_is_held_for_a_claim_that_has_another_is_available(world: World) -> None:
+    make(world, volume("v"), claim("c"))
+    other = volume("w", held="c")
+    other["spec"]["claimRef"]["uid"] = the_claim(world, "c")["metadata"]["uid"]
+    make(world, other)
+    assert (phase(world, "v"), phase(world, "w")) == ("Bound", "Available")
+
+
 @pytest.mark.parametrize(("policy", "left"), [("Retain", True), ("Delete", False)])
 def test_what_becomes_of_a_volume_whose_claim_is_gone(world: World, policy: str, left: bool) -> None:
     make(world, volume("v", policy=policy), claim("c"))

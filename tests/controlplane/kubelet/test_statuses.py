@@ -362,3 +362,24 @@ def test_leases_of_a_large_fleet_last_longer(size: int, rate: float, lasts: int)
     world.forward(1)
     found = {one["spec"]["leaseDurationSeconds"] for one in world.all("coordination.k8s.io/v1", "Lease")}
     assert found == {lasts}
+
+
+def test_the_address_of_a_pod_s_node_is_its_internal_one() -> None:
+    listed = [{"type": "Hostname", "address": "n"}, {"type": "ExternalIP", "address": "9.9.9.9"},
+              {"type": "InternalIP", "address": "10.7.7.7"}]  # fmt: skip
+    own = {"metadata": {"name": "node-1"}, "status": {"addresses": listed}}
+    world = bound(World((), nodes=0, manifests=(own,)))
+    assert world.forward(1).get("v1", "Pod", "p")["status"]["hostIP"] == "10.7.7.7"
+    other = {"metadata": {"name": "node-1"}, "status": {"addresses": listed[:2]}}
+    without = bound(World((), nodes=0, manifests=(other,)))
+    assert without.forward(1).get("v1", "Pod", "p")["status"]["hostIP"] == "127.0.0.1"
+
+
+def test_a_fleet_that_stops_does_nothing_any_more() -> None:
+    world = bound(World((), nodes=60, start_seconds=5.0))
+    assert world.kubelets is not None
+    world.kubelets.stop()
+    before = world.store.revision
+    assert phase(world.forward(60)) == "Pending"
+    assert world.store.revision == before
+    assert len(world.all("v1", "Node")) == 50, "nor makes the rest of its nodes"

@@ -114,13 +114,15 @@ class Fleet:
 
     def _make_next(self, first: int) -> None:
         """Make nodes from the template, a batch at a time so that a large fleet does not hold up the server."""
+        if self._stopped:
+            return
         last = min(self._options.nodes, first + _MADE_AT_ONCE - 1)
         for index in range(first, last + 1):
             name = f"node-{index}"
             manifest = filled(self._options.template or {}, name, index)
             manifest.setdefault("metadata", {}).setdefault("name", name)
             self._make(manifest)
-        if last < self._options.nodes and not self._stopped:
+        if last < self._options.nodes:
             self._context.timers.after(_PAUSE, lambda: self._make_next(last + 1))
 
     def _make(self, manifest: Json) -> None:
