@@ -77,6 +77,11 @@ AREAS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
         ("controlplane/schema", "controlplane/defaulting", "controlplane/protobuf", "controlplane/tables"),
         ("tests/controlplane/schema", "tests/controlplane/protobuf", "tests/controlplane/tables", *_SERVED),
     ),
+    "verbs": (
+        tuple(f"controlplane/{path.name}" for path in sorted((SOURCES / "controlplane").glob("*.py"))),
+        tuple(f"tests/controlplane/test_{name}.py" for name in ("verbs", "doors", "small_parts", "objects_loaded"))
+        + _SERVED,
+    ),
     "client": (("client",), ("tests/client",)),
     "simulation": (("simulation",), ("tests/simulation", "tests/cli", "tests/library")),
     "observability": (("observability",), ("tests/observability", "tests/scheduling", "tests/live")),

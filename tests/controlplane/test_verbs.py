@@ -68,6 +68,14 @@ def test_names_are_given_or_made(plane: Plane, metadata: Json, name: str) -> Non
     assert plane.ask(f"GET {MAPS}/{found['name']}").status == 200
 
 
+def test_an_object_has_what_its_kind_has(plane: Plane) -> None:
+    """Defaults of other kinds are none of it; a pod may say that it has no overhead, which is refused."""
+    assert set(made(plane, MAPS, config_map("m", a="b"))) == {"kind", "apiVersion", "metadata", "data"}
+    body = pod("p")
+    body["spec"]["overhead"] = {}
+    assert plane.ask(f"POST {PODS}", body).status == 403
+
+
 def test_a_name_is_needed(plane: Plane) -> None:
     code, reason, message = refusal(plane.ask(f"POST {MAPS}", {"metadata": {}}))
     assert (code, reason) == (422, "Invalid")

@@ -70,9 +70,7 @@ class _Grant:
 
 
 class Authorizer(Step):
-    """Decides from the fixed model and the RBAC objects; as an admission step it notices when those
-    change.
-    """
+    """Decides from the fixed model and the RBAC objects; as an admission step it notices when those change."""
 
     kinds = frozenset(f"{name}.{_RBAC}" for name in ("clusterroles", "clusterrolebindings", "roles", "rolebindings"))
 

@@ -26,9 +26,7 @@ _SYSTEM_CLASSES = (
 
 
 class NamespaceLifecycle(Step):
-    """Nothing is created in a namespace that is missing or terminating; some namespaces may not be
-    deleted.
-    """
+    """Nothing is created in a namespace that is missing or terminating; some namespaces may not be deleted."""
 
     def mutate(self, request: Request) -> None:
         """Check the namespace before anything else is done about a create."""

@@ -265,9 +265,7 @@ _PODS_STAY = (
 
 
 def options_from(body: Json, query: Mapping[str, str], user: User) -> DeleteOptions:
-    """Read DeleteOptions from a body and the query (the query fills in what the body leaves out); raises
-    422.
-    """
+    """Read DeleteOptions from a body and the query (the query fills in what the body leaves out); raises 422."""
     grace = body.get("gracePeriodSeconds")
     if grace is None and query.get("gracePeriodSeconds"):
         grace = parse_int(query["gracePeriodSeconds"])

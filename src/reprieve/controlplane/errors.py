@@ -28,9 +28,7 @@ MOST_CAUSES: Final = 64
 
 @dataclass(frozen=True)
 class Cause:
-    """One entry of ``status.details.causes``: a reason such as ``FieldValueInvalid``, a message, a field
-    path.
-    """
+    """One entry of ``status.details.causes``: a reason such as ``FieldValueInvalid``, a message, a field path."""
 
     reason: str
     message: str
@@ -93,9 +91,7 @@ class StatusError(Exception):
 
 
 def qualified(resource: str, group: str) -> str:
-    """``podgroups`` + ``scheduling.k8s.io`` -> ``podgroups.scheduling.k8s.io``; the core group adds
-    nothing.
-    """
+    """``podgroups`` + ``scheduling.k8s.io`` -> ``podgroups.scheduling.k8s.io``; the core group adds nothing."""
     return f"{resource}.{group}" if group else resource
 
 

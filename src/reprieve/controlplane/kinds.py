@@ -297,9 +297,7 @@ def subresource(kind: Kind, name: str) -> Subresource:
 
 
 class KindTable:
-    """The kinds served right now: the built-in ones and those of established CRDs. Lookups are by URL
-    parts.
-    """
+    """The kinds served right now: the built-in ones and those of established CRDs. Lookups are by URL parts."""
 
     def __init__(self, kinds: Iterable[Kind] = BUILTIN) -> None:
         self._by_path: dict[tuple[str, str, str], Kind] = {}

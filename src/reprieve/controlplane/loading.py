@@ -48,8 +48,6 @@ _LAST: Final = (("", "LimitRange"), ("", "ResourceQuota"))
 _DEFINITION: Final = _FIRST[0]
 _REVISED: Final = (("apps", "StatefulSet"), ("apps", "DaemonSet"))
 _SERVER_FIELDS: Final = ("resourceVersion", "managedFields", "selfLink", "generation")
-_OF_ELSEWHERE: Final = ("currentRevision", "updateRevision")
-"""Fields of a status that name hashes of another cluster."""
 _OPTIONS: Final = WriteOptions(manager="")
 """Fields of what is loaded have no manager: whoever applies them later does not find them taken."""
 

@@ -390,9 +390,7 @@ class Secrets:
 
 
 def load_secrets(directory: Path) -> Secrets:
-    """Return the secrets kept in ``directory``, made at the first start; raises ValueError for a broken
-    file.
-    """
+    """Return the secrets kept in ``directory``, made at the first start; raises ValueError for a broken file."""
     path = directory / "tokens.json"
     if not path.exists():
         made = {

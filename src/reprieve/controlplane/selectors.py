@@ -34,9 +34,7 @@ _ALWAYS = ("metadata.name", "metadata.namespace")
 
 @dataclass(frozen=True)
 class Selection:
-    """What a list or watch selects: ``match`` is None for everything, ``name`` is set if only one can
-    match.
-    """
+    """What a list or watch selects: ``match`` is None for everything, ``name`` is set if only one can match."""
 
     match: Matcher | None = None
     name: str | None = None

@@ -208,7 +208,7 @@ def test_the_revision_of_a_get(plane: Plane, version: str, status: int) -> None:
 def test_lists_of_custom_resources_always_show_where_they_go_on() -> None:
     """As upstream: `continue` is there, empty where the list is whole; but only of whole objects."""
     with running() as plane:
-        definition = {
+        definition: Json = {
             "metadata": {"name": "gangs.example.com"},
             "spec": {
                 "group": "example.com",
@@ -223,6 +223,11 @@ def test_lists_of_custom_resources_always_show_where_they_go_on() -> None:
         assert plane.ask(f"POST {gangs}", {"metadata": {"name": "a"}}).status == 201
         listed = plane.ask(f"GET {gangs}").json
         assert listed["metadata"]["continue"] == ""
+        assert (listed["kind"], listed["apiVersion"]) == ("GangList", "example.com/v1")
+        definition["metadata"]["name"] = "crews.example.com"
+        definition["spec"]["names"] = {"plural": "crews", "kind": "Crew", "listKind": "Crowd", "singular": "one"}
+        assert plane.ask("POST /apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition).status == 201
+        assert plane.ask("GET /apis/example.com/v1/crews").json["kind"] == "Crowd"
         [item] = listed["items"]
         assert (item["kind"], item["apiVersion"]) == ("Gang", "example.com/v1")
         table = "application/json;as=Table;v=v1;g=meta.k8s.io"

@@ -214,7 +214,7 @@ def test_a_bare_object_of_every_kind_can_be_shown(kind: kinds.Kind) -> None:
         assert column["description"], column["name"]
 
 
-def test_what_goes_with_a_row_and_whether_there_are_headings() -> None:
+def test_what_goes_with_a_row() -> None:
     obj = {"metadata": {"name": "x"}, "data": {"a": "b"}}
     kind = shape("v1", "ConfigMap")
     rows = {
@@ -228,8 +228,6 @@ def test_what_goes_with_a_row_and_whether_there_are_headings() -> None:
     }  # fmt: skip
     assert rows["Object"] is obj
     assert rows["None"] is None
-    bare = table(kind, [obj], include_object="", now=NOW, list_meta={}, headings=False)
-    assert bare["columnDefinitions"] == []
 
 
 def _custom(columns: list[Json] | None) -> Kind:

@@ -26,9 +26,7 @@ class Parameter(NamedTuple):
 
 @dataclass(frozen=True)
 class Operation:
-    """One operation on one path. `body` and `answers` are full schema names; several answers are
-    alternatives.
-    """
+    """One operation on one path. `body` and `answers` are full schema names; several answers are alternatives."""
 
     path: str
     method: str

@@ -97,9 +97,7 @@ def _hashable(value: Any) -> Any:
 
 
 def owned(node: Node, value: Any) -> Trie | None:
-    """The places an applied value claims, as the trie of its own place; None if it claims nothing (an empty
-    list).
-    """
+    """The places an applied value claims, as the trie of its own place; None if it claims nothing (an empty list)."""
     if _is_granular_map(node, value):
         if not value:
             return _LEAF

@@ -45,15 +45,16 @@ def _one_success(probe: Json, place: str) -> r.Found:
         yield fe.invalid(f"{place}.successThreshold", probe["successThreshold"], "must be 1")
 
 
+_NO_SOURCE = "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef` or `secretKeyRef`"
+_NO_VARIABLES = "must specify one of: `configMapRef` or `secretRef`"
+_SEVERAL = "may not have more than one field specified at a time"
+
+
 def _value_source(variable: Json, place: str) -> r.Found:
     source = variable.get("valueFrom")
     if source is None:
         return
-    if len(source) != 1:
-        detail = "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef` or `secretKeyRef`"
-        if source:
-            detail = "may not have more than one field specified at a time"
-        yield fe.invalid(f"{place}.valueFrom", "", detail)
+    yield from r.exactly_one(f"{place}.valueFrom", source, _NO_SOURCE, _SEVERAL)
     if variable.get("value"):
         yield fe.invalid(f"{place}.valueFrom", "", "may not be specified when `value` is not empty")
 
@@ -97,11 +98,7 @@ def _shown_resource(source: Json, place: str) -> r.Found:
 def _all_variables(source: Json, place: str) -> r.Found:
     """All the variables of one ConfigMap or Secret. That there is one is said of the list, not of the item."""
     there = [name for name in ("configMapRef", "secretRef") if name in source]
-    if len(there) != 1:
-        detail = "must specify one of: `configMapRef` or `secretRef`"
-        if there:
-            detail = "may not have more than one field specified at a time"
-        yield fe.invalid(place.rpartition("[")[0], "", detail)
+    yield from r.exactly_one(place.rpartition("[")[0], there, _NO_VARIABLES, _SEVERAL)
     for name in there:
         yield from fe.wanted(f"{place}.{name}.name", source[name].get("name", ""), names.subdomain)
 
@@ -158,14 +155,8 @@ def _resizing(container: Json, place: str) -> r.Found:
         if name in seen:
             yield fe.duplicate(f"{path}[{index}]", name)
         seen.add(name)
-        if not name:
-            yield fe.required(path)
-        elif name not in ("cpu", "memory"):
-            yield fe.not_supported(path, name, ("cpu", "memory"))
-        if not restart:
-            yield fe.required(path)
-        elif restart not in _RESTARTS:
-            yield fe.not_supported(path, restart, _RESTARTS)
+        yield from fe.one_of(path, name, ("cpu", "memory"))
+        yield from fe.one_of(path, restart, _RESTARTS)
 
 
 _RESTARTS = ("NotRequired", "RestartContainer")

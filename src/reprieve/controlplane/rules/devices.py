@@ -162,9 +162,8 @@ def _results(allocation: Json, spec: Json) -> r.Found:
 
 
 def _one_source(claim: Json, path: str) -> r.Found:
-    if len([part for part in _SOURCES if part in claim]) != 1:
-        detail = "must specify exactly one of: `resourceClaimName`, `resourceClaimTemplateName`"
-        yield fe.invalid(path, claim, detail)
+    detail = "must specify exactly one of: `resourceClaimName`, `resourceClaimTemplateName`"
+    return r.exactly_one(path, [part for part in _SOURCES if part in claim], detail, detail, claim)
 
 
 group_claims = r.listed(

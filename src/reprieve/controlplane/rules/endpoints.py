@@ -8,12 +8,12 @@ from reprieve.api.json import Json
 from reprieve.controlplane.rules import names
 from reprieve.controlplane.rules import rows as r
 from reprieve.controlplane.rules.containers import PROTOCOLS
+from reprieve.controlplane.rules.network import NO_ADDRESS
 from reprieve.controlplane.schema import field_errors as fe
 
 _KINDS_OF_ADDRESS = ("FQDN", "IPv4", "IPv6")
 _MOST_ENDPOINTS = 1_000
 _MOST_ADDRESSES = 100
-_NO_IP = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
 
 
 def _parsed(text: str) -> IPv4Address | IPv6Address | None:
@@ -27,7 +27,7 @@ def _elsewhere(text: str, place: str) -> r.Found:
     """An address that others can reach."""
     found = _parsed(text)
     if found is None:
-        yield fe.invalid(place, text, _NO_IP)
+        yield fe.invalid(place, text, NO_ADDRESS)
     elif found.is_unspecified:
         yield fe.invalid(place, text, "may not be unspecified (0.0.0.0 or ::)")
     elif found.is_loopback:
@@ -59,10 +59,7 @@ def slice_(obj: Json, _: str) -> r.Found:
     """Some of the endpoints of a service, all of one kind of address."""
     kind = obj.get("addressType", "")
     known = kind in _KINDS_OF_ADDRESS
-    if not kind:
-        yield fe.required("addressType")
-    elif not known:
-        yield fe.not_supported("addressType", kind, _KINDS_OF_ADDRESS)
+    yield from fe.one_of("addressType", kind, _KINDS_OF_ADDRESS)
     found = obj.get("endpoints") or ()
     if len(found) > _MOST_ENDPOINTS:
         yield fe.too_many("endpoints", len(found), _MOST_ENDPOINTS)

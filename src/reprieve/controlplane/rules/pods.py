@@ -92,11 +92,9 @@ def _sharing(pod: Json, path: str) -> r.Found:
 
 def _claim_source(claim: Json, path: str) -> r.Found:
     sources = [name for name in ("resourceClaimName", "resourceClaimTemplateName") if name in claim]
-    if len(sources) != 1:
-        detail = "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`"
-        if sources:
-            detail = "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified"
-        yield fe.invalid(path, claim, detail)
+    none = "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`"
+    several = "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified"
+    yield from r.exactly_one(path, sources, none, several, claim)
     for name in sources:
         yield from fe.malformed(f"{path}.{name}", claim[name], names.subdomain)
 

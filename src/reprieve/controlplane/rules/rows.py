@@ -159,6 +159,11 @@ def texts(name: str, syntax: Syntax) -> Check:
 # -- fields of one object
 
 
+def exactly_one(path: str, there: Collection[str], none: str, several: str, shown: Any = "") -> Found:
+    """Of some fields one is there: what to say where none is, or several are."""
+    return () if len(there) == 1 else (fe.invalid(path, shown, several if there else none),)
+
+
 def required(*names: str, detail: str = "") -> Check:
     """There is a value, and no empty one."""
     return lambda holder, path: [fe.required(at(path, name), detail) for name in names if not holder.get(name)]

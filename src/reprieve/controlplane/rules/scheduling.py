@@ -48,19 +48,26 @@ priority_class = r.all_of(_priority_value, _POLICY)
 """Value, name and preemption policy of a class."""
 
 
-def _union(holder: Json, members: tuple[str, ...], path: str) -> r.Found:
+def _union(*members: str) -> r.Check:
     """Exactly one member of a union is set."""
-    given = [member for member in members if member in holder]
     listed = ", ".join(f"`{member}`" for member in members)
-    if not given:
-        yield fe.invalid(path, "", f"must specify one of: {listed}")
-    elif len(given) > 1:
-        yield fe.invalid(path, "{" + ", ".join(given) + "}", f"must specify exactly one of: {listed}")
+    none, several = f"must specify one of: {listed}", f"must specify exactly one of: {listed}"
+
+    def check(holder: Json, path: str) -> r.Found:
+        given = [member for member in members if member in holder]
+        return r.exactly_one(path, given, none, several, "{" + ", ".join(given) + "}" if given else "")
+
+    return check
+
+
+_POLICIES = _union("basic", "gang")
+_MODE = r.given("disruptionMode", _union("all", "single"))
+_LISTS = _union(GROUPS, COMPOSITES)
 
 
 def _policy(holder: Json, path: str, count: str = "minCount") -> r.Found:
     policy = holder.get("schedulingPolicy", {})
-    yield from _union(policy, ("basic", "gang"), f"{path}.schedulingPolicy")
+    yield from _POLICIES(policy, f"{path}.schedulingPolicy")
     gang = policy.get("gang")
     if gang is not None and "basic" not in policy:
         least = gang.get(count, 0)
@@ -74,6 +81,9 @@ def _policy(holder: Json, path: str, count: str = "minCount") -> r.Found:
 _CONSTRAINTS = r.below("schedulingConstraints", r.listed("topology", r.wanted("key", names.qualified), most=1))
 
 
+_ALL_OF_BASIC = "`all` may not be set together with the `basic` scheduling policy"
+
+
 def _disruption(holder: Json, path: str, api_version: str) -> r.Found:
     mode = holder.get("disruptionMode")
     if mode is None:
@@ -83,9 +93,9 @@ def _disruption(holder: Json, path: str, api_version: str) -> r.Found:
         if mode not in ("Pod", "PodGroup"):
             yield fe.not_supported(place, mode, ("Pod", "PodGroup"))
         return
-    yield from _union(mode, ("all", "single"), place)
+    yield from _MODE(holder, path)
     if "all" in mode and "single" not in mode and "basic" in holder.get("schedulingPolicy", {}):
-        yield fe.forbidden(place, "`all` may not be set together with the `basic` scheduling policy")
+        yield fe.forbidden(place, _ALL_OF_BASIC)
 
 
 def _priority(holder: Json, path: str) -> r.Found:
@@ -113,31 +123,24 @@ def _composite_members(holder: Json, path: str) -> r.Found:
     """What a composite and a template for one have alike; `all` goes with either policy."""
     yield from _policy(holder, path, "minGroupCount")
     yield from _CONSTRAINTS(holder, path)
-    mode = holder.get("disruptionMode")
-    if mode is not None:
-        yield from _union(mode, ("all", "single"), f"{path}.disruptionMode")
+    yield from _MODE(holder, path)
     yield from _COMPOSITE_MEMBERS(holder, path)
-
-
-_CLAIMS = r.all_of(devices.group_claims)
 
 
 def of_a_job(holder: Json, path: str) -> r.Found:
     """`scheduling` of a Job: a policy, which may leave the minimum open, constraints and mode (KEP-5547)."""
     policy = holder.get("schedulingPolicy")
     if policy is not None:
-        yield from _union(policy, ("basic", "gang"), f"{path}.schedulingPolicy")
+        yield from _POLICIES(policy, f"{path}.schedulingPolicy")
         least = (policy.get("gang") or {}).get("minCount")
         if least is not None and least < 1:
             yield fe.invalid(f"{path}.schedulingPolicy.gang.minCount", least, "must be greater than or equal to 1")
     yield from _CONSTRAINTS(holder, path)
-    mode = holder.get("disruptionMode")
-    if mode is not None:
-        yield from _union(mode, ("all", "single"), f"{path}.disruptionMode")
-        if "all" in mode and "single" not in mode and "gang" not in (policy or {}):
-            detail = "`all` may not be set together with the `basic` scheduling policy"
-            yield fe.forbidden(f"{path}.disruptionMode", detail)
-    yield from _CLAIMS(holder, path)
+    yield from _MODE(holder, path)
+    mode = holder.get("disruptionMode") or {}
+    if "all" in mode and "single" not in mode and "gang" not in (policy or {}):
+        yield fe.forbidden(f"{path}.disruptionMode", _ALL_OF_BASIC)
+    yield from devices.group_claims(holder, path)
 
 
 def same_but_min_count(new: Json, old: Json, path: str) -> r.Found:
@@ -177,9 +180,7 @@ def workload(obj: Json, _: str) -> r.Found:
         if not spec.get(GROUPS):
             yield fe.required(f"spec.{GROUPS}")
     else:
-        yield from _union(
-            {key: spec[key] for key in (GROUPS, COMPOSITES) if spec.get(key)}, (GROUPS, COMPOSITES), "spec"
-        )
+        yield from _LISTS({key: spec[key] for key in (GROUPS, COMPOSITES) if spec.get(key)}, "spec")
     yield from _template_lists(spec, "spec", version)
 
 

@@ -46,10 +46,7 @@ def _seccomp(profile: Json, path: str) -> r.Found:
             yield fe.required(f"{path}.localhostProfile", "must be set when seccomp type is Localhost")
     elif local is not None:
         yield fe.invalid(f"{path}.localhostProfile", local, "can only be set when seccomp type is Localhost")
-    if not kind:
-        yield fe.required(f"{path}.type")
-    elif kind not in _PROFILES:
-        yield fe.not_supported(f"{path}.type", kind, _PROFILES)
+    yield from fe.one_of(f"{path}.type", kind, _PROFILES)
 
 
 def _escalation(context: Json, path: str) -> r.Found:

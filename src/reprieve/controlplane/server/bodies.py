@@ -7,7 +7,7 @@ every few milliseconds.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import Any
 
 import msgspec
@@ -21,6 +21,7 @@ from reprieve.controlplane.kinds import Kind
 from reprieve.controlplane.patching.errors import MAP, OPERATIONS, go_type, not_unmarshalled
 from reprieve.controlplane.schema import parse_json_strict
 from reprieve.controlplane.schema.strict_json import MAX_DEPTH, MAX_VALUES, deeper, more_values
+from reprieve.controlplane.writing import PatchType
 
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 
@@ -32,7 +33,7 @@ _SWALLOWED = 8 * LIMIT
 
 _PREVIEW = 30
 _SHOWN_KEYS = 10
-PATCH_TYPES = {
+PATCH_TYPES: Mapping[str, PatchType] = {
     "application/json-patch+json": "json",
     "application/merge-patch+json": "merge",
     "application/strategic-merge-patch+json": "strategic",
@@ -141,7 +142,7 @@ def _repeated_keys(repeated: list[RepeatedKey]) -> list[str]:
     return ["yaml: unmarshal errors: " + "; ".join(shown + more)]
 
 
-def decode_patch(raw: bytes, content_type: str, kind: Kind) -> tuple[str, Any]:
+def decode_patch(raw: bytes, content_type: str, kind: Kind) -> tuple[PatchType, Any]:
     """Return the patch type and the decoded patch; raises 400 and 415."""
     media = media_type(content_type)
     patch_type = PATCH_TYPES.get(media)

@@ -1,6 +1,4 @@
-"""GET on a collection: consistent lists, pages, lists as of an older revision. Rules and texts:
-kube-apiserver 1.36.
-"""
+"""GET on a collection: consistent lists, pages, lists as of an older revision. Rules and texts: kube-apiserver 1.36."""
 
 from __future__ import annotations
 

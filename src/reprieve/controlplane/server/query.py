@@ -111,9 +111,7 @@ class ContinueToken:
 
 @dataclass(frozen=True)
 class ListOptions:
-    """Parameters of a list: ``at`` is the exact revision asked for, ``at_least`` the lowest acceptable
-    one.
-    """
+    """Parameters of a list: ``at`` is the exact revision asked for, ``at_least`` the lowest acceptable one."""
 
     labels: str = ""
     fields: str = ""
@@ -187,9 +185,7 @@ class WatchOptions:
 
 
 def watch_options(query: Mapping[str, str]) -> WatchOptions:
-    """Read the parameters of a watch; raises 422, and 500 for a resourceVersion that is no number (as
-    upstream).
-    """
+    """Read the parameters of a watch; raises 422, and 500 for a resourceVersion that is no number (as upstream)."""
     match = query.get("resourceVersionMatch", "")
     initial = None
     if query.get("sendInitialEvents"):

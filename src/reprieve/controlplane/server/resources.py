@@ -256,14 +256,13 @@ class Resources:
         subresource = target.subresource or ("binding" if kind.kind == "Binding" else "")
         if subresource in ("binding", "eviction", "token"):
             body = await self._side_body(call, *_SIDE_BODIES[subresource])
-            if subresource == "binding":
-                outcome = bind_now(registry, target.namespace, target.name, body, options)
-                return await self._document(outcome, answer, 201)
-            if subresource == "eviction":
-                outcome = evict_now(registry, target.namespace, target.name, body, options)
-                return await self._document(outcome, answer, 201)
-            review = issue_now(registry, self._tokens, kind, target.namespace, target.name, body)
-            return await self._document(Outcome(review, ticket=registry.store.ticket), answer, 201)
+            if subresource == "token":
+                review = issue_now(registry, self._tokens, kind, target.namespace, target.name, body)
+                outcome = Outcome(review, ticket=registry.store.ticket)
+            else:
+                write = bind_now if subresource == "binding" else evict_now
+                outcome = write(registry, target.namespace, target.name, body, options)
+            return await self._document(outcome, answer, 201)
         obj = await self._decoded(call, options)
         outcome = await self._written(
             call, options, obj, lambda sent: registry.create_now(kind, target.namespace, sent, options)
@@ -304,19 +303,12 @@ class Resources:
                 raise errors.method_not_allowed()
             outcome = self._patch_scale(call, patch_type, patch, options)
             return await self._document(outcome, answer, 200)
+        place = target.namespace, target.name
         outcome = await self._written(
             call,
             options,
             patch,
-            lambda sent: registry.patch_now(
-                kind,
-                target.namespace,
-                target.name,
-                patch_type,  # type: ignore[arg-type]
-                sent,
-                options,
-                target.subresource,
-            ),
+            lambda sent: registry.patch_now(kind, *place, patch_type, sent, options, target.subresource),
         )
         return await self._finish(call, outcome, options, answer)
 

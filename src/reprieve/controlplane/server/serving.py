@@ -206,9 +206,6 @@ class _Uvicorn(uvicorn.Server):
         for task in list(state.tasks):
             task.cancel()
 
-    def install_signal_handlers(self) -> None:
-        """Leave signals alone."""
-
     @contextlib.contextmanager
     def capture_signals(self):  # type: ignore[no-untyped-def]
         """Leave signals alone."""

@@ -20,9 +20,7 @@ _NAMESPACE_SUBRESOURCES = frozenset(("status", "finalize"))
 
 @dataclass(frozen=True)
 class Target:
-    """A request's place in the API. ``resource`` is empty for paths that are no resource (``path`` has
-    which).
-    """
+    """A request's place in the API. ``resource`` is empty for paths that are no resource (``path`` has which)."""
 
     method: str
     path: str

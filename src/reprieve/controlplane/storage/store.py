@@ -196,9 +196,7 @@ class Store:
     # -- what is there -------------------------------------------------------------------------------------
 
     def declare(self, resource: str, paths: tuple[str, ...]) -> None:
-        """Name the dotted paths field selectors of ``resource`` may ask for; they are then read at write
-        time.
-        """
+        """Name the dotted paths field selectors of ``resource`` may ask for; they are then read at write time."""
         self._table(resource).paths = tuple((path, tuple(path.split("."))) for path in paths)
 
     def _table(self, resource: str) -> _Table:
@@ -429,9 +427,7 @@ class Store:
             self.compact(drop)
 
     def compact(self, revision: int) -> None:
-        """Forget the history up to and including ``revision``: older watches and lists get 410 from then
-        on.
-        """
+        """Forget the history up to and including ``revision``: older watches and lists get 410 from then on."""
         revision = min(revision, self.revision)
         if revision <= self.compacted:
             return

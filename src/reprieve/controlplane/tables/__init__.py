@@ -77,13 +77,11 @@ def table(
     include_object: str,
     now: datetime,
     list_meta: Json,
-    headings: bool = True,
 ) -> Json:
     """The table of some objects of one kind.
 
     `include_object` is "Metadata" (also ""), "Object" or "None"; `now` a time with zone, against which ages
-    are reported; `list_meta` becomes the table's metadata. Without `headings` there are no column definitions
-    (every event of a watch but the first, transcript 603).
+    are reported; `list_meta` becomes the table's metadata.
     """
     columns = columns_of(kind)
     cells = [column.cell for column in columns]
@@ -96,6 +94,6 @@ def table(
             attached = partial_object(obj)
         rows.append({"cells": [cell(obj, now) for cell in cells], "object": attached})
     out: Json = {"kind": "Table", "apiVersion": _META_VERSION, "metadata": list_meta}
-    out["columnDefinitions"] = [column.definition() for column in columns] if headings else []
+    out["columnDefinitions"] = [column.definition() for column in columns]
     out["rows"] = rows
     return out
