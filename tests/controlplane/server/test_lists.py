@@ -195,6 +195,50 @@ def test_a_revision_that_is_not_reached_is_waited_for_a_while(url: str) -> None:
         assert plane.runner.get_loop().time() - began < 1.2
 
 
+SPEC: Json = {
+    "type": "object",
+    "properties": {
+        "name": {"type": "string"},
+        "on": {"type": "boolean"},
+        "inner": {"type": "object", "properties": {"count": {"type": "integer"}, "share": {"type": "number"}}},
+        "many": {"type": "array", "items": {"type": "string"}},
+    },
+}
+
+
+@pytest.mark.parametrize(
+    ("path", "valid"),
+    [
+        (".spec.name", True),
+        (".spec.on", True),
+        (".spec.inner.count", True),
+        (".spec.inner.share", False),
+        (".spec.inner", False),
+        (".spec.many", False),
+        (".spec.absent", False),
+        (".spec.absent.deeper", False),
+        (".spec.name.deeper", False),
+        (".spec.name deeper", False),
+        ("spec.name", False),
+    ],
+)
+def test_what_custom_resources_may_be_selected_by(path: str, valid: bool) -> None:
+    """Texts, booleans and whole numbers that the schema has at the path (KEP-4358); then a list asks for them."""
+    with running() as plane:
+        version = {"name": "v1", "served": True, "storage": True, "selectableFields": [{"jsonPath": path}],
+                   "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": SPEC}}}}  # fmt: skip
+        names = {"plural": "gangs", "kind": "Gang"}
+        spec = {"group": "example.com", "scope": "Cluster", "names": names, "versions": [version]}
+        body = {"metadata": {"name": "gangs.example.com"}, "spec": spec}
+        answer = plane.ask("POST /apis/apiextensions.k8s.io/v1/customresourcedefinitions", body)
+        assert answer.status == (201 if valid else 422)
+        if not valid:
+            assert "selectableFields[0].jsonPath" in answer.json["message"]
+            return
+        found = plane.ask(f"GET /apis/example.com/v1/gangs?fieldSelector={path.lstrip('.')}%3Dx")
+        assert (found.status, found.json["items"]) == (200, [])
+
+
 @pytest.mark.parametrize(("version", "status"), [("", 200), ("0", 200), ("1", 200), ("x", 500), ("-1", 500)])
 def test_the_revision_of_a_get(plane: Plane, version: str, status: int) -> None:
     """What is no number is a 500 of a get, as upstream (recorded 226), and a 400 of a list."""

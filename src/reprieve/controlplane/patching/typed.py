@@ -106,7 +106,7 @@ def owned(node: Node, value: Any) -> Trie | None:
             found = owned(below(node, key), inner)
             if found is None:
                 continue
-            if found and not _named(node, key) and DOT not in found:
+            if found and not _named(node, key):
                 found = {DOT: _LEAF, **found}
             out["f:" + key] = found
         return out or None
@@ -115,7 +115,7 @@ def owned(node: Node, value: Any) -> Trie | None:
         out = {}
         for item in value:
             found = owned(element, item) or _LEAF
-            out[element_of(node, item)] = {DOT: _LEAF, **found} if found and DOT not in found else found
+            out[element_of(node, item)] = {DOT: _LEAF, **found} if found else found
         return out or None
     return _LEAF
 
