@@ -1,0 +1,466 @@
+"""`reprieve explain`, sentence by sentence: states, levels of a tree, what is waited for, what went and what was said.
+
+Beside `test_explain_text.py`, which tells whole stories.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from reprieve.api import objects
+from reprieve.cli.evidence import MANIFESTS, Asked, Evidence, Occurrence, Owned
+from reprieve.cli.explain_text import explanation_of, own_record, state_of
+from reprieve.cli.sections import Section, Tone, plain
+from reprieve.cli.whatif import Answered
+from reprieve.observability.records import (
+    Candidate,
+    Comparison,
+    Cost,
+    Level,
+    Members,
+    Message,
+    Reason,
+    Ref,
+    Released,
+    Unit,
+    Waits,
+    Why,
+)
+from tests.building import START, composite, group, pod
+
+from .test_explain_text import evidence, preempting, record
+
+
+def section(found: Evidence, title: str) -> Section:
+    [one] = [each for each in explanation_of(found) if each.title.startswith(title)]
+    return one
+
+
+def notes(found: Evidence, title: str) -> list[str]:
+    return list(section(found, title).notes)
+
+
+def of_group(**changes: Any) -> Evidence:
+    return Evidence(Asked("PodGroup", "default", "g"), **{"group": group("g", min_count=2), **changes})
+
+
+# -- states --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("item", "state", "sentence", "tone"),
+    [
+        (pod("a"), "Waiting", "waits: it is on no node.", Tone.WAITING),
+        (pod("a", nominated="n1"), "Nominated", "waits for room on n1 that is being made for it.", Tone.WAITING),
+        (pod("a", gates=["x", "y"]), "Gated", "waits behind its scheduling gates: x, y.", Tone.WAITING),
+        (pod("a", node="n1"), "Scheduled", "is scheduled: it is on n1.", Tone.GOOD),
+        (pod("a", node="n1", terminating=True), "Terminating", "is being deleted.", Tone.QUIET),
+        (pod("a", node="n1", preempted=True), "Preempted", "is being preempted: it is leaving n1.", Tone.BAD),
+        (pod("a", node="n1", phase="Failed"), "Failed", "has ended (Failed).", Tone.QUIET),
+    ],
+)
+def test_what_is_said_of_a_pod(item: objects.Pod, state: str, sentence: str, tone: Tone) -> None:
+    assert state_of(evidence(item=item)) == (state, f"pod default/a {sentence}", tone)
+
+
+@pytest.mark.parametrize(
+    ("members", "state", "sentence"),
+    [
+        ([], "Waiting", "has no pods."),
+        ([pod("a", group="g")], "Waiting", "waits: 0 of its 1 pod on nodes. It needs 2 to start."),
+        ([pod("a", group="g", node="n1")], "Scheduled", "is scheduled: its pod is on nodes."),
+        ([pod(n, group="g", node="n1") for n in "ab"], "Scheduled", "is scheduled: all its 2 pods are on nodes."),
+        (
+            [pod("a", group="g", node="n1"), *(pod(n, group="g") for n in "bc")],
+            "Waiting",
+            "waits: 1 of its 3 pods on nodes. It needs 2 to start.",
+        ),
+        (
+            [*(pod(n, group="g", node="n1") for n in "ab"), pod("c", group="g")],
+            "Waiting",
+            "waits: 2 of its 3 pods on nodes.",
+        ),
+        (
+            [pod("a", group="g", node="n1", terminating=True), pod("b", group="g")],
+            "Waiting",
+            "waits: 0 of its 1 pod on nodes. It needs 2 to start.",
+        ),
+    ],
+)
+def test_what_is_said_of_a_group(members: list[objects.Pod], state: str, sentence: str) -> None:
+    assert state_of(of_group(members=members))[:2] == (state, f"podgroup default/g {sentence}")
+
+
+@pytest.mark.parametrize(("least", "needed"), [(None, ""), (1, ""), (2, " It needs 2 of its groups.")])
+def test_what_is_said_of_a_tree(least: int | None, needed: str) -> None:
+    tree = composite("t", min_groups=least)
+    found = Evidence(Asked("CompositePodGroup", "default", "t"), composite=tree, members=[pod("a")])
+    assert state_of(found)[1] == f"compositepodgroup default/t waits: 0 of its 1 pod on nodes.{needed}"
+    minimum = f", minGroupCount {least}" if least is not None else ""
+    assert f"Priority 0{minimum}." in notes(found, "compositepodgroup default/t waits")
+
+
+def test_what_is_gone_is_told_from_the_records() -> None:
+    gone = Evidence(Asked("Pod", "default", "a"), records=[record()], source="s")
+    assert state_of(gone) == ("Gone", "pod default/a is gone; this is from the scheduler's records.", Tone.QUIET)
+
+
+@pytest.mark.parametrize(
+    ("pods", "waiting", "title"),
+    [
+        (1, 1, None),
+        (2, 0, "job default/j has 2 pods: 2 on nodes, 0 wait."),
+        (2, 1, "job default/j has 2 pods: 1 on nodes, 1 waits."),
+        (5, 3, "job default/j has 5 pods: 2 on nodes, 3 wait."),
+    ],
+)
+def test_how_the_owner_stands_comes_first(pods: int, waiting: int, title: str | None) -> None:
+    found = explanation_of(evidence(owner=Owned("Job", "default", "j", pods, waiting)))[0]
+    assert (found.title if found.title.startswith("job") else None) == title
+    if title is not None:
+        assert found.tone == (Tone.WAITING if waiting else Tone.GOOD)
+
+
+def test_what_stands_below_the_state() -> None:
+    member = pod("a", group="g", priority=5)
+    found = evidence(item=member, above=["low", "top"], missing="gone")
+    assert notes(found, "pod default/a waits") == [
+        "Priority 5, of podgroup g.",
+        "There is no podgroup g: its pods wait until it appears.",
+        "It is scheduled as part of compositepodgroup top, with the whole tree.",
+        "There is no compositepodgroup gone: the tree waits until it appears.",
+    ]
+    assert notes(evidence(item=member, group=group("g")), "pod default/a waits") == ["Priority 5, of podgroup g."]
+    assert notes(evidence(), "pod default/a waits") == ["Priority 5."]
+
+
+@pytest.mark.parametrize(
+    ("kind", "status", "message", "told"),
+    [
+        ("PodScheduled", "False", "no room", True),
+        ("PodScheduled", "True", "no room", False),
+        ("PodScheduled", "False", "", False),
+        ("Ready", "False", "no room", False),
+    ],
+)
+def test_conditions_that_are_false_are_told_with_their_message(
+    kind: str, status: str, message: str, told: bool
+) -> None:
+    item = pod("a", priority=5)
+    condition = objects.PodCondition(type=kind, status=status, reason="R", message=message)
+    item = replace(item, status=replace(item.status, conditions=(condition,)))
+    assert (f"{kind}: R: {message}" in notes(evidence(item=item), "pod default/a waits")) is told
+
+
+def test_what_was_worked_out_is_told_where_nobody_has_a_record() -> None:
+    room = "There is room for it now: a scheduler with the default configuration would place it."
+    for source, told in (("", True), ("http://s", False)):
+        found = evidence(computed=Answered(fits=True, gated="behind a gate"), source=source)
+        said = notes(found, "pod default/a waits")
+        assert (room in said, "It is not tried: behind a gate" in said) == (told, told)
+
+
+# -- why -----------------------------------------------------------------------------------------------------------
+
+
+def test_reasons_are_a_table_and_what_is_not_listed_is_counted() -> None:
+    found = record(reasons=[Reason(reason=f"r{number:02}", nodes=number) for number in range(1, 14)], nodes=20)
+    why = section(evidence(found), "Why: none of 20 nodes would do")
+    assert why.columns == ("nodes", "reason")
+    assert [row.cells for row in why.rows] == [(str(number), f"r{number:02}") for number in range(1, 13)]
+    assert "... and 1 more reason (-o json lists them all)" in why.notes
+
+
+@pytest.mark.parametrize(
+    ("others", "more"), [(0, None), (3, None), (4, "... and 1 pod with"), (5, "... and 3 pods with")]
+)
+def test_messages_stand_where_there_are_no_reasons(others: int, more: str | None) -> None:
+    """Three of them; of the others how many pods they are of."""
+    pods = [
+        Message(message=f"m{n}", reason="Unschedulable", pods=n + 1 if n < 4 else 2, names=[]) for n in range(others)
+    ]
+    pods = [replace(each, pods=1) if n == 3 else each for n, each in enumerate(pods)]
+    found = notes(evidence(record(reasons=[], pods=pods, message="whole")), "Why")
+    if not others:
+        assert found == ["whole"]
+        return
+    assert found[:3] == ["1 pod: m0", "2 pods: m1", "3 pods: m2"]
+    assert [each for each in found if each.startswith("...")] == (
+        [f"{more} other messages (-o json lists them)"] if more else []
+    )
+
+
+def test_members_tried_together_are_counted() -> None:
+    members = Members(tried=4, placed=3, min_count=4)
+    sentence = "Of 4 pods tried together 3 found a place."
+    assert sentence in notes(evidence(record(members=members)), "Why")
+    assert sentence not in notes(evidence(record(members=members, result="Error")), "Why")
+
+
+@pytest.mark.parametrize(("repeated", "said"), [(0, []), (1, ["2 attempts ended like that."])])
+def test_attempts_that_ended_alike_are_counted(repeated: int, said: list[str]) -> None:
+    assert [each for each in notes(evidence(record(repeated=repeated)), "Why") if "attempts" in each] == said
+
+
+def test_levels_of_a_tree_say_which_groups_failed() -> None:
+    top = Level(kind="CompositePodGroup", name="default/t", ok=False, needed=2, succeeded=1, of=3, short=["x", "y"])
+    low = Level(kind="PodGroup", name="default/g", ok=True, needed=4, succeeded=4, of=5, why="because")
+    rows = section(evidence(record(levels=[top, low])), "Level by level").rows
+    assert [(row.cells, row.below) for row in rows] == [
+        (("compositepodgroup default/t", "failed", "1 of 3 groups, needs 2"), ("short: x, y",)),
+        (("podgroup default/g", "placed", "4 of 5 pods, needs 4"), ("because",)),
+    ]
+    for number, more in (
+        (15, ()),
+        (16, ("... and 1 more group (-o json lists them)",)),
+        (17, ("... and 2 more groups (-o json lists them)",)),
+    ):
+        many = section(evidence(record(levels=[low] * number)), "Level by level")
+        assert (len(many.rows), many.notes) == (15, more)
+
+
+@pytest.mark.parametrize(
+    ("reason", "options", "said"),
+    [
+        ("PreemptionDelay", {}, ["Its preemption-delay ends at 2026-07-01 12:00:00 UTC; room that comes free by then"]),
+        ("MinimumRuntime", {}, ["Whom it might evict is within a minimum-runtime; the first has run it at 2026-07-01"]),
+        (
+            "Predecessor",
+            {"pods": ["ns/p"], "pods_total": 1},
+            ["Pods of the same owner are leaving, and their room is held for it: ns/p.", "If they are still there at"],
+        ),
+        (
+            "Predecessor",
+            {"pods": ["ns/p"], "pods_total": 3, "until": ""},
+            ["Pods of the same owner are leaving, and their room is held for it: ns/p and 2 more."],
+        ),
+        (
+            "Completions",
+            {"pods": ["ns/p", "ns/q"], "pods_total": 2},
+            ["They say when they end, and their room will do: ns/p, ns/q.", "If they have not ended at 2026-07-01"],
+        ),
+    ],
+)
+def test_what_a_preemptor_waits_for(reason: str, options: dict[str, Any], said: list[str]) -> None:
+    waits = Waits(**{"reason": reason, "message": "m", "until": "2026-07-01T12:00:00Z", **options})
+    found = notes(evidence(record(waits=waits)), "It waits instead of evicting anybody")
+    assert len(found) == len(said)
+    assert all(each.startswith(start) for each, start in zip(found, said, strict=True))
+
+
+# -- who went ------------------------------------------------------------------------------------------------------
+
+
+def making_room(**changes: Any) -> Evidence:
+    return evidence(record(result="Preempting", preemption=preempting(**changes)))
+
+
+@pytest.mark.parametrize(
+    ("state", "error", "said"),
+    [
+        ("UnderWay", "", "Decided at 2026-07-01 14:04:44 UTC; the victims are being told to go."),
+        ("Done", "", "Decided at 2026-07-01 14:04:44 UTC; every victim was told to go."),
+        ("Failed", "503", "Decided at 2026-07-01 14:04:44 UTC; it failed: 503"),
+    ],
+)
+def test_what_became_of_a_preemption(state: str, error: str, said: str) -> None:
+    assert notes(making_room(state=state, error=error), "To make room: 1 workload (2 pods) evicted")[0] == said
+
+
+@pytest.mark.parametrize(
+    ("cost", "said"),
+    [
+        (Cost(units=1, pods=1, highest_priority=1), []),
+        (Cost(units=1, pods=1, highest_priority=1, running_seconds_lost=0.9), []),
+        (
+            Cost(units=1, pods=1, highest_priority=1, running_seconds_lost=1.0),
+            ["1 s of running time is lost, over all pods."],
+        ),
+        (
+            Cost(units=3, pods=4, highest_priority=1, pdb_violations=2),
+            ["2 workloads although a PodDisruptionBudget forbids it."],
+        ),
+    ],
+)
+def test_what_an_eviction_costs(cost: Cost, said: list[str]) -> None:
+    found = notes(making_room(cost=cost), "To make room")
+    assert [each for each in found if "lost" in each or "although" in each] == said
+
+
+@pytest.mark.parametrize(
+    ("comparison", "said"),
+    [
+        (Comparison(candidates=1, chosen=Candidate(domain="n1")), None),
+        (Comparison(candidates=2, chosen=Candidate(domain="n1")), "2 domains would have worked; n1 was chosen."),
+        (
+            Comparison(candidates=2, chosen=Candidate(domain="n1"), runner_up=Candidate(domain="n2")),
+            "2 domains would have worked; n1 was chosen: as good as n2, and first by name.",
+        ),
+        (
+            Comparison(
+                candidates=3, chosen=Candidate(domain="n1"), runner_up=Candidate(domain="n2"), decided_by="pods"
+            ),
+            "3 domains would have worked; n1 was chosen over n2: pods.",
+        ),
+        (
+            Comparison(
+                candidates=3,
+                chosen=Candidate(domain="n1"),
+                runner_up=Candidate(domain="n2"),
+                decided_by="pods",
+                values=["1", "4"],
+            ),
+            "3 domains would have worked; n1 was chosen over n2: pods (1 against 4).",
+        ),
+    ],
+)
+def test_how_the_domain_was_chosen(comparison: Comparison, said: str | None) -> None:
+    found = [each for each in notes(making_room(comparison=comparison), "To make room") if "domains" in each]
+    assert found == ([said] if said else [])
+
+
+def released(**changes: Any) -> Released:
+    values = {"time": "2026-07-01T15:00:00Z", "reason": "NotUsed", "message": "it was not used", "nodes": ["n1", "n2"]}
+    return Released(**{**values, "nodes_total": 2, "pods": 2, **changes})
+
+
+def test_for_how_long_room_is_held_and_how_it_was_given_back() -> None:
+    held = "The room is held for it until 2026-07-01 15:00:00 UTC at the latest."
+    gone = "The room held on n1, n2 was released at 2026-07-01 15:00:00 UTC: it was not used."
+    more = "The room held on n1, n2 and 3 more was released at 2026-07-01 15:00:00 UTC: it was not used."
+    until = "2026-07-01T15:00:00Z"
+    for options, said in (
+        ({}, []),
+        ({"held_until": until}, [held]),
+        ({"held_until": until, "released": [released()]}, [gone]),
+        ({"released": [released(), released(nodes_total=5)]}, [gone, more]),
+    ):
+        assert [each for each in notes(making_room(**options), "To make room") if "room" in each] == said
+    records = [record(result="Preempting", preemption=preempting(released=[released()])) for _ in range(2)]
+    assert notes(evidence(*records), "Room that was held for it before") == [gone]
+
+
+@pytest.mark.parametrize(("number", "more"), [(15, None), (16, "... and 1 more (-o json lists them all)")])
+def test_fifteen_workloads_that_go_are_listed(number: int, more: str | None) -> None:
+    units = [
+        Unit(unit=f"default/g{n}", kind="PodGroup", outcome="Evicted", priority=1, pods=2, pod_names=[], nodes=["n1"])
+        for n in range(number)
+    ]
+    found = section(making_room(evicted=units), "To make room")
+    assert len(found.rows) == 15
+    assert (found.notes[0] if found.notes[0].startswith("...") else None) == more
+
+
+@pytest.mark.parametrize(("total", "title", "more"), [(1, "1 workload", ()), (8, "8 workloads", ("... and 7 more",))])
+def test_whoever_was_spared_is_counted(total: int, title: str, more: tuple[str, ...]) -> None:
+    found = section(making_room(reprieved_total=total), "Spared: ")
+    assert found.title == f"Spared: {title} of lower priority; with them running everything still fits"
+    assert found.notes == more
+    none = explanation_of(making_room(reprieved=[], reprieved_total=0))
+    assert not [each for each in none if each.title.startswith("Spared")]
+
+
+def test_what_a_victim_is_told() -> None:
+    why = Why(pod="x/high", node="n1", plugin="p", text="Insufficient cpu", resource="cpu", short="1")
+    unit = Unit(
+        unit="default/a",
+        kind="Pod",
+        outcome="Evicted",
+        priority=1,
+        pods=1,
+        pod_names=["default/a"],
+        nodes=["n1"],
+        why=why,
+    )
+    preemptor = Ref(kind="PodGroup", namespace="x", name="high", priority=9)
+    for units, others in (
+        (1, None),
+        (2, "1 other workload went as well, 8 were spared."),
+        (4, "3 other workloads went as well, 8 were spared."),
+    ):
+        made = preempting(
+            evicted=[unit], cost=Cost(units=units, pods=units, highest_priority=1), state="Failed", error="503"
+        )
+        found = notes(
+            evidence(record(entity=preemptor, preemption=made)),
+            "Preempted by podgroup x/high at 2026-07-01 14:04:44 UTC",
+        )
+        assert found[:2] == [
+            "podgroup x/high has priority 9, this has 1.",
+            "Why this one: with it back, x/high would not fit on n1: Insufficient cpu (1 short).",
+        ]
+        assert [each for each in found if "went as well" in each] == ([others] if others else [])
+        assert found[-1] == "The preemption failed: 503"
+    hidden = replace(preemptor, name="")
+    [title] = [
+        each.title
+        for each in explanation_of(evidence(record(entity=hidden, preemption=preempting(evicted=[unit]))))
+        if each.title.startswith("Preempted")
+    ]
+    assert title == "Preempted by a podgroup of priority 9 at 2026-07-01 14:04:44 UTC"
+
+
+# -- the rest ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("number", "more"), [(10, ()), (11, ("... and 1 earlier",)), (13, ("... and 3 earlier",))])
+def test_the_last_ten_events_are_told(number: int, more: tuple[str, ...]) -> None:
+    events = [Occurrence(START + n, "Normal", f"R{n}", "note", 1 + n % 2) for n in range(number)]
+    found = section(evidence(events=events), "Events")
+    assert [row.cells[1] for row in found.rows] == [f"R{n}" for n in range(number - 10, number)]
+    assert {row.cells[2] for row in found.rows} == {"", "×2"}
+    assert found.notes == more
+    assert section(evidence(events=[Occurrence(0, "Normal", "R", "n", 1)]), "Events").rows[0].cells[0] == ""
+
+
+@pytest.mark.parametrize(
+    ("records", "changes", "title"),
+    [
+        (
+            [record()],
+            {},
+            "From the scheduler's record (http://s): attempt 1, at 2026-07-01 14:04:44 UTC, took 0.001 s.",
+        ),
+        ([], {}, "The scheduler (http://s) has no record of an attempt that failed."),
+        ([], {"source": ""}, "From the API server alone: no decision record of a scheduler could be read."),
+        (
+            [],
+            {"source": "", "worked_out_on": MANIFESTS},
+            "From the manifests alone: they hold no decision record of a scheduler.",
+        ),
+        ([], {"source": "", "computed": Answered()}, "No decision record of a scheduler could be read."),
+        (
+            [],
+            {"source": "", "computed": Answered(), "worked_out_on": MANIFESTS},
+            "Manifests hold no decision record of a scheduler.",
+        ),
+        (
+            [],
+            {"source": "", "computed": Answered(), "worked_out_on": "cluster as it would be"},
+            "No scheduler has a decision record of this.",
+        ),
+    ],
+)
+def test_where_it_is_from_comes_last(records: list[Any], changes: dict[str, Any], title: str) -> None:
+    assert explanation_of(evidence(*records, **changes))[-1].title == title
+
+
+def test_the_record_of_a_group_or_of_the_root_of_its_tree_is_its_pods_own() -> None:
+    of = {
+        kind: record(entity=Ref(kind=kind, namespace=space, name=name))
+        for kind, space, name in (
+            ("PodGroup", "default", "g"),
+            ("CompositePodGroup", "default", "top"),
+        )
+    }
+    member = pod("a", group="g")
+    assert own_record(evidence(of["PodGroup"], item=member)) is of["PodGroup"]
+    assert own_record(evidence(of["PodGroup"], item=pod("a", group="h"))) is None
+    assert own_record(evidence(of["CompositePodGroup"], item=member, above=["low", "top"])) is of["CompositePodGroup"]
+    assert own_record(evidence(of["CompositePodGroup"], item=member, above=["top", "higher"])) is None
+    elsewhere = record(entity=Ref(kind="PodGroup", namespace="other", name="g"))
+    assert own_record(evidence(elsewhere, item=member)) is None
+    assert plain(explanation_of(evidence(elsewhere, item=member)))
