@@ -228,6 +228,8 @@ def test_no_set_of_a_row_costs_less_than_what_is_said(seed: int) -> None:
         ([(1, 2.0, 1), (1, 3.0, 1), (1, 5.0, 1)], 1, (1, 1 + OFFSET, 1, -5.0)),
         # Two of the largest, though one of another would be cheaper by itself.
         ([(1, 2.0, 3), (1, 3.0, 1), (1, 5.0, 1)], 4, (1, 2 * (1 + OFFSET), 2, -3.0)),
+        # So many as it takes of the largest first, not as if all were as large.
+        ([(1, 2.0, 3), (1, 3.0, 1), (1, 4.0, 1), (1, 5.0, 1)], 5, (1, 3 * (1 + OFFSET), 3, -3.0)),
         # The lowest priority that suffices, and the others as light as the lightest.
         ([(5, 2.0, 2), (2, 3.0, 2), (0, 5.0, 2)], 4, (2, 2 + 2 * OFFSET, 2, -3.0)),
         ([(5, 2.0, 2), (2, 3.0, 2), (0, 5.0, 2)], 6, (5, 5 + 3 * OFFSET, 3, -2.0)),

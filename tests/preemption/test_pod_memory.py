@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 from reprieve.framework.plugin import CycleState
@@ -50,6 +51,31 @@ def test_for_which_priorities_a_node_is_the_same(
     row = world.row("n")
     assert _for_pod(world)._same_for(state, row, numbers=True) == alike
     assert _for_pod(world)._same_for(state, row, numbers=False) == (priority, priority)
+
+
+@pytest.mark.parametrize("priority", range(10))
+def test_many_nodes_together_are_the_same_for_as_many_priorities(priority: int) -> None:
+    """No wider than one by one: who may go and which nominated pods count is the same from the one to the other."""
+    there = [([], []), ([0, 3, 7], []), ([7], []), ([4, 5], []), ([0], [3]), ([1], [5]), ([0, 9], [6]), ([2], [2, 8])]
+    items: list[Any] = []
+    for i, (running, nominated) in enumerate(there):
+        items.append(node(f"n{i}", cpu=9))
+        items += [pod(f"v{i}-{p}", cpu=1, node=f"n{i}", priority=p) for p in running]
+        items += [pod(f"w{i}-{p}", cpu=1, priority=p, nominated=f"n{i}", gates=["x"]) for p in nominated]
+    world = World(*items, pod("new", cpu=9, priority=priority))
+    new, inner = world.record("new"), _for_pod(world)
+    state = CycleState(world.engine.cluster, new)
+    judged = inner._columns.judge(new, np.arange(len(there)))
+    for row in range(len(there)):
+        if judged.units[row]:
+            running, nominated = there[int(world.engine.cluster.nodes.names[row][1:])]
+            low, high = int(judged.low[row]), int(judged.high[row])
+            assert low <= priority <= high
+            for other in range(-1, 12):
+                same = [p < other for p in running] == [p < priority for p in running]
+                same = same and [p >= other for p in nominated] == [p >= priority for p in nominated]
+                assert (low <= other <= high) is same
+            assert (low, high) == inner._same_for(state, row, numbers=True)
 
 
 def test_the_priority_of_a_members_group_counts() -> None:

@@ -428,6 +428,38 @@ def test_where_the_dearest_cannot_come_back_another_may() -> None:
         assert tiny.names(made, search.state.gone) == (("dear",) if first == 3 else ("cheap",))
 
 
+def test_only_what_is_cheaper_is_remembered() -> None:
+    """Whether it was is told; what costs as much is not another one."""
+    made = problem(
+        [(1,)] * 3,
+        [unit(n, {i: (1,)}, priority=p) for i, (n, p) in enumerate((("a", 2), ("b", 1), ("c", 1)))],
+        [kind((1,))],
+    )
+    search = _Search(numbers(made), 1_000)
+    noted = []
+    for number in (0, 1, 2, 0):
+        search.state.evict(number)
+        search.state.settle()
+        noted.append(search._note())
+        search.state.restore(number)
+    assert noted == [True, True, False, False]
+    assert search.best is not None
+    assert search.best.units == (1,)
+
+
+def test_trying_to_bring_somebody_back_is_a_step() -> None:
+    """cost.md 4.4: whether it can be or not; who is ruled out beforehand is none."""
+    made = problem([(3,), (2,)], [unit(f"u{p}", {0: (1,)}, priority=p) for p in range(3)], [kind((1,), 2)])
+    search = _Search(numbers(made), 1_000)
+    for number in range(3):
+        search.state.evict(number)
+    search.state.settle()
+    before = search.taken
+    search._spare((), small_first=False, since=None)
+    assert (search.returns, search.taken - before) == (3, 3)
+    assert search.state.gone == set()
+
+
 def test_who_breaks_a_budget_comes_back_before_who_is_dear() -> None:
     made = problem(
         [(3,)], [unit("dear", {0: (1,)}, priority=5), unit("torn", {0: (1,)}, charged={"b": 1})], [kind((1,), 2)], b=-1
