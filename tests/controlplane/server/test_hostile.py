@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Iterator
 from typing import Any
@@ -14,15 +13,10 @@ from urllib.parse import urlencode
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.waiting import DEADLINE
 
-from reprieve.controlplane.admission import admission_steps
 from reprieve.controlplane.kinds import BUILTIN, Kind
-from reprieve.controlplane.security import ADMIN, Tokens
-from reprieve.controlplane.server.app import AppOptions
-from reprieve.controlplane.server.serving import ControlPlane
-from reprieve.controlplane.storage import Store
 
+from .inprocess import Plane, running
 from .live import pod
 
 Json = Any
@@ -75,50 +69,17 @@ MORE_HEADERS = st.dictionaries(
 )  # fmt: skip
 
 
-class Plane:
-    """The application in this process, without a socket."""
-
-    def __init__(self) -> None:
-        self.runner = asyncio.Runner()
-        tokens = Tokens(b"key")
-        tokens.add("t", ADMIN)
-
-        async def make() -> ControlPlane:
-            options = AppOptions(future_wait=0.0)
-            return ControlPlane(Store(), tokens, steps=admission_steps, app_options=options)
-
-        self.plane = self.runner.run(make())
-
-    def request(self, method: str, path: str, query: str, headers: dict[str, str], body: bytes) -> tuple[int, bytes]:
-        sent: list[Any] = []
-
-        async def receive() -> dict[str, Any]:
-            return {"type": "http.request", "body": body}
-
-        async def send(message: Any) -> None:
-            sent.append(message)
-
-        scope = {
-            "type": "http",
-            "method": method,
-            "path": path,
-            "query_string": query.encode(),
-            "headers": [(b"authorization", b"Bearer t")]
-            + [(name.encode(), value.encode("latin-1", "replace")) for name, value in headers.items()],
-        }
-        self.runner.run(asyncio.wait_for(self.plane.app(scope, receive, send), DEADLINE))
-        return sent[0]["status"], b"".join(message.get("body", b"") for message in sent[1:])
-
-    def close(self) -> None:
-        self.runner.run(self.plane.aclose())
-        self.runner.close()
-
-
 @pytest.fixture(scope="module")
 def plane() -> Iterator[Plane]:
-    made = Plane()
-    yield made
-    made.close()
+    with running() as made:
+        yield made
+
+
+def asked(
+    plane: Plane, method: str, path: str, query: str = "", headers: dict[str, str] | None = None, body: bytes = b""
+) -> tuple[int, bytes]:
+    answer = plane.ask(f"{method} {path}?{query}", raw=body, **(headers or {}))
+    return answer.status, answer.body
 
 
 def path_of(kind: Kind, name: str, subresource: str) -> str:
@@ -153,7 +114,7 @@ def requests(draw: st.DrawFn) -> tuple[str, str, str, dict[str, str], bytes]:
 def test_no_request_is_answered_by_an_internal_error(
     plane: Plane, request: tuple[str, str, str, dict[str, str], bytes]
 ) -> None:
-    status, body = plane.request(*request)
+    status, body = asked(plane, *request)
     assert b"see the server's log" not in body, request
     if status >= 400 and body and body[:1] == b"{":
         refusal = json.loads(body)
@@ -163,16 +124,16 @@ def test_no_request_is_answered_by_an_internal_error(
 @settings(max_examples=300, deadline=None)
 @given(path=st.text(max_size=40), method=st.sampled_from(["GET", "POST", "PUT", "DELETE", "OPTIONS", "HEAD", "X"]))
 def test_no_path_is_answered_by_an_internal_error(plane: Plane, path: str, method: str) -> None:
-    status, body = plane.request(method, "/" + path, "", {}, b"")
+    status, body = asked(plane, method, "/" + path)
     assert status in (200, 201, 301, 400, 404, 405, 406, 415), (path, body)
 
 
 @settings(max_examples=300, deadline=None)
 @given(body=ANY, patch_type=st.sampled_from(["json-patch+json", "merge-patch+json", "strategic-merge-patch+json"]))
 def test_no_patch_of_a_pod_is_answered_by_an_internal_error(plane: Plane, body: Json, patch_type: str) -> None:
-    plane.request("POST", "/api/v1/namespaces/default/pods", "", {}, json.dumps(pod("target")).encode())
+    plane.ask("POST /api/v1/namespaces/default/pods", pod("target"))
     headers = {"content-type": f"application/{patch_type}"}
     for path in ("", "/status"):
         target = f"/api/v1/namespaces/default/pods/target{path}"
-        _, answer = plane.request("PATCH", target, "", headers, json.dumps(body).encode())
+        _, answer = asked(plane, "PATCH", target, "", headers, json.dumps(body).encode())
         assert b"see the server's log" not in answer, body
