@@ -21,6 +21,7 @@ from reprieve.framework.gates import FeatureGates
 from reprieve.scheduling.engine import Engine
 from reprieve.scheduling.engine_options import EngineOptions
 from reprieve.scheduling.foreign_trees import tree_of
+from tests.building import check_queue
 
 VOLCANO = "scheduling.volcano.sh/v1beta1"
 
@@ -65,11 +66,13 @@ class World:
                 self.engine.set_pod(item, self.now)
             else:
                 self.engine.set_group(item, self.now, created=1.0)
+            check_queue(self.engine)
         return self
 
     def gone(self, name: str) -> None:
         self.now += 1.0
         self.engine.pod_gone(f"default/{name}", self.now)
+        check_queue(self.engine)
 
     def run(self) -> World:
         for _ in range(50):

@@ -12,6 +12,7 @@ from reprieve.api.objects import Node, Pod, PodGroup
 from reprieve.cluster.groups import GroupState
 from reprieve.scheduling.engine import Engine
 from reprieve.scheduling.engine_options import EngineOptions
+from tests.building import check_queue
 
 COSCHEDULING, VOLCANO, NATIVE = "scheduling.x-k8s.io/v1alpha1", "scheduling.volcano.sh/v1beta1", ""
 
@@ -68,11 +69,13 @@ class World:
                 self.engine.set_pod(item, self.now)
             else:
                 self.engine.set_group(item, self.now, created=self.now)
+            check_queue(self.engine)
         return self
 
     def gone(self, name: str) -> World:
         self.now += 1.0
         self.engine.pod_gone(f"default/{name}", self.now)
+        check_queue(self.engine)
         return self
 
     def run(self) -> set[str]:

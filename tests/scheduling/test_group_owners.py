@@ -14,6 +14,7 @@ from reprieve.api.meta import KubernetesObject
 from reprieve.api.objects import Node, Pod
 from reprieve.scheduling.engine import Engine
 from reprieve.scheduling.engine_options import EngineOptions
+from tests.building import check_queue
 
 KINDS = {kind.KIND: kind for kind in OWNER_KINDS}
 Json = dict[str, Any]
@@ -124,6 +125,7 @@ class World:
             else:
                 assert isinstance(item, GroupOwner)
                 self.engine.set_owner(item, self.now)
+            check_queue(self.engine)
         for _ in range(20):
             self.now += 20.0
             self.engine.tick(self.now)

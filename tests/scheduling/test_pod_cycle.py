@@ -8,8 +8,11 @@ import pytest
 from msgspec.structs import replace
 
 from reprieve.framework.gates import FeatureGates
+from reprieve.framework.profile import Profile
 from reprieve.queueing.entity import QueueState
 from reprieve.scheduling.decision import Result
+from reprieve.scheduling.engine import Engine
+from reprieve.scheduling.engine_options import EngineOptions
 from tests.building import World, bound_to, gang, group, node, pod, profile_with, without_gates
 from tests.scheduling.plugins_for_tests import Fragile, OnlyNamed, Prefers
 
@@ -331,6 +334,46 @@ def test_a_filter_by_node(resolvable: bool, evicted: list[str]) -> None:
     world = World(node("n1", cpu=2), low[0], pod("p", cpu=1, priority=5), profiles={nowhere.name: nowhere}).settle()
     assert world.evicted == []
     assert world.message("p").startswith("0/1 nodes are available: 1 node(s) are not in .")
+
+
+# -- profiles ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "anybody", "decided_by"),
+    [("first", False, "first"), ("second", False, "second"), ("other", False, None), ("other", True, "first")],
+)
+def test_a_pod_is_decided_about_by_the_profile_it_names(scheduler: str, anybody: bool, decided_by: str | None) -> None:
+    """scheduling.md 6: who names another scheduler is none of ours, or the first profile's where we plan for all."""
+    profiles = {}
+    for name in ("first", "second"):
+        profiles[name] = _for_scheduler(profile_with(Prefers(**{f"in-{name}": 10}), weights={"Prefers": 1}), name)
+    engine = Engine(EngineOptions(profiles, any_scheduler=anybody, validate=True))
+    for name in ("in-first", "in-second"):
+        engine.set_node(node(name, cpu=4), 0.0)
+    engine.set_pod(pod("p", cpu=1, scheduler=scheduler), 0.0)
+    decision = engine.step(1.0)
+    assert (decision.profile if decision is not None else None) == decided_by
+    assert decision is None or [binding.node for binding in decision.bindings] == [f"in-{decided_by}"]
+    assert decision is None or (decision.attempt, decision.queued) == (1, 0.0)
+    assert engine.attempts == (decision is not None)
+
+
+def test_what_is_kept_is_told_of_all_profiles_together() -> None:
+    """For the gauges: each keeps its own views of nodes."""
+    profiles = {name: _for_scheduler(profile_with(), name) for name in ("first", "second")}
+    world = World(node("n", cpu=4), pod("p", cpu=1, scheduler="first"), profiles=profiles).drain()
+    assert world.engine.sizes()["views"] == 1
+    world.add(pod("q", cpu=1, scheduler="second"), pod("q2", cpu=1, scheduler="second")).drain()
+    assert world.engine.sizes()["views"] == 2
+    assert world.engine.sizes()["waiting_entities"] == 0
+    assert not world.engine.blocking
+
+
+def _for_scheduler(profile: Profile, name: str) -> Profile:
+    """The profile for pods of that scheduler."""
+    weights = {weighted.plugin.name: weighted.weight for weighted in profile.scores}
+    return Profile(name, profile.plugins, weights)
 
 
 # -- gates ---------------------------------------------------------------------------------------------------------
