@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from reprieve.api.group_sources import DEFAULT_SOURCES
+from reprieve.api.meta import ObjectMeta
+from reprieve.api.owners import Service, ServiceSpec
 from reprieve.framework.configuration import duration
 from reprieve.framework.configuration_reading import configuration_of
 from reprieve.framework.diagnosis import Diagnosis
@@ -294,6 +296,48 @@ def test_what_is_said_of_profiles_at_start(profile: Profile, gates: FeatureGates
     assert [remark.error for remark in found] == [error for error, _ in said]
     for remark, (_, text) in zip(found, said, strict=True):
         assert remark.text.startswith(f"profile 'default-scheduler': {text}")
+
+
+@pytest.mark.parametrize(
+    ("stated", "zones"),
+    [
+        ("", ["a"]),  # the tainted zone is empty and counts, so that none may have a second pod
+        ("nodeTaintsPolicy: Ignore", ["a"]),
+        ("nodeTaintsPolicy: Honor", ["a", "a"]),  # it is no zone for these pods
+    ],
+)
+def test_default_constraints_have_the_policies_that_are_stated(stated: str, zones: list[str]) -> None:
+    """scheduling.md 6: as in pods, taints are ignored unless it says otherwise."""
+    constraint = f"maxSkew: 1, topologyKey: zone, whenUnsatisfiable: DoNotSchedule, {stated}"
+    args = f"args: {{defaultingType: List, defaultConstraints: [{{{constraint}}}]}}"
+    chosen = profiles(f"profiles: [{{pluginConfig: [{{name: PodTopologySpread, {args}}}]}}]")
+    service = Service(metadata=ObjectMeta(name="web", namespace="default"), spec=ServiceSpec(selector={"app": "web"}))
+    world = World(
+        node("a", labels={"zone": "a"}),
+        node("b", labels={"zone": "b"}, taints=[("kept", "", "NoSchedule")]),
+        profiles=chosen,
+    )
+    world.engine.set_selector_owner(service, world.now)
+    world.add(*(pod(f"p{turn}", cpu=1, labels={"app": "web"}) for turn in range(2))).settle()
+    assert list(world.where.values()) == zones
+
+
+@pytest.mark.parametrize(
+    ("stated", "zones"),
+    [("", ["a", "a"]), ("nodeAffinityPolicy: Honor", ["a", "a"]), ("nodeAffinityPolicy: Ignore", ["a"])],
+)
+def test_default_constraints_count_the_nodes_a_pod_asks_for_unless_they_say_otherwise(
+    stated: str, zones: list[str]
+) -> None:
+    """scheduling.md 6: the pods ask for zone a; whether b counts as an empty one is the policy's business."""
+    constraint = f"maxSkew: 1, topologyKey: zone, whenUnsatisfiable: DoNotSchedule, {stated}"
+    args = f"args: {{defaultingType: List, defaultConstraints: [{{{constraint}}}]}}"
+    chosen = profiles(f"profiles: [{{pluginConfig: [{{name: PodTopologySpread, {args}}}]}}]")
+    service = Service(metadata=ObjectMeta(name="web", namespace="default"), spec=ServiceSpec(selector={"app": "web"}))
+    world = World(node("a", labels={"zone": "a"}), node("b", labels={"zone": "b"}), profiles=chosen)
+    world.engine.set_selector_owner(service, world.now)
+    picky = [pod(f"p{turn}", cpu=1, labels={"app": "web"}, selector={"zone": "a"}) for turn in range(2)]
+    assert list(world.add(*picky).settle().where.values()) == zones
 
 
 def test_no_profiles_is_the_default_one() -> None:

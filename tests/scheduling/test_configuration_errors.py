@@ -177,6 +177,11 @@ ARGS: dict[str, tuple[str, str, str]] = {
         "11: not in range 0 to 10",
     ),
     "NodeResourcesFit: {ignoredResources: ['a b']}": ("NodeResourcesFit", "ignoredResources[0]", "name part must"),
+    "NodeResourcesFit: {ignoredResourceGroups: [x.io, 'a b']}": (
+        "NodeResourcesFit",
+        "ignoredResourceGroups[1]",
+        "name part must",
+    ),
     "NodeResourcesFit: {ignoredResourceGroups: [x.io/a]}": (
         "NodeResourcesFit",
         "ignoredResourceGroups[0]",

@@ -16,9 +16,10 @@ from reprieve.framework.plugin import (
     PostFilterPlugin,
     PostFilterResult,
 )
+from reprieve.framework.plugin_guard import unguarded
 from reprieve.framework.profile import Profile
 from reprieve.framework.status import SUCCESS, Code, Status
-from reprieve.preemption.outcome import NoRoom, PreemptionInVain
+from reprieve.preemption.outcome import NoRoom, PreemptionInVain, PutOff, WaitsFor
 from reprieve.queueing.entity import QueueState
 from reprieve.scheduling.decision import Result
 from tests.building import World, gang, group, node, pod, profile_with
@@ -166,3 +167,25 @@ def test_why_no_room_was_made_is_what_the_last_that_knows_says() -> None:
     assert decision.in_vain is last
     profiles = _profile([], _no(in_vain=first), PostFilterResult(SUCCESS))
     assert World(node("n", cpu=1), *gang("crew", 2, cpu=1), profiles=profiles).step().in_vain is None
+
+
+@pytest.mark.parametrize("of", ["pod", "group"])
+def test_who_is_put_off_is_tried_when_it_was_said_though_nothing_happens(of: str) -> None:
+    """cost.md 6: no other plugin is asked; what it is nominated to is held meanwhile."""
+    heard: list[str] = []
+    crew = [group("crew", min_count=1)] if of == "group" else []
+    mine = pod("p", cpu=2, group="crew" if crew else None)
+    world = World(node("n", cpu=1), *crew, mine, profiles=_profile(heard, _no("a"), _no("b"), _no("c")))
+    (_, second, _) = (unguarded(plugin) for plugin in world.engine.running["default-scheduler"].profile.post_filters)
+    put_off = PutOff(WaitsFor.COMPLETIONS, "waits", world.now + 50, nominations=((world.record("p"), 0),))
+    assert isinstance(second, Says)
+    second.answer = _no("b", put_off=put_off)
+    decision = world.step()
+    assert heard == ["A", "B"]
+    assert decision.put_off is put_off
+    assert decision.nominations == ((world.record("p"), "n"),)
+    assert world.nominated == {"p": "n"}
+    assert world.place("p") is QueueState.UNSCHEDULABLE
+    assert world.engine.queue.next_wakeup(flush=False) == world.now + 50
+    world.engine.tick(world.now + 50)
+    assert world.place("p") is QueueState.ACTIVE
