@@ -15,6 +15,8 @@ import yaml
 from tests.controlplane.server.inprocess import Plane, VirtualLoop, running
 from tests.controlplane.server.live import config_map
 
+from reprieve.api.errors import Origin
+from reprieve.api.manifests import PlainObject
 from reprieve.controlplane.security import Tokens
 from reprieve.controlplane.server import serving as module
 from reprieve.controlplane.server.serving import ControlPlane, ServeOptions, serving
@@ -269,6 +271,9 @@ def test_requests_that_do_not_end_are_cancelled_after_some_seconds() -> None:
         loop = asyncio.get_running_loop()
         began = loop.time()
         server._server.stop()
+        await asyncio.sleep(1)
+        assert not server._task.done()
+        assert server._socket.fileno() == -1, "nobody new is let in meanwhile"
         await server._task
         await asyncio.gather(hanging, return_exceptions=True)
         assert hanging.cancelled()
@@ -286,3 +291,16 @@ def test_without_requests_it_stops_at_once() -> None:
         return asyncio.get_running_loop().time() - began
 
     assert served(ServeOptions(tls=False), look) < 0.05
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_objects_of_an_input_are_there_before_anything_is_served(number: int) -> None:
+    manifest = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "m", "namespace": "default"}}
+    objects = [PlainObject(manifest, Origin("in.yaml", 1))] * number
+
+    async def look(server: Any) -> None:
+        assert server.control_plane.loaded.made == number
+        found = server.control_plane.store.get("configmaps", "default", "m")
+        assert (found is not None) is bool(number)
+
+    served(ServeOptions(tls=False, objects=objects), look)

@@ -201,6 +201,7 @@ def test_one_object_in_each_form(renderer: Renderer) -> None:
     reply = renderer.stored(MAP, STATE, YAML, {})
     assert (reply.content_type, yaml.safe_load(whole(reply))) == ("application/yaml", WHOLE)
     assert whole(reply).startswith(b"apiVersion: v1\ndata:\n  k: v\nkind:")
+    assert "ä: ö\n" in whole(renderer.document({"ä": "ö"}, YAML, {})).decode()
     for version in ("v1", "v1beta1"):
         reply = renderer.stored(MAP, STATE, form("PartialObjectMetadata", version), {})
         partial = {"kind": "PartialObjectMetadata", "apiVersion": f"meta.k8s.io/{version}", "metadata": META}
