@@ -84,7 +84,7 @@ class PlanOptions:
     observer: Observer | None = None
     """Notified of every decision."""
     account: bool = True
-    """Make what the text tells beyond the document; without it the account has numbers alone."""
+    """Make what the text reports beyond the document; without it the account has numbers alone."""
     share: bool = True
     """Share work between identical pods; off only to compare (the answer is the same)."""
 

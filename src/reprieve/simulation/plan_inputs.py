@@ -1,4 +1,4 @@
-"""What is said of the input of a plan before anything is decided: when it begins, what is refused, what is left aside.
+"""The input of a plan, before anything is decided: when it begins, what is refused, what is left aside.
 
 Source of the rules: interfaces.md; sizes of groups: workloads.md 2.4.
 """
@@ -22,7 +22,7 @@ _MOST_REMARKS = 20
 
 
 def starts_at(loaded: Iterable[Loaded[objects.KubernetesObject]]) -> float:
-    """When virtual time begins if nobody says, in seconds since the epoch: after all there was made and started."""
+    """When virtual time begins if it is not given, in seconds since the epoch: after all there was made and started."""
     return max(map(_latest, loaded), default=0.0) + 1.0
 
 

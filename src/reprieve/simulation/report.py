@@ -1,7 +1,7 @@
 """The answer of `reprieve plan`: what would happen, and why (interfaces.md, "`plan -o json`").
 
 `Plan` is the stable JSON document: every list sorted, so two runs compare equal byte for byte but for `stats.seconds`.
-`Account` carries what the text output tells beyond it: where running pods are, why a victim had to go and who was
+`Account` carries what the text output reports beyond it: where running pods are, why a victim had to go and who was
 spared.
 """
 
@@ -54,7 +54,7 @@ class PodOutcome(Document, frozen=True, kw_only=True):
     reason: str | None = None
     message: str | None = None
     help: tuple[Help, ...] = ()
-    """For a pod of a group it is said of the group."""
+    """For a pod of a group it is reported on the group."""
 
 
 class PodGroupOutcome(Document, frozen=True, kw_only=True):
@@ -183,7 +183,7 @@ class AvoidedEviction(Document, frozen=True, kw_only=True):
 class EvictionCost(Document, frozen=True, kw_only=True):
     """What it costs (cost.md 1): work that was not saved, and a number by each criterion, in order.
 
-    `decided_by`: the criterion that told it from the runner-up, with what both cost by it.
+    `decided_by`: the criterion that distinguished it from the runner-up, with what both cost by it.
     """
 
     lost_gpu_hours: float
@@ -209,7 +209,7 @@ class PreemptionOutcome(Document, frozen=True, kw_only=True):
     needed: dict[str, str] = {}
     freed: dict[str, str] = {}
     by_score: PlacingByScore | None = None
-    """What the choice was worth; None where only one placement was looked at (`placement: Compatible`)."""
+    """What the choice was worth; None where only one placement was evaluated (`placement: Compatible`)."""
     cost: EvictionCost | None = None
     cascade: tuple[InTurn, ...] = ()
     avoided: AvoidedEviction | None = None
@@ -365,7 +365,7 @@ class PreemptionAccount:
     """Of the resource that is scarcest for the preemptor: its name, how much it needs, how much the victims free."""
     by_score: tuple[int, int] | None = None
     """Pods that would go if the group were placed where it scores best, and the highest priority among them; None
-    where nothing else was looked at, or it comes to the same."""
+    where nothing else was evaluated, or it comes to the same."""
     cost_notes: tuple[str, ...] = ()
     """Sentences on what it costs beside pods: lost work, evictions in turn."""
     more_spared: int = 0

@@ -1,4 +1,4 @@
-"""Decisions to preempt as a plan tells them: who goes, who was spared and why, and what it costs (cost.md 1)."""
+"""Decisions to preempt as a plan reports them: who goes, who was spared and why, and what it costs (cost.md 1)."""
 
 from collections import Counter
 from collections.abc import Sequence, Set
@@ -27,7 +27,7 @@ _LISTED_IN_ALL, _LISTED_OF_EACH = 5_000, 20
 
 
 class PreemptionLedger:
-    """Preemptions as they will be told, made of each decision at once: a decision holds on to the whole cluster.
+    """Preemptions as they will be reported, made of each decision at once: a decision holds on to the whole cluster.
 
     Spared units are listed one by one up to a number in all; after that only the most important of each decision.
     """

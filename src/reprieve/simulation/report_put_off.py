@@ -1,4 +1,4 @@
-"""Preemptions that were put off, and held room that was given back, as a plan tells them (cost.md 5, 6)."""
+"""Preemptions that were put off, and held room that was given back, as a plan reports them (cost.md 5, 6)."""
 
 from reprieve.cluster.groups import Group
 from reprieve.cluster.pods import PodRecord

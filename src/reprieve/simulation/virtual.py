@@ -64,14 +64,14 @@ class PutOffAt:
 
 
 class Observed(Protocol):
-    """A function that is told of a decision."""
+    """A function that is called with a decision."""
 
     def __call__(self, decision: Decision, *, seconds: float, now: float) -> None:
         """An attempt ended."""
 
 
 class Watcher(Protocol):
-    """Who is told what becomes of pods, and lets more happen (`VirtualCluster.at`): a replay."""
+    """Who is notified of what becomes of pods, and lets more happen (`VirtualCluster.at`): a replay."""
 
     def placed(self, pod: PodRecord) -> None:
         """It is on its node now."""
@@ -260,7 +260,7 @@ class VirtualCluster:
         self._gone(uid)
 
     def evict(self, pod: PodRecord) -> None:
-        """A pod on a node is told to go, as by the API: it has its grace period."""
+        """A pod on a node is deleted, as by the API: it has its grace period."""
         if not pod.terminating:
             self.engine.pod_terminating(pod.uid, self.now)
         self._leave_at(pod, self.now + pod.grace)

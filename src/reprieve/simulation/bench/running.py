@@ -34,7 +34,7 @@ _HOTTEST = 25
 _BATCH = 500
 """Pods that `take-in` makes at once, outside the measured time."""
 _SAMPLES = 50
-"""How often `steady` looks at its memory."""
+"""How often `steady` measures its memory."""
 
 
 class Percentiles(msgspec.Struct, frozen=True):
@@ -82,7 +82,7 @@ class Measured(msgspec.Struct, frozen=True, rename="camel"):
     cpu_per_second: float | msgspec.UnsetType = msgspec.UNSET
     """Of `waiting` and `waiting-spread` alone: processor time that a second of virtual time costs, in seconds."""
     taken_in_seconds: float | msgspec.UnsetType = msgspec.UNSET
-    """Of `big` alone: real time until nodes and running pods were known, which `seconds` does not count."""
+    """Of `big` alone: real time until nodes and running pods were in the cache, which `seconds` does not count."""
     cpu_seconds: float | msgspec.UnsetType = msgspec.UNSET
     """Of `take-in` alone: processor time that learning of the pods took."""
     held_mb: float | msgspec.UnsetType = msgspec.UNSET
@@ -282,7 +282,7 @@ def run_waiting(scenario: Scenario, profiler: Profile | None = None) -> Measured
 
 
 def run_take_in(scenario: Scenario, profiler: Profile | None = None) -> Measured:
-    """Running pods become known, as after a restart; no object outlives the call that tells of it.
+    """Running pods enter the cache, as after a restart; no object outlives the call that reports it.
 
     `seconds` is the time within the engine, `attempt_ms` of one pod.  Raises NotBoundError.
     """
@@ -382,7 +382,7 @@ def synced(cluster: Cluster) -> Engine:
 
 
 def rss_mb() -> float:
-    """Resident set of this process now, in MiB; its peak where the kernel does not tell."""
+    """Resident set of this process now, in MiB; its peak where the kernel does not report it."""
     return _status("VmRSS:") or peak_rss_mb()
 
 

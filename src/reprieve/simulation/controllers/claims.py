@@ -26,7 +26,7 @@ POD_CLAIM = "resource.kubernetes.io/pod-claim-name"
 
 
 class Claims:
-    """All device claims and templates of the world; the engine hears of every change."""
+    """All device claims and templates of the world; the engine observes every change."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -47,7 +47,7 @@ class Claims:
         self._retry(now)
 
     def set_group(self, group: objects.PodGroup, now: float) -> None:
-        """A PodGroup that the engine knows already: pods may wait for it, or for its claims."""
+        """A PodGroup that the engine has already: pods may wait for it, or for its claims."""
         if self._engine.gates.generic_workload:
             self._groups[_key(group)] = group
             self._retry(now)

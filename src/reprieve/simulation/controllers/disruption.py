@@ -58,13 +58,13 @@ def allowed_now(
 
 
 def is_healthy(pod: objects.Pod) -> bool:
-    """Whether a pod counts for its budgets: it is on a node, neither ending nor said not to be ready."""
+    """Whether a pod counts for its budgets: it is on a node, neither ending nor reported not ready."""
     ended = pod.status.phase in ("Succeeded", "Failed") or pod.metadata.deletion_timestamp is not None
     return bool(pod.spec.node_name) and not ended and not _is_unready(pod)
 
 
 def _is_unready(pod: objects.Pod) -> bool:
-    """Whether its status says that it is not ready: manifests often say nothing."""
+    """Whether its status reports it not ready: manifests often have no conditions."""
     return any(each.type == "Ready" and each.status != "True" for each in pod.status.conditions)
 
 

@@ -2,7 +2,7 @@
 
 - A generic ephemeral volume gets its claim with the pod, and loses it with the pod.
 - What PreBind wants written is written, and answered at once: a volume with a claimRef and its claim become bound, and
-  a claim with a node chosen gets a volume made for it.  What it waits for is looked at right then.
+  a claim with a node chosen gets a volume made for it.  What it waits for is evaluated right then.
 - A volume made by a CSI driver is in reach where the driver's topology keys have the values they have on the node;
   where the driver publishes capacities, the first that is large enough shrinks by the size.
 - A claim without a class gets the default class.  A claim that was never created (it has no UID) and does not wait for
@@ -55,7 +55,7 @@ T = TypeVar("T", PersistentVolume, PersistentVolumeClaim)
 
 
 class Storage:
-    """Volumes and claims of the world; the engine hears of every change."""
+    """Volumes and claims of the world; the engine observes every change."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine

@@ -162,7 +162,7 @@ def waves() -> list[list[Json]]:
 
 _LATECOMERS = frozenset(f"batch-{index}" for index in (*range(4, 8), *range(12, 16)))
 _STOP_SECONDS = "1"
-"""Pods of the example end a second after they were told to."""
+"""Pods of the example end a second after their deletion was requested."""
 
 
 def _pending(pod: Json) -> Json:

@@ -1,6 +1,6 @@
 """How much room each GPU of a node has (replay.md 4.6).
 
-Where GPUs are asked for in thousandths, an amount per node does not tell on which GPU there is room: half of one and
+Where GPUs are asked for in thousandths, an amount per node does not show on which GPU there is room: half of one and
 half of another are no whole one.  A policy that keeps the room of every GPU by itself is asked for it
 (`TracksFreeGpus`).  Without one, it is kept here, as such policies do when they are indifferent: a part goes to the
 fullest GPU that has room for it, whole GPUs are the first free ones.  The engine, which goes by the node's sum, may
@@ -37,7 +37,7 @@ class FreeGpus:
         self._row = {name: row for row, name in enumerate(gpus)}
         most = min(max(gpus.values(), default=0), MOST_GPUS)
         self._free: Ints = np.zeros((len(gpus) + 1, most), dtype=np.int64)
-        """The last row is that of nodes that are not known."""
+        """The last row is that of nodes that are not in the table."""
         for row, count in enumerate(gpus.values()):
             self._free[row, :count] = GPU
         self._taken: dict[str, tuple[int, list[tuple[int, int]]]] = {}

@@ -162,7 +162,7 @@ class Replay:
         """Called whenever a job has ended: for whoever shows progress."""
         self._gpus_of_node = {name: self._gpus(item) for name, item in self._node_objects.items()}
         self._room_of_gpus: FreeGpus | None = None
-        """Where GPUs are shared and no plugin knows better."""
+        """Where GPUs are shared and no plugin keeps their room."""
         self.fragmentation = Fragmentation(self.engine.cluster, self.terms, jobs, self._free_per_gpu(policy))
         self.capacity = sum(self._gpus_of_node.values())
         for name in sorted(self._node_objects):

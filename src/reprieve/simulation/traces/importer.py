@@ -20,7 +20,7 @@ GPUS_A_WORKER: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """Nodes of a trace. `cpu` in milli-cores, `memory` in bytes (0: not told), `gpus` whole devices."""
+    """Nodes of a trace. `cpu` in milli-cores, `memory` in bytes (0: not given), `gpus` whole devices."""
 
     name: str
     cpu: int
@@ -144,7 +144,7 @@ def share(total: float, workers: int) -> int:
 
 
 def started(begin: int | None, end: int | None, told: int | None) -> int | str:
-    """Milliseconds of work: what the trace tells, else from start to end; or why there is none."""
+    """Milliseconds of work: what the trace gives, else from start to end; or why there is none."""
     found = told if told is not None else end - begin if begin is not None and end is not None else None
     if found is None:
         return "never ran"

@@ -184,7 +184,7 @@ def _values(
 
 
 def machine_documents(machines: Sequence[Machine], *, shared: bool) -> list[Document]:
-    """Node manifests of a trace's nodes; `shared`: GPUs in thousandths. What is not told of a node is plenty."""
+    """Node manifests of a trace's nodes; `shared`: GPUs in thousandths. What is not given of a node is plenty."""
     found = []
     for machine in machines:
         cpu, memory = machine.cpu or PLENTY_CPU, machine.memory or PLENTY_MEMORY

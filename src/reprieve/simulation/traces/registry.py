@@ -1,4 +1,4 @@
-"""The formats that are known: those that come with reprieve, and those of other packages (replay.md 2.6)."""
+"""The formats that are registered: those that come with reprieve, and those of other packages (replay.md 2.6)."""
 
 from importlib import import_module
 from typing import Final

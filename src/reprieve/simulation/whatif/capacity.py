@@ -41,7 +41,7 @@ MOST_PODS: Final = 20_000
 MOST_TRIED: Final = 4_000
 """Pods that all copies together may have, if they are more than one."""
 MOST_SEARCHED: Final = 40_000
-"""Objects of the cluster that are looked at for room for one gang after the other; of more gangs all are one."""
+"""Objects of the cluster that are inspected for room for one gang after the other; of more gangs all are one."""
 MOST_NAMED: Final = 3
 
 Amounts = dict[str, int]

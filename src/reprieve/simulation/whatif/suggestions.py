@@ -1,10 +1,10 @@
-"""The smallest change after which somebody who waits would run (whatif.md 5), each tried before it is told.
+"""The smallest change after which somebody who waits would run (whatif.md 5), each tried before it is suggested.
 
 Terms: a trial plans the same input again with one change more, as the flags of the command line would make it; the
 input is never changed, so there is nothing to undo.  A suggestion holds if with it the pod or gang runs at the end, and
 with one step less of the same sort it does not.
 
-Invariants: what could not be tried is not told; the number of trials is bounded by the size of the input (`MOST_WORK`),
+Invariants: what could not be tried is left out; the number of trials is bounded by the size of the input (`MOST_WORK`),
 never by the clock, so the same input gets the same suggestions.
 """
 
@@ -42,7 +42,7 @@ FEW_RULES: Final = 8
 LEAST_WORK: Final = 200
 """A trial counts as so many objects at least."""
 MOST_HELPED: Final = 5
-"""Of those who wait so many are told what would help, the most important first."""
+"""For so many of those who wait it is reported what would help, the most important first."""
 MOST_NODES: Final = 64
 MOST_SHAPES: Final = 3
 MOST_DOMAINS: Final = 8

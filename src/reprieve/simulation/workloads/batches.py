@@ -89,7 +89,7 @@ class Workload:
 
 
 class PodOf(NamedTuple):
-    """What tells one pod of a batch from the others."""
+    """What distinguishes one pod of a batch from the others."""
 
     name: str
     labels: Mapping[str, str]

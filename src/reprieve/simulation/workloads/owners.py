@@ -1,7 +1,7 @@
 """Who owns whom in an input, so that what is there is not made again (whatif.md 1.2).
 
 By the controlling owner reference: kind, name and, where both sides have one, UID.  A ReplicaSet that is not in the
-input is told by its name to be of a Deployment that is.
+input is recognised by its name as one of a Deployment that is.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Owners:
         return cls(manifests.pod_makers, manifests.unknown, (loaded.object for loaded in manifests.pods))
 
     def add_pod(self, pod: Pod) -> None:
-        """A pod, below everybody who is known by now."""
+        """A pod, below everybody who was found so far."""
         self._gone.discard((pod.namespace or "default", pod.name))
         above = self._of_pod(pod)
         if above is not None:

@@ -126,7 +126,7 @@ class _File(Row, frozen=True, kw_only=True):
 
 
 class Rows:
-    """The rows that are known: of two for one kind the later counts."""
+    """The rows that are registered: of two for one kind the later counts."""
 
     def __init__(self, rows: Sequence[WorkloadKind]) -> None:
         self._rows: dict[tuple[str, str], list[WorkloadKind]] = {}
@@ -148,7 +148,7 @@ class Rows:
         return Rows([*(row for found in self._rows.values() for row in reversed(found)), *rows])
 
     def makers_among(self, unknown: Sequence[UnknownObject]) -> tuple[list[PodMaker], list[UnknownObject]]:
-        """Of kinds that nobody knows: those that a row says how to expand, and the others, each in its order."""
+        """Of kinds without a built-in type: those that a row says how to expand, and the others, each in its order."""
         makers: list[PodMaker] = []
         others: list[UnknownObject] = []
         for each in unknown:

@@ -89,7 +89,7 @@ class _Count(NamedTuple):
 
 
 class Workloads:
-    """The workloads of an input that is being changed; every question looks at it as it is then."""
+    """The workloads of an input that is being changed; every question is answered from it as it is then."""
 
     def __init__(self, manifests: Manifests, rows: Rows) -> None:
         self._manifests = manifests

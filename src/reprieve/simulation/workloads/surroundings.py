@@ -1,6 +1,6 @@
 """What there is where workloads are expanded, asked by name: pods by their owners, names that are taken, nodes.
 
-It is read off an input once; what comes and goes later is told to it (`arrived`, `gone`), so that what is made in a
+It is read off an input once; what comes and goes later is reported to it (`arrived`, `gone`), so that what is made in a
 step of a scenario costs what the step brings, not what the cluster holds (whatif.md 1.11).
 """
 

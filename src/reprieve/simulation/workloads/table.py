@@ -30,7 +30,7 @@ _SUBMITTER: Final = {
         ],
     }
 }
-"""What KubeRay submits with where nothing else is said."""
+"""What KubeRay submits with where nothing else is given."""
 
 
 def _training_job(kind: str, field: str, *masters: str) -> WorkloadKind:
