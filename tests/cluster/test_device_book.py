@@ -422,8 +422,10 @@ def test_why_a_node_is_none_is_kept_for_it() -> None:
     assert (view.codes.tolist(), view.faults) == ([2, 0], {})
 
 
-def test_searches_that_are_too_long_are_shorter_after_a_while() -> None:
+def test_searches_that_are_too_long_are_shorter_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
     """devices.md: what is not found on eight nodes is not looked for as long on all others."""
+    monkeypatch.setattr(device_book, "MOST_STEPS", 200)
+    monkeypatch.setattr(device_book, "FEWER_STEPS", 50)
     names = [f"n{i:02}" for i in range(MOST_GIVEN_UP + 2)]
     clash = [device(f"d-{i}", {"x": i % 3}) for i in range(60)]
     apart = [{"requests": [f"r{i}"], "distinctAttribute": f"{DRIVER}/x"} for i in range(6)]
@@ -431,7 +433,7 @@ def test_searches_that_are_too_long_are_shorter_after_a_while() -> None:
     world = World(*map(node, names), device_class(), *(slice_of(name, clash) for name in names), wanted, user("p", "c"))
     book = world.engine.cluster.devices
     view = book.verdicts([book.claims["default/c"]], np.arange(len(names), dtype=np.int64))
-    long, short = (f"gave up trying to allocate devices after {steps} steps" for steps in (20000, 500))
+    long, short = (f"gave up trying to allocate devices after {steps} steps" for steps in (200, 50))
     assert [view.faults[row] for row in range(len(names))] == [long] * MOST_GIVEN_UP + [short] * 2
     assert set(view.codes.tolist()) == {2}
     assert view.given_up == len(names)

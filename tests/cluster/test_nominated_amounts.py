@@ -61,18 +61,18 @@ def test_columns_say_what_pod_by_pod_does(seed: int) -> None:
 
 def test_columns_shrink_with_the_nominations() -> None:
     """After a crowd of preemptors they are as short as before, and what is left is what is told."""
-    world = World(node("n"), *(pod(f"p{i}", cpu=f"{i + 1}m", nominated="n") for i in range(200)))
+    world = World(node("n"), *(pod(f"p{i}", cpu=f"{i + 1}m", nominated="n") for i in range(80)))
     state = world.engine.cluster
     columns = state.nodes.nominated_amounts
-    assert len(columns) == 200
-    for number in range(199):
+    assert len(columns) == 80
+    for number in range(79):
         state.clear_nomination(world.record(f"p{number}"))
         columns.check(state.nodes.nominated[0].values())
     assert len(columns) == 1
     assert len(columns._rows) <= 64
     rows, held = columns.held(0, 6)
     assert rows.tolist() == [0]
-    assert held[:, 0].tolist() == world.record("p199").signature.delta[:6].tolist()
+    assert held[:, 0].tolist() == world.record("p79").signature.delta[:6].tolist()
 
 
 def test_a_nominated_pod_that_asks_for_something_else_and_a_resource_that_comes_later() -> None:
