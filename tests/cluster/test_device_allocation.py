@@ -556,3 +556,16 @@ def test_what_a_request_consumes_of_a_capacity(
 ) -> None:
     """resourceapi.CapacityRequestPolicy: nothing asked takes the default, else all; up to the next value or step."""
     assert rounded(wanted, Capacity(20, policy)) == takes
+
+
+def test_what_one_constraint_counted_is_taken_back_where_another_is_broken() -> None:
+    """A device that is refused for its kind does not use up its value of the other attribute."""
+    listed = [
+        device("x", {"numa": 0, "kind": "a"}),
+        device("y", {"numa": 1, "kind": "b"}),
+        device("z", {"numa": 1, "kind": "a"}),
+    ]
+    both = [{"distinctAttribute": f"{DRIVER}/numa"}, {"matchAttribute": f"{DRIVER}/kind"}]
+    for constraints in (both, both[::-1]):
+        found = found_by([wish(request(count=2), constraints=constraints)], pools_of(slice_of("n", listed)))
+        assert found == [[("r", "x", {}), ("r", "z", {})]]

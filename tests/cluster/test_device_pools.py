@@ -714,3 +714,16 @@ def test_parameters_for_the_drivers(
     classes = {name: device_class(name, config=of_class.get(name, [])) for name in ("gpu", "other")}
     found = _written([slice_of("n", devices(4))], {"requests": requests, "config": config}, classes=classes)
     assert found.body["devices"].get("config") == written
+
+
+def test_devices_that_differ_in_what_an_expression_may_read_are_asked_by_themselves() -> None:
+    """Where it cannot be told what is read it is everything: attributes and capacities."""
+    matcher = DeviceMatcher()
+    large = f'device.capacity["{DRIVER}"].exists(name, device.capacity["{DRIVER}"][name].isGreaterThan(quantity("5")))'
+    kind = f'device.attributes["{DRIVER}"].exists(name, device.attributes["{DRIVER}"][name] == "a")'
+    fleet = [
+        read_slice(slice_of("n", [device("x", {"kind": of}, capacity={"m": {"value": size}})])).devices[0]
+        for of, size in (("a", "9"), ("b", "9"), ("a", "3"))
+    ]
+    assert [matcher.matches(one, large) for one in fleet] == [True, True, False]
+    assert [matcher.matches(one, kind) for one in fleet] == [True, False, True]

@@ -15,6 +15,7 @@ from reprieve.api.selectors import NOTHING, compile_label_selector
 from reprieve.cluster.affinity_terms import Matcher
 from reprieve.cluster.pods import PodRecord, record_of
 from reprieve.cluster.state import ClusterState
+from reprieve.cluster.volumes import Reservation
 from tests.building import composite, group, node, pdb, pod, priority_class, said
 
 NAMESPACES = ("default", "other")
@@ -740,3 +741,43 @@ def test_a_state_of_nothing() -> None:
     spec = state.trees.composites["default/c"].spec
     assert spec is not None
     assert spec.foreign == "a/v1"
+
+
+def test_who_should_have_made_room_long_ago() -> None:
+    """cost.md 5.2: a pod that runs, until it is gone."""
+    state = _bare(node("n"), pod("p", node="n"), pod("waits"))
+    state.set_terminating(state.pods["uid-p"])
+    for uid in ("uid-p", "uid-waits", "uid-nobody"):
+        state.set_overdue(uid)
+    assert state.overdue == {"uid-p"}
+    state.remove_pod(state.pods["uid-p"])
+    assert not state.overdue
+
+
+def test_a_pod_that_changes_its_group_counts_for_the_other() -> None:
+    """workloads.md 2.7, wherever it runs; one on its way out counts for neither."""
+    state = _bare(node("n"), group("g"), group("h"), pod("p", group="g", node="n"), pod("q", group="g"))
+    p, q = state.pods["uid-p"], state.pods["uid-q"]
+
+    def counts() -> list[tuple[int, int, int]]:
+        groups = [state.groups[f"default/{name}"] for name in "gh"]
+        return [(each.existing, each.scheduled, len(each.members)) for each in groups]
+
+    assert counts() == [(2, 1, 2), (0, 0, 0)]
+    state.regroup(p, "default/h")
+    assert counts() == [(1, 0, 1), (1, 1, 1)]
+    state.set_terminating(p)
+    assert counts() == [(1, 0, 1), (0, 0, 1)]
+    state.regroup(p, "default/g")
+    assert counts() == [(1, 0, 2), (0, 0, 0)]
+    state.regroup(q, None)
+    assert counts() == [(0, 0, 1), (0, 0, 0)]
+    assert (p.group, q.group) == ("default/g", None)
+
+
+def test_what_was_reserved_for_a_pod_is_given_back_with_it() -> None:
+    """Volumes that the API does not show yet are free again."""
+    state = _bare(node("n"), pod("p", node="n"))
+    state.volumes.reserve("uid-p", Reservation("n", {"default/c": "v"}, ("default/d",)))
+    state.remove_pod(state.pods["uid-p"])
+    assert (state.volumes.kept, state.volumes.selected, state.volumes.reservations) == ({}, {}, {})

@@ -420,3 +420,19 @@ def test_who_is_equivalent_for_hints() -> None:
     assert state.equivalence_key(a) == state.equivalence_key(b)
     state.add_pod(_record(state, "c", {}, affinity=affinity(required=(term(),))))
     assert state.equivalence_key(a) != state.equivalence_key(b)
+
+
+def test_a_term_that_nobody_states_any_more_matches_nobody_who_comes() -> None:
+    """Forgotten with the last pod that stated it, while other terms are there."""
+    state = ClusterState()
+    state.set_node(node("a"))
+    gone = _record(state, "gone", {}, affinity=affinity(anti_required=(term(),)))
+    stays = _record(state, "stays", {}, affinity=affinity(anti_required=(term(ZONE),)))
+    for one in (gone, stays):
+        state.add_pod(one, "a")
+    state.remove_pod(gone)
+    web = _record(state, "w", {"app": "web"})
+    state.add_pod(web)
+    assert [found.spec.topology_key for found in state.pod_affinity.anti_affinity_terms(web)] == [ZONE]
+    state.remove_pod(stays)
+    assert state.pod_affinity.anti_affinity_terms(web) == []
