@@ -368,7 +368,9 @@ def test_a_binding_that_fails_deletes_its_claim() -> None:
     assert not world.engine.cluster.devices.in_use.whole
     (removal,) = world.engine.take_deferred_writes()
     assert isinstance(removal, DeleteObject)
-    assert (removal.kind, removal.name) == ("ResourceClaim", claim_name("p", "uid-p"))
+    name = claim_name("p", "uid-p")
+    assert (removal.kind, removal.name, removal.uid) == ("ResourceClaim", name, f"uid-claim-{name}")
+    assert removal.finalizer == "resource.kubernetes.io/delete-protection"
     assert binding.before
 
 

@@ -8,15 +8,18 @@ import numpy as np
 import pytest
 
 from reprieve.framework.instructions import PatchObject
+from reprieve.framework.plugin import Placement
+from reprieve.plugins.gang_scheduling import GangScheduling
 from reprieve.plugins.inter_pod_affinity import InterPodAffinity
 from reprieve.plugins.node_resources_balanced import NodeResourcesBalancedAllocation
+from reprieve.plugins.node_resources_fit import NodeResourcesFit
 from reprieve.plugins.node_volume_limits import TOO_MANY, NodeVolumeLimits
 from reprieve.plugins.volume_binding import UNBOUND_IMMEDIATE, VolumeBinding
 from reprieve.plugins.volume_restrictions import DISK_CONFLICT, ONCE_POD_CONFLICT, VolumeRestrictions
 from reprieve.plugins.volume_zone import ZONE_CONFLICT, VolumeZone
-from tests.building import GPU, World, node
+from tests.building import GPU, World, composite, group, node
 from tests.building import pod as plain_pod
-from tests.plugins.asking import FITS, UNRESOLVABLE, UNSCHEDULABLE, reasons, verdicts
+from tests.plugins.asking import FITS, UNRESOLVABLE, UNSCHEDULABLE, reasons, scores, verdicts
 from tests.plugins.neighbours import HOST, rules, term
 from tests.plugins.storage import ZONE, claim, csi_node, driver, pod, storage_class, volume
 from tests.plugins.test_volume_limits_and_zones import disks
@@ -252,8 +255,39 @@ def test_what_is_kept_of_balance_is_what_would_be_worked_out() -> None:
     with cluster.trial():
         cluster.place(world.record("r"), 5)
         agrees()
+    with cluster.assume_silently([(world.record(name), row) for name, row in (("p", 3), ("q", 4), ("r", 9))]):
+        agrees()
     agrees()
     world.gone("x2-1")
     agrees()
     world.add(node("n03", cpu=64, memory="8Gi"), node("n24", cpu=1))
     agrees()
+
+
+def test_one_of_a_resource_is_enough_to_be_balanced() -> None:
+    """cpu 1/4 and the only GPU: half the difference is 3/8, so 62 where it was 100; one share alone is balanced."""
+    world = World(node("n1", cpu=4, gpu=1), node("n2", cpu=4), plain_pod("p", cpu=1, gpu=1))
+    assert scores(world, NodeResourcesBalancedAllocation(("cpu", GPU))) == {"n1": 50 + (50 + 62 - 100) // 2, "n2": 75}
+
+
+def test_a_placement_without_any_of_the_resources_scores_nothing() -> None:
+    """NodeResourcesFit's PlacementScore: what no node has, or nobody asks for, does not count."""
+    world = World(node("n1", cpu=4, gpu=2), plain_pod("p", cpu=1), group("g", min_count=1))
+    cluster = world.engine.cluster
+    placement = Placement("x", np.array([0], dtype=np.int64))
+    none, gpus, cpu = ("x.io/none", 1), (GPU, 9), ("cpu", 1)
+    for resources, score in (((none,), 0), ((gpus,), 0), ((cpu,), 25), ((gpus, cpu), 25)):
+        plugin = NodeResourcesFit(resources)
+        found = plugin.score_placement(cluster, cluster.groups["default/g"], placement, [(world.record("p"), -1)])
+        assert found == score
+
+
+def test_a_group_below_another_waits_for_the_tree() -> None:
+    """GangScheduling (composite.md 2.4): it is the root that has to meet its numbers, and the message names it."""
+    items = [composite("top", min_groups=2), group("left", min_count=1, parent="top"), plain_pod("l", group="left")]
+    world = World(node("n1"), *items)
+    status = GangScheduling().pre_enqueue(world.engine.cluster, world.record("l"))
+    assert status.reason == 'waiting for composite pod group "top" tree to meet quorum'
+    world.add(group("right", min_count=1, parent="top"), plain_pod("r", group="right"))
+    for name in "lr":
+        assert GangScheduling().pre_enqueue(world.engine.cluster, world.record(name)).ok
