@@ -100,6 +100,21 @@ def test_how_many_have_to_go_is_told_before_they_do() -> None:
     assert events == []
 
 
+def test_who_gets_a_tainted_device_after_it_was_bound_goes() -> None:
+    """devices.md 3.4: a claim that changes is looked at by itself."""
+    world = World(("device-taint-eviction",))
+    running(world, "a", "gpu-1")
+    world.create(rule(selector={"device": "gpu-0"}))
+    assert leaving(world) == []
+    result = {"request": "gpu", "driver": DRIVER, "pool": "n1", "device": "gpu-0"}
+    status = world.get(GROUP, "ResourceClaim", "a")["status"]
+    state = world.store.head("resource.k8s.io/resourceclaims", "default", "a")
+    assert state is not None
+    body = {**state.decode(), "status": {**status, "allocation": {"devices": {"results": [result]}}}}
+    world.controllers.context.put(state, body)
+    assert leaving(world) == ["a"]
+
+
 def test_an_eviction_is_told_with_the_pod() -> None:
     world = World(("device-taint-eviction",))
     running(world, "a")

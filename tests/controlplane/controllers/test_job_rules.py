@@ -461,3 +461,19 @@ def test_nothing_stays_where_a_controller_deletes_a_job(how: str) -> None:
     world.forward(5)
     assert world.all("batch/v1", "Job") == []
     assert world.pods() == []
+
+
+def test_names_of_a_group_fit_whatever_the_job_is_called() -> None:
+    """The longest name that a Job may have here, which ends in a dot where it is cut."""
+    world = World(("job",))
+    made = job("a" * 56 + ".b", scheduling={"schedulingPolicy": {"gang": {}}}, parallelism=2)
+    world.create(made)
+    world.settle()
+    [workload] = world.all("scheduling.k8s.io/v1beta1", "Workload")
+    [group] = world.all("scheduling.k8s.io/v1beta1", "PodGroup")
+    [found] = workload["spec"]["podGroupTemplates"]
+    assert found["name"] == "a" * 56 + "-pgt-0"
+    name, _, digest = workload["metadata"]["name"].rpartition("-")
+    assert (name, len(digest)) == ("a" * 56 + ".b", 10)
+    assert group["metadata"]["name"].startswith(f"{workload['metadata']['name']}-{'a' * 56}-pgt")
+    assert len(group["metadata"]["name"]) == 69 + 1 + 60 + 1 + 10

@@ -289,6 +289,16 @@ def test_what_holds_a_claim(world: World, given: Json, held: bool) -> None:
         assert not world.settle().has("v1", "PersistentVolumeClaim", "c")
 
 
+def test_pods_without_volumes_do_not_hide_one_that_holds(world: World) -> None:
+    other = pod_with("d", [uses("c")])
+    other["metadata"]["namespace"] = "a-space"
+    world.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "a-space"}})
+    make(world, claim("c"), other, pod("a"), pod_with("b", [uses("other")]), pod_with("p", [uses("c")]))
+    world.set_phase("b", "Succeeded")
+    world.delete("v1", "PersistentVolumeClaim", "c")
+    assert world.settle().has("v1", "PersistentVolumeClaim", "c")
+
+
 def test_pods_of_another_namespace_hold_nothing(world: World) -> None:
     made = pod_with("p", [uses("c")])
     made["metadata"]["namespace"] = "kube-system"

@@ -96,11 +96,7 @@ class StatefulSets(PodOwner):
         if strategy.get("type", "RollingUpdate") != "RollingUpdate":
             return
         partition = (strategy.get("rollingUpdate") or {}).get("partition") or 0
-        start = (owner["spec"].get("ordinals") or {}).get("start", 0)
-        for position in range(len(pods) - 1, -1, -1):
-            if position + start < start + partition:
-                return
-            pod = pods[position]
+        for pod in reversed(pods[partition:]):
             if _hash(pod) != update and not pod.terminating:
                 self.end_pod(owner, pod)
                 return
