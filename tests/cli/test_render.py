@@ -7,7 +7,17 @@ import pytest
 from reprieve.cli.render import MOST_ROWS, _spread, plan_sections
 from reprieve.cli.sections import plain
 from reprieve.library.wording import seconds_text
-from reprieve.simulation.report import Account, Answer, Plan, PodOutcome, PreemptionAccount, Stats, UnitAccount
+from reprieve.simulation.report import (
+    Account,
+    Answer,
+    LostPod,
+    Plan,
+    PodGroupOutcome,
+    PodOutcome,
+    PreemptionAccount,
+    Stats,
+    UnitAccount,
+)
 
 
 def pod(name: str, node: str | None, group: str | None = None, message: str | None = None) -> PodOutcome:
@@ -123,3 +133,40 @@ def test_nothing_of_the_wall_clock_is_told() -> None:
 )
 def test_durations_are_told_in_their_two_largest_units(seconds: float, words: str) -> None:
     assert seconds_text(seconds) == words
+
+
+def lost(name: str, node: str, group: str | None = None, namespace: str = "a") -> LostPod:
+    return LostPod(namespace=namespace, name=name, pod_group=group, node_name=node, priority=0)
+
+
+@pytest.mark.parametrize(
+    ("pods", "row"),
+    [
+        ([lost("p", "n1")], "pod a/p  1 pod  with n1"),
+        ([lost("p", "n1"), lost("q", "n1")], "pods a/p, q  2 pods  with n1"),
+        ([lost("p", "n1"), lost("q", "n1", namespace="b")], "pods a/p, b/q  2 pods  with n1"),
+        ([lost(name, "n1") for name in "pqrs"], "pods a/p, q, r, s  4 pods  with n1"),
+        ([lost(name, "n1") for name in "pqrst"], "pods a/p, q, r, s and 1 more  5 pods  with n1"),
+        ([lost("p", "n1"), lost("q", "n2")], "pod a/p  1 pod  with n1\npod a/q  1 pod  with n2"),
+        ([lost("p", "n1", "g"), lost("q", "n1", "g")], "gang a/g  2 pods  with n1"),
+    ],
+)
+def test_pods_that_went_with_their_node_are_told_together(pods: list[LostPod], row: str) -> None:
+    gang = PodGroupOutcome(namespace="a", name="g", priority=0, min_count=2, scheduled=0, outcome="Unschedulable")
+    plan = Plan(lost=tuple(pods), pod_groups=(gang,), stats=Stats(seconds=0, virtual_seconds=0, attempts=0))
+    sections = plan_sections(Answer(plan, Account(nodes=3, running_before=0, running_after=0)))
+    [found] = [section for section in sections if section.title == "Lost with their node"]
+    assert "\n".join("  ".join(each.cells) for each in found.rows) == row
+
+
+@pytest.mark.parametrize(
+    ("evicted", "gone", "why"), [(2, 0, "2 evicted"), (0, 1, "1 lost"), (2, 1, "2 evicted, 1 lost")]
+)
+def test_gangs_below_their_minimum_say_how_it_came(evicted: int, gone: int, why: str) -> None:
+    values = {"namespace": "a", "priority": 0, "min_count": 4, "scheduled": 3, "outcome": "Scheduled"}
+    broken = PodGroupOutcome(name="g", below_minimum=True, evicted=evicted, lost=gone, **values)  # type: ignore[arg-type]
+    whole = PodGroupOutcome(name="h", **values)  # type: ignore[arg-type]
+    plan = Plan(pod_groups=(broken, whole), stats=Stats(seconds=0, virtual_seconds=0, attempts=0))
+    sections = plan_sections(Answer(plan, Account(nodes=3, running_before=0, running_after=0)))
+    [found] = [section for section in sections if section.title == "Below their minimum"]
+    assert [row.cells for row in found.rows] == [("gang a/g", "3 of minCount 4 left", why)]

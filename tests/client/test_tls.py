@@ -243,3 +243,21 @@ def test_a_connection_does_not_show_its_secrets() -> None:
         proxy="http://me:s3cret@p",
     )
     assert "s3cret" not in repr(connection)
+
+
+def test_nothing_secret_of_a_connection_is_in_its_text() -> None:
+    """Whatever ends in a log or a traceback: certificates, keys, tokens, passwords, what a plugin is given."""
+    plugin = ExecPlugin(api_version="v1", command="visible", environment=(("A", "s3cret"),), extension={"a": "s3cret"})
+    parts = (
+        TlsSettings(ca_data=b"s3cret", certificate_data=b"s3cret", key_data=b"s3cret"),
+        plugin,
+        Identity(token="s3cret", username="visible", password="s3cret", plugin=plugin),
+        Connection(
+            "https://visible", "visible", identity=Identity(token="s3cret"), tls=TlsSettings(key_data=b"s3cret")
+        ),
+        Connection("https://visible", "v", proxy="http://u:s3cret@p", extensions={"e": {"token": "s3cret"}}),
+    )
+    for part in parts:
+        assert "s3cret" not in repr(part)
+    assert all("visible" in repr(part) for part in parts[1:])
+    assert (TlsSettings().insecure, plugin.provide_cluster_info) == (False, False)
