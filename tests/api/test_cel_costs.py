@@ -349,6 +349,9 @@ EXPRESSIONS: list[tuple[str, str, Any, Any, int]] = [
     ("self.l.exists(i, v, i > 0 && v == 'cc')", "bool", True, 26, 44),
     ("self.m.a == self.s", "bool", False, 6, 9),
     ("(self.n > 1 ? self.l : self.l).all(v, v != 'x')", "bool", True, 22, 32),
+    ("self.ints.slice(1, 3)", "list(int)", [2, 3], 15, 19),
+    ("self.m.all(k, v, k == self.s)", "bool", False, 11, 74),
+    ("self.m.map(k, k == self.s)", "list(bool)", [False, False], 45, 128),
     ("lists.range(-1)", "list(int)", [], 11, 11),
 ]
 # fmt: on

@@ -41,6 +41,7 @@ VALUES: list[tuple[str, Any]] = [
     ("'ab'.startsWith('a') && 'ab'.endsWith('b') && !'ab'.startsWith('b') && !'ab'.endsWith('a')", True),
     # lists
     ("[1, 2, 1].indexOf(1) == 0 && [1, 2, 1].lastIndexOf(1) == 2 && [1].indexOf(3) == -1", True),
+    ("[1, 2, 3].lastIndexOf(2) == 1 && [1, 2, 3].lastIndexOf(1) == 0 && [].lastIndexOf(1) == -1", True),
     ("[1, 1].isSorted() && [].isSorted() && !['b', 'a'].isSorted()", True),
     ("[1u, 2u].sum()", cel.Uint(3)),
     ("[1.5, 2.0].sum()", 3.5),

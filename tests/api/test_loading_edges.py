@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import io
 import json
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -17,6 +18,7 @@ from reprieve.api.loading import FIRST_CREATION, load, read, read_plain
 from reprieve.api.manifests import Manifests, PodMaker, UnknownObject
 from reprieve.api.objects import Pod
 from reprieve.api.sources import is_json
+from reprieve.api.unknown_fields import Manifest, MisnamedField
 
 POD: dict[str, Any] = {
     "apiVersion": "v1",
@@ -137,6 +139,37 @@ def test_times_of_plain_data_may_be_times() -> None:
         assert (found.unknown[0].created, found.unknown[0].dated) == (1735689600.0, True)
         pods = read([("a", named("p", creationTimestamp=stamp))]).pods
         assert (pods[0].created, pods[0].dated) == (1735689600.0, True)
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("stamp", ["2025-01-01T00:00:00Z", "2025-01-01T01:00:00+01:00", "2025-01-01T00:00:00"])
+def test_when_objects_of_the_cluster_were_created(stamp: str, form: str) -> None:
+    [pod] = taken(named("p", creationTimestamp=stamp), form).pods
+    assert pod.object.metadata.creation_timestamp == datetime(2025, 1, 1, tzinfo=UTC)
+    assert (pod.created, pod.dated) == (1735689600.0, True)
+
+
+class OnlyPods:
+    """Schemas of one kind."""
+
+    def unknown_fields(self, api_version: str, kind: str, manifest: Manifest) -> Sequence[MisnamedField]:
+        return ()
+
+    def knows(self, api_version: str, kind: str) -> bool:
+        return (api_version, kind) == ("v1", "Pod")
+
+    def kinds(self) -> Iterable[tuple[str, str]]:
+        return [("v1", "Pod")]
+
+
+def test_what_was_meant_by_an_unknown_kind_is_found_for_two_hundred_of_them() -> None:
+    """A search takes its time: an input of nothing but unknown kinds does not get one for each."""
+    kinds = [{"apiVersion": f"v{number}", "kind": "Pdo", "metadata": {"name": "x"}} for number in range(2, 203)]
+    documents = [("a", one) for one in (*kinds, kinds[0])]
+    found = read(documents, schemas=OnlyPods()).unknown
+    assert {one.known for one in found} == {False}
+    assert {one.nearest for one in found[:200]} == {'"Pod" in version "v1"'}
+    assert (found[200].nearest, found[201].nearest) == ("", found[0].nearest)
 
 
 @pytest.mark.parametrize("form", FORMS)

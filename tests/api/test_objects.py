@@ -13,7 +13,9 @@ import msgspec
 import pytest
 
 import reprieve.api
+from reprieve.api.devices import DeviceTaintRule, split_name
 from reprieve.api.meta import EMPTY_MAP, KubernetesObject, Struct
+from reprieve.api.objects import CompositePodGroup, PodGroup
 
 
 def below(kind: type[Struct]) -> Iterator[type[Struct]]:
@@ -132,3 +134,55 @@ def test_an_object_is_named_by_namespace_and_name(metadata: dict[str, str], key:
         metadata.get("name", ""),
         metadata.get("namespace", ""),
     )
+
+
+@pytest.mark.parametrize(
+    ("spec", "least", "together", "key"),
+    [
+        ({}, None, False, None),
+        ({"schedulingPolicy": {"basic": {}}}, None, False, None),
+        ({"schedulingPolicy": {"gang": {"minCount": 3}}}, 3, False, None),
+        ({"disruptionMode": {"single": {}}}, None, False, None),
+        ({"disruptionMode": {"all": {}}}, None, True, None),
+        ({"schedulingConstraints": {"topology": []}}, None, False, None),
+        ({"schedulingConstraints": {"topology": [{"key": "rack"}]}}, None, False, "rack"),
+    ],
+)
+def test_what_a_group_asks_for(spec: dict[str, Any], least: int | None, together: bool, key: str | None) -> None:
+    found = msgspec.convert({"spec": spec}, PodGroup)
+    assert (found.min_count, found.disrupts_all, found.topology_key) == (least, together, key)
+
+
+@pytest.mark.parametrize(("policy", "least"), [({}, None), ({"basic": {}}, None), ({"gang": {"minGroupCount": 2}}, 2)])
+def test_what_a_group_of_groups_asks_for(policy: dict[str, Any], least: int | None) -> None:
+    found = msgspec.convert({"spec": {"schedulingPolicy": policy}}, CompositePodGroup)
+    assert found.min_group_count == least
+
+
+RULE = {"driver": "d", "pool": "p", "device": "v"}
+
+
+@pytest.mark.parametrize(
+    ("selector", "pool", "device"),
+    [
+        # whether any device of the pool may be meant, and whether this one is
+        (None, False, False),
+        ({}, True, True),
+        (RULE, True, True),
+        ({**RULE, "driver": "x"}, False, False),
+        ({**RULE, "pool": "x"}, False, False),
+        ({**RULE, "device": "x"}, True, False),
+    ],
+)
+def test_which_devices_a_taint_is_for(selector: dict[str, str] | None, pool: bool, device: bool) -> None:
+    """KEP-5055: without a selector none, with an empty one every device."""
+    spec = {} if selector is None else {"deviceSelector": selector}
+    found = msgspec.convert({"spec": spec}, DeviceTaintRule).spec
+    assert (found.selects("d", "p"), found.selects("d", "p", "v")) == (pool, device)
+
+
+@pytest.mark.parametrize(
+    ("name", "parts"), [("a", ("driver", "a")), ("d.com/a", ("d.com", "a")), ("d/a/b", ("d", "a/b")), ("/a", ("", "a"))]
+)
+def test_the_driver_is_the_domain_of_names_without_one(name: str, parts: tuple[str, str]) -> None:
+    assert split_name(name, "driver") == parts

@@ -141,6 +141,8 @@ def test_canonical_text_reads_as_the_same_amount_and_stays(number: int, suffix: 
         ("0.5Ki", "512"),
         ("0.5Mi", "512Ki"),
         ("1025Ki", "1025Ki"),
+        ("+12345678901Ki", "+12345678901Ki"),
+        ("+123456789012Ki", "123456789012Ki"),  # too large for the fast path
         ("1Ei", "1Ei"),
         ("7Ei", "7Ei"),
         ("1024Pi", "1Ei"),

@@ -136,7 +136,7 @@ def _index_of(last: bool) -> Callable[[Meter, list[Any]], Any]:
         if isinstance(where, list):
             takes(args, 2, 2)
             meter.spend(len(where))
-            order = range(len(where) - 1, -1, -1) if last else range(len(where))
+            order = reversed(range(len(where))) if last else iter(range(len(where)))
             return next((at for at in order if equal(where[at], what, meter)), -1)
         needs(where, str)
         needs(what, str)

@@ -358,11 +358,11 @@ class _Parser:
         chain = 0
         while (found := _LEVEL_OF.get(self._peek(), -1)) >= level:
             operator = self._tokens[self._next].kind
+            if operator in ("&&", "||"):
+                node = self._joined(operator, node, found + 1)
+                continue
             self._next += 1
             right = self._expression(found + 1)
-            if operator in ("&&", "||"):
-                node = self._joined(f"_{operator}_", node, right)
-                continue
             chain += 1
             self._deeper()
             node = Call("@in" if operator == "in" else f"_{operator}_", None, (node, right))
@@ -373,12 +373,13 @@ class _Parser:
         self._depth -= chain + 1
         return node
 
-    @staticmethod
-    def _joined(function: str, left: Node, right: Node) -> Node:
+    def _joined(self, operator: str, left: Node, level: int) -> Node:
         """`a && b && c` as one call of three: long chains of conditions are common and cost no depth."""
-        if isinstance(left, Call) and left.function == function:
-            return Call(function, None, (*left.args, right))
-        return Call(function, None, (left, right))
+        function = f"_{operator}_"
+        args = list(left.args) if isinstance(left, Call) and left.function == function else [left]
+        while self._accept(operator):
+            args.append(self._expression(level))
+        return Call(function, None, tuple(args))
 
     def _operand(self) -> Node:
         """Signs, something simple, and what is taken of it."""
