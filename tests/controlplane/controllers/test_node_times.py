@@ -260,6 +260,15 @@ def test_what_has_ended_is_not_evicted(phase: str) -> None:
     assert "deletionTimestamp" not in world.settle().get("v1", "Pod", "p")["metadata"]
 
 
+def test_who_comes_to_a_node_that_is_known_to_be_tainted_goes() -> None:
+    world = World(("taint-eviction",))
+    world.create(node("n", [execute("a")]))
+    world.create(pod("p"))
+    world.settle()
+    world.bind("p", "n")
+    assert world.settle().get("v1", "Pod", "p")["metadata"]["deletionTimestamp"]
+
+
 # -- pods of lost nodes
 
 
