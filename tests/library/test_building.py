@@ -5,10 +5,12 @@ Also numbers in words, tables in HTML, and the records of who waits.
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 
+from reprieve.library import waiting
 from reprieve.library.building import ClusterBuilder
 from reprieve.library.helping import helps_of
 from reprieve.library.tables import MOST_ROWS, Table, html
@@ -165,3 +167,37 @@ def test_a_table_has_at_most_fifty_rows_and_nobodys_markup(rows: int, more: str)
     assert found.count("<tr><td>&lt;b&gt;</td><td>1</td><td></td></tr>") == min(rows, 50)
     assert found.startswith("<h4>&lt;t&gt;</h4><table><thead><tr><th>&lt;a&gt;</th><th>b</th><th>c</th></tr></thead>")
     assert found.endswith(f"</table>{more}")
+
+
+# -- records of who waits ------------------------------------------------------------------------------------------
+
+
+def rejected(number: int, name: str) -> DecisionRecord:
+    return DecisionRecord(
+        id=number,
+        time="",
+        entity=Ref(kind="Pod", namespace="default", name=name),
+        result="Unschedulable",
+        message="",
+        attempt=number,
+        timings=Timings(attempt_seconds=0.0, waiting_seconds=0.0),
+    )
+
+
+def test_the_last_record_of_each_is_kept_of_the_last_so_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever was tried again counts as of then."""
+    monkeypatch.setattr(waiting, "MOST_RECORDS", 2)
+    kept = waiting.WaitingRecords()
+    assert kept.next_id() == 1
+    for number, name in enumerate(("a", "b", "a", "c"), 1):
+        kept.put(rejected(number, name), ())
+    found = {name: kept.of("Pod", "default", name) for name in "abc"}
+    assert {name: one.attempt if one is not None else None for name, one in found.items()} == {
+        "a": 3,
+        "b": None,
+        "c": 4,
+    }
+    assert kept.of("PodGroup", "default", "a") is None
+    assert asyncio.run(kept.find("Pod", "default", "a")) == [found["a"]]
+    assert asyncio.run(kept.find("Pod", "default", "b")) == []
+    assert kept.hints(("Pod", "default", "a")) == kept.hints(("Pod", "default", "b")) == []
