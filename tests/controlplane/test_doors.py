@@ -12,6 +12,7 @@ import pytest
 from tests.controlplane.server.inprocess import Answer, Plane, running
 from tests.controlplane.server.live import pod
 
+from reprieve.controlplane.admission_chain import User
 from reprieve.controlplane.clock import parse_stamp
 
 Json = dict[str, Any]
@@ -437,3 +438,40 @@ def test_nobody_gives_away_what_he_has_not(plane: Plane) -> None:
         rule = {"verbs": [verb], "apiGroups": [""], "resources": ["pods"]}
         answer = plane.ask(roles, {"metadata": {"name": name}, "rules": [rule]}, impersonate_user="jane")
         assert answer.status == code
+
+
+def test_paths_are_in_no_namespace(plane: Plane) -> None:
+    """A cluster role that names them gives them where it is bound for the whole cluster alone."""
+    rule = {"verbs": ["get"], "nonResourceURLs": ["/metrics"]}
+    made(plane, f"{RBAC}/clusterroles", {"metadata": {"name": "r"}, "rules": [rule]})
+    group = "rbac.authorization.k8s.io"
+    body = {
+        "metadata": {"name": "r"},
+        "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": "r"},
+        "subjects": [{"apiGroup": group, "kind": "User", "name": "jane"}],
+    }
+    made(plane, f"{RBAC}/namespaces/default/rolebindings", body)
+    assert not may(plane, "GET /metrics")
+    made(plane, f"{RBAC}/clusterrolebindings", body)
+    assert may(plane, "GET /metrics")
+
+
+@pytest.mark.parametrize(("key", "allowed"), [("team", True), ("other", False)])
+def test_whose_extra_one_may_act_with(plane: Plane, key: str, allowed: bool) -> None:
+    """Each part of an impersonation is a right of its own, that of an extra by its key."""
+    group = "authentication.k8s.io"
+    grant(plane, {"verbs": ["impersonate"], "apiGroups": [group], "resources": ["userextras/team"]})
+    token = plane.plane.tokens
+    token.add("jane", User("jane", ("system:authenticated",)))
+    users = {"verbs": ["impersonate"], "apiGroups": [""], "resources": ["users"]}
+    made(plane, f"{RBAC}/clusterroles", {"metadata": {"name": "users"}, "rules": [users]})
+    reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "users"}
+    subject = {"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "jane"}
+    made(plane, f"{RBAC}/clusterrolebindings", {
+        "metadata": {"name": "users"}, "roleRef": reference, "subjects": [subject]})  # fmt: skip
+    headers = {"impersonate_user": "joe", f"impersonate_extra_{key}": "x"}
+    answer = plane.ask("POST /apis/authentication.k8s.io/v1/selfsubjectreviews", {}, token="jane", **headers)
+    assert answer.status == (201 if allowed else 403)
+    if allowed:
+        info = answer.json["status"]["userInfo"]
+        assert (info["username"], info["extra"]) == ("joe", {"team": ["x"]})
