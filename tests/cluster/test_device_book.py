@@ -206,6 +206,9 @@ def test_what_was_known_before_is_told() -> None:
         assert book.remove(kind, meta.namespace, meta.name) == second
         assert book.remove(kind, meta.namespace, meta.name) is None
     assert not any((book.claims, book.classes, book.slices, book.rules))
+    book.set(claim("c", metadata={"namespace": ""}))
+    book.set(claim("c", metadata={"namespace": "other"}))
+    assert list(book.claims) == ["default/c", "other/c"], "without a namespace it is the default one"
 
 
 def test_who_uses_a_claim_and_who_is_listed() -> None:

@@ -85,3 +85,19 @@ def test_a_nominated_pod_that_asks_for_something_else_and_a_resource_that_comes_
     state.check()
     every = nominated_rows(state, 0, slice(0, 1))
     assert every.amounts[:, 0].tolist() == signature.delta.tolist()
+
+
+def test_who_runs_already_holds_nothing_where_it_is_nominated() -> None:
+    """scheduling.md 2: it counts where it runs, whichever row that is and whichever came first."""
+    world = World(node("a"), node("b"), pod("p", cpu="100m"), pod("q", cpu="200m"))
+    state, columns = world.engine.cluster, world.engine.cluster.nodes.nominated_amounts
+    p, q = world.record("p"), world.record("q")
+    state.place(p, 0)
+    state.nominate(p, 1)
+    state.nominate(q, 1)
+    assert columns.held(0, 6)[1][2].tolist() == [200]
+    state.place(q, 0)
+    assert columns.held(0, 6)[0].tolist() == []
+    state.displace(p)
+    assert columns.held(0, 6)[1][2].tolist() == [100]
+    state.check()

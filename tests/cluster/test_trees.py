@@ -270,3 +270,22 @@ def test_a_tree_has_at_most_four_levels(levels: int, fits: bool) -> None:
         names = " -> ".join([*(f"c{i}" for i in range(levels)), "leaf"][:5])
         assert found.fault.message == f"maximum depth of composite pod groups is 4: {names}"
         assert found.fault.missing == ""
+
+
+@pytest.mark.parametrize(
+    ("min_groups", "existing", "ready"),
+    [
+        (None, [0, 0], False),
+        (None, [1, 0], True),
+        (1, [0, 1], True),
+        (2, [1, 0], False),
+        (2, [1, 1], True),
+        (3, [1, 1], False),
+    ],
+)
+def test_when_a_tree_is_ready(min_groups: int | None, existing: list[int], ready: bool) -> None:
+    """composite.md 2.4: as many ready children as it says, and one at least."""
+    names = [f"g{number}" for number in range(len(existing))]
+    state = state_of(composite("top", min_groups=min_groups), *(group(name, parent="top") for name in names))
+    known = dict(zip(names, existing, strict=True))
+    assert is_ready(state.trees.composites["default/top"], lambda one: known[one.name]) is ready
