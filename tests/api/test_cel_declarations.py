@@ -223,6 +223,8 @@ COSTS = [
     ("device.capacity['a'].all(n, true)", 5 + 3 * 32),
     ("device.driver.contains('0123456789')", 2 + 7),
     ("device.attributes['a'].b.contains('0123456789')", 4 + 7),
+    ("(device.driver + '0123456').startsWith('a')", 2 + 7 + 1),
+    ("(device.attributes['a'].b + '012345').startsWith('a')", 4 + 7 + 1),
     ("device.allowMultipleAllocations", 2),
 ]
 
