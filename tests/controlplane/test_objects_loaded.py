@@ -224,6 +224,20 @@ def test_what_was_on_its_way_out_still_is() -> None:
     assert all_of(server, "v1", "Pod")["a"]["metadata"]["deletionTimestamp"]
 
 
+@pytest.mark.parametrize(
+    ("held", "left"),
+    [(["a/b"], ["a/b"]), (["orphan", "a/b"], ["orphan", "a/b"]), (["foregroundDeletion"], ["foregroundDeletion"])],
+)
+def test_what_becomes_of_dependents_stays_as_it_was_settled(held: list[str], left: list[str]) -> None:
+    """A Job whose finalizers say nothing of them was deleted with them, whatever a DELETE of one does by itself."""
+    server = plane()
+    going = made("batch/v1", "Job", "j", metadata={"finalizers": held, "deletionTimestamp": CREATED})
+    load(server, {**going, "spec": {"template": {"spec": {**template()["spec"], "restartPolicy": "Never"}}}})
+    found = all_of(server, "batch/v1", "Job")["j"]["metadata"]
+    assert found["deletionTimestamp"]
+    assert found["finalizers"] == left
+
+
 def _changed(change: Callable[[Json], None]) -> Json:
     pod = running("bad", {}, {})
     change(pod)

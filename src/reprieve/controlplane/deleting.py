@@ -248,8 +248,12 @@ def _default_propagation(kind: Kind, metadata: Json) -> Propagation | None:
     A batch/v1 Job and a v1 ReplicationController orphan theirs, as a kube-apiserver does for clients from before there
     was garbage collection (kubectl and the controllers ask for Background themselves).
     """
-    said = any(name in (ORPHAN, FOREGROUND) for name in metadata.get("finalizers") or ())
-    return "Orphan" if kind.orphans and not said else None
+    return "Orphan" if kind.orphans and not settles_dependents(metadata) else None
+
+
+def settles_dependents(metadata: Json) -> bool:
+    """Whether a finalizer says what becomes of the dependents of an object with this metadata."""
+    return any(name in (ORPHAN, FOREGROUND) for name in metadata.get("finalizers") or ())
 
 
 def warnings_of(kind: Kind, options: DeleteOptions) -> tuple[str, ...]:

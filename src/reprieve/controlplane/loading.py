@@ -24,7 +24,7 @@ from reprieve.api.manifests import PlainObject
 from reprieve.controlplane import loading_owners as owners
 from reprieve.controlplane.bootstrap import IMMORTAL, NAMESPACES
 from reprieve.controlplane.controllers.revisions import HASH_LABEL, template_hash
-from reprieve.controlplane.deleting import DeleteOptions
+from reprieve.controlplane.deleting import DeleteOptions, settles_dependents
 from reprieve.controlplane.errors import StatusError
 from reprieve.controlplane.kinds import Kind
 from reprieve.controlplane.kubelet.fleet import label_as_kubelets_do
@@ -275,7 +275,10 @@ class _Loading:
         if item.kind.kind == "Namespace" and item.name in IMMORTAL:
             return
         try:
-            self._registry.delete_now(item.kind, item.namespace, item.name, DeleteOptions())
+            # What becomes of dependents was settled when it was deleted: a finalizer says it, or they go.
+            settled = settles_dependents(item.manifest["metadata"])
+            options = DeleteOptions(propagation=None if settled else "Background")
+            self._registry.delete_now(item.kind, item.namespace, item.name, options)
         except StatusError as error:
             _refuse(item, error)
 
