@@ -161,6 +161,22 @@ def test_a_device_that_is_freed_of_its_taint_in_time_keeps_its_pod() -> None:
     assert leaving(world.forward(100)) == []
 
 
+def test_a_taint_that_is_tolerated_hides_no_other() -> None:
+    """devices.md 3.4: every taint counts by itself, a driver's and a rule's, in whatever order."""
+    world = World(("device-taint-eviction",))
+    for name in ("a", "b"):
+        running(world, name, tolerations=[TOLERATED])
+    world.create(rule(selector={}, name="a-tolerated-one"))
+    world.create(slice_of({"name": "gpu-0", "taints": [{"key": "example.com/broken", "effect": "NoExecute"}]}))
+    assert leaving(world) == []
+    world.create(rule(selector={}, name="strict", key="other"))
+    assert leaving(world) == ["a", "b"]
+    driver = World(("device-taint-eviction",))
+    running(driver, "a", tolerations=[TOLERATED])
+    driver.create(slice_of({"name": "gpu-0", "taints": [{"key": "example.com/broken", "effect": "NoExecute"}, HOT]}))
+    assert leaving(driver) == ["a"]
+
+
 # -- budgets
 
 

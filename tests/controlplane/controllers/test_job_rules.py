@@ -9,7 +9,7 @@ import pytest
 from tests.controlplane.controllers.world import Json, World, ended, job, template
 
 from reprieve.controlplane.controllers.jobfailures import finished_at, judge, next_try
-from reprieve.controlplane.controllers.jobgroups import gang_size
+from reprieve.controlplane.controllers.jobgroups import gang_size, never_started
 from reprieve.controlplane.controllers.jobs import INDEX, TRACKING
 
 NOW = datetime(2026, 1, 1, 0, 1, tzinfo=UTC)
@@ -118,6 +118,22 @@ def test_how_long_the_next_try_waits(failures: int, seconds: float) -> None:
 def test_how_many_pods_a_gang_needs(parallelism: int, completions: int | None, size: int) -> None:
     spec: Json = {"parallelism": parallelism} | ({} if completions is None else {"completions": completions})
     assert gang_size({"spec": spec}) == size
+
+
+@pytest.mark.parametrize(
+    ("status", "never"),
+    [
+        ({}, True),
+        ({"active": 0, "conditions": [{"type": "Complete", "status": "False"}]}, True),
+        ({"startTime": "2026-01-01T00:00:00Z"}, False),
+        ({"succeeded": 1}, False),
+        ({"failed": 1}, False),
+        ({"conditions": [{"type": "Suspended", "status": "False"}]}, False),
+    ],
+)
+def test_what_shows_that_a_job_has_had_pods(status: Json, never: bool) -> None:
+    """Any of it: such a Job gets no group any more, for its pods have none (KEP-5547)."""
+    assert never_started({"status": status}) is never
 
 
 # -- one Job

@@ -86,6 +86,23 @@ def test_a_namespace_waits_for_finalizers_and_says_so() -> None:
     assert not world.has("v1", "Namespace", "ns", "")
 
 
+def test_what_a_namespace_waits_for_is_counted_once() -> None:
+    """However many versions and groups serve it: an Event is one of v1 and of events.k8s.io."""
+    world = World(("namespace",))
+    world.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "ns"}})
+    about = {"kind": "Pod", "name": "p", "namespace": "ns"}
+    for name in ("e", "f"):
+        metadata = {"name": name, "namespace": "ns", "finalizers": ["example.com/wait"]}
+        world.create({"apiVersion": "v1", "kind": "Event", "metadata": metadata, "involvedObject": about})
+    world.create(config_map("held", namespace="ns", finalizers=["a.example.com/other", "example.com/wait"]))
+    world.delete("v1", "Namespace", "ns", ns="")
+    found = world.condition(world.forward(1).get("v1", "Namespace", "ns", ""), "NamespaceFinalizersRemaining")
+    assert found["message"] == (
+        "Some content in the namespace has finalizers remaining: "
+        "a.example.com/other in 1 resource instances, example.com/wait in 3 resource instances"
+    )
+
+
 # -- garbage collection
 
 

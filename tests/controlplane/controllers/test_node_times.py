@@ -269,6 +269,30 @@ def test_who_comes_to_a_node_that_is_known_to_be_tainted_goes() -> None:
     assert world.settle().get("v1", "Pod", "p")["metadata"]["deletionTimestamp"]
 
 
+def going(world: World) -> list[str]:
+    return [one["metadata"]["name"] for one in world.pods() if one["metadata"].get("deletionTimestamp")]
+
+
+def test_since_when_a_taint_is_there_is_known_node_by_node() -> None:
+    """Another node that changes does not set it back; one that is taken off and comes again begins anew."""
+    world = World(("taint-eviction",))
+    for name in ("m", "n"):
+        world.create(node(name, [execute("a")]))
+    for name, seconds in (("p", 60), ("q", 90)):
+        late = {"key": "a", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": seconds}
+        world.create(pod(name, tolerations=[late]))
+        world.bind(name, "n")
+    world.forward(30)
+    world.patch("v1", "Node", "m", {"spec": {"taints": [execute("b")]}}, ns="")
+    assert going(world.forward(29)) == []
+    assert going(world.forward(1)) == ["p"]
+    world.patch("v1", "Node", "n", {"spec": {"taints": None}}, ns="")
+    world.forward(10)
+    world.patch("v1", "Node", "n", {"spec": {"taints": [execute("a")]}}, ns="")
+    assert going(world.forward(89)) == ["p"]
+    assert going(world.forward(1)) == ["p", "q"]
+
+
 # -- pods of lost nodes
 
 

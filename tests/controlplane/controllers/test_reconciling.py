@@ -433,3 +433,22 @@ def test_a_source_is_seen_in_one_way_alone(world: World) -> None:
     assert sources.of("pods", PodSeen) is sources.pods
     with pytest.raises(TypeError, match="pods is seen as PodSeen"):
         sources.of("pods", Seen)
+
+
+def test_each_handler_hears_what_happens_in_its_order(world: World) -> None:
+    """Though another, called before it, writes and asks for what is new: that comes when all have heard the first."""
+    sources = world.controllers.context.sources
+    source, heard = sources.of("configmaps", Seen), list[str]()
+
+    def write(_old: Seen | None, new: Seen | None) -> None:
+        if new is not None and new.metadata.name == "c":
+            world.create({**CONFIG_MAP, "metadata": {"name": "d"}})
+            sources.sync()
+
+    source.add_handler(write)
+    source.add_handler(lambda _old, new: heard.append(new.metadata.name) if new is not None else None)
+    heard.clear()
+    world.create(CONFIG_MAP)
+    sources.sync()
+    sources.sync()
+    assert heard == ["c", "d"]

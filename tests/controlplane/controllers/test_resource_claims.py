@@ -223,6 +223,28 @@ def test_a_pod_bound_by_hand_reserves_its_allocated_claim() -> None:
     assert [one["name"] for one in status_of(world, "shared")["reservedFor"]] == ["a", "b"]
 
 
+@pytest.mark.parametrize("how", ["going", "ended", "gone"])
+def test_who_needs_no_claim_any_more_gets_none(how: str, caplog: pytest.LogCaptureFixture) -> None:
+    """Whose claim is taken away while it goes, once it has ended, or is gone itself."""
+    world = World(("resourceclaim",))
+    world.create(template())
+    made = from_template("p")
+    made["metadata"]["finalizers"] = ["example.com/wait"]
+    world.create(made)
+    (name,) = generated(world.settle())
+    if how == "ended":
+        world.set_phase("p", "Failed")
+    else:
+        world.delete("v1", "Pod", "p", grace=0)
+    if how == "gone":
+        world.patch("v1", "Pod", "p", {"metadata": {"finalizers": None}})
+        assert world.names() == []
+    if world.has(GROUP, CLAIM, name):
+        world.delete(GROUP, CLAIM, name)
+    assert generated(world.forward(1)) == []
+    assert [one for one in caplog.records if one.levelname == "ERROR"] == []
+
+
 # -- pod groups (KEP-5729) -----------------------------------------------------------------------------
 
 

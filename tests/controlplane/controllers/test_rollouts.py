@@ -164,6 +164,17 @@ def test_marks_on_the_sets_say_what_they_were_sized_for() -> None:
     assert marks == [("10", "13"), ("10", "13")]
 
 
+@pytest.mark.parametrize(("most", "sets", "expected"), [(12, [("old", 10, 10), ("new", 0, 0)], (8, 4)),
+                                                        (99, [("old", 0, 0), ("new", 10, 10)], (0, 10))])  # fmt: skip
+def test_sets_are_sized_and_marked_whichever_of_the_two_is_new(
+    most: int, sets: Sets, expected: tuple[int, int]
+) -> None:
+    """A set that is marked well may have the wrong size, and one of the right size other marks."""
+    world = step(state(10, sets, most=most, strategy=rolling(2, 2)))
+    assert (sizes(world)["old"], sizes(world)["new"]) == expected
+    assert (notes(world, "new")["desired-replicas"], notes(world, "new")["max-replicas"]) == ("10", "12")
+
+
 def events(world: World) -> set[str]:
     return {one["message"] for one in world.all("v1", "Event") if one["reason"] == "ScalingReplicaSet"}
 
@@ -380,6 +391,23 @@ def test_a_deadline_is_counted_from_the_last_progress() -> None:
 def test_nobody_has_to_look_for_a_deadline_to_be_noticed() -> None:
     world = step(state(2, [("new", 2, 0)], progressDeadlineSeconds=30))
     assert progressing(world.forward(30)) == ("True", "ReplicaSetUpdated")
+    assert progressing(world.forward(1)) == ("False", "ProgressDeadlineExceeded")
+
+
+@pytest.mark.parametrize("sets", [[], [("new", 0, 0), ("old", 0, 0)]])
+def test_a_deadline_is_counted_from_the_new_set_if_nothing_moves_at_all(sets: Sets) -> None:
+    """That is made, or is found to be the new one again; upstream: `lastUpdateTime` of Progressing."""
+    world = step(state(2, sets, progressDeadlineSeconds=30))
+    world.forward(29)
+    assert progressing(touch(world, "late"))[0] == "True"
+    assert progressing(world.forward(2)) == ("False", "ProgressDeadlineExceeded")
+
+
+def test_a_deadline_of_a_rollout_that_goes_on_after_a_pause_is_noticed() -> None:
+    world = step(state(2, [("new", 2, 0)], progressDeadlineSeconds=30, paused=True))
+    world.forward(100)
+    world.patch("apps/v1", "Deployment", "a", {"spec": {"paused": False}})
+    assert progressing(world.forward(30)) == ("Unknown", "DeploymentResumed")
     assert progressing(world.forward(1)) == ("False", "ProgressDeadlineExceeded")
 
 

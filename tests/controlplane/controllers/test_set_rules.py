@@ -9,7 +9,7 @@ from tests.controlplane.admission.plane import pod
 from tests.controlplane.controllers.world import Json, World, owner, template
 
 from reprieve.controlplane.controllers.daemonsets import fits
-from reprieve.controlplane.controllers.owning import CREATES_AT_ONCE
+from reprieve.controlplane.controllers.owning import CREATES_AT_ONCE, DELETION_COST
 from reprieve.controlplane.controllers.views import Meta, NodeSeen, Taint
 
 OWNERS = ("replicaset", "statefulset", "daemonset")
@@ -355,6 +355,21 @@ def test_revisions_that_nobody_uses_are_bounded() -> None:
         for one in world.all("apps/v1", "ControllerRevision")
     }
     assert kept == {"i3": 3, "i1": 4}, "one that is used again is the newest"
+
+
+def test_a_pod_that_is_ended_is_told_once(world: World) -> None:
+    """And not again while it takes its time to go."""
+    world.create(owner("ReplicaSet", replicas=2))
+    world.settle()
+    kept = ready(world, *world.names()).names()[0]
+    world.patch("v1", "Pod", kept, {"metadata": {"annotations": {DELETION_COST: "1"}}})
+    world.patch("apps/v1", "ReplicaSet", "a", {"spec": {"replicas": 1}})
+    world.settle()
+    world.patch("apps/v1", "ReplicaSet", "a", {"metadata": {"labels": {"touched": "yes"}}})
+    [gone] = [name for name in world.settle().names() if name != kept]
+    [told] = [one for one in world.all("v1", "Event") if one["reason"] == "SuccessfulDelete"]
+    assert (told["type"], told["message"]) == ("Normal", f"Deleted pod: {gone}")
+    assert (told["source"], told["involvedObject"]["name"]) == ({"component": "replicaset-controller"}, "a")
 
 
 # -- DaemonSets

@@ -96,6 +96,7 @@ def test_init_containers_have_ended_and_sidecars_run() -> None:
     assert (ended["ready"], ended["started"]) == (True, False)
     assert running["state"] == {"running": {"startedAt": EARLY}}
     assert (running["ready"], running["started"]) == (True, True)
+    assert [(one["name"], one["restartCount"]) for one in (ended, running)] == [("i", 0), ("s", 0)]
 
 
 @pytest.mark.parametrize(
@@ -383,3 +384,17 @@ def test_a_fleet_that_stops_does_nothing_any_more() -> None:
     assert phase(world.forward(60)) == "Pending"
     assert world.store.revision == before
     assert len(world.all("v1", "Node")) == 50, "nor makes the rest of its nodes"
+
+
+def test_pods_and_nodes_have_addresses_of_their_own_ranges() -> None:
+    world = bound(World((), nodes=1, addresses=("10.5.0.0", "10.9.0.0")))
+    found = world.forward(1).get("v1", "Pod", "p")["status"]
+    assert (found["podIP"], found["hostIP"]) == ("10.5.0.1", "10.9.0.1")
+
+
+def test_a_pod_that_runs_is_not_written_again() -> None:
+    """By kubelets that come back and find it as they left it."""
+    world = bound(World((), nodes=1, start_seconds=0.0)).forward(5)
+    before = world.get("v1", "Pod", "p")
+    again = World((), nodes=1, store=world.store, clock=world.set_clock).forward(5)
+    assert again.get("v1", "Pod", "p") == before

@@ -303,7 +303,9 @@ def test_json_paths(path: str, found: list[Any]) -> None:
              (600, "10m"),
         (3 * 3600 - 1, "179m"), (3 * 3600, "3h"), (3 * 3600 + 60, "3h1m"), (8 * 3600, "8h"), (48 * 3600 - 1, "47h"),
         (48 * 3600, "2d"), (49 * 3600, "2d1h"), (8 * 86400, "8d"), (729 * 86400, "729d"), (730 * 86400, "2y"),
-        (731 * 86400, "2y1d"), (8 * 365 * 86400, "8y"),
+        (731 * 86400, "2y1d"), (8 * 365 * 86400, "8y"), (-2, "<invalid>"), (605, "10m"), (8 * 3600 - 60, "7h59m"),
+        (8 * 3600 + 60, "8h"), (8 * 86400 - 3600, "7d23h"), (8 * 86400 + 3600, "8d"), (2919 * 86400, "7y364d"),
+        (2921 * 86400, "8y"), (20 * 365 * 86400 + 86400, "20y"),
     ],
 )  # fmt: skip
 def test_ages(seconds: int, shown: str) -> None:
@@ -320,6 +322,12 @@ def test_an_age_is_short(seconds: int) -> None:
 def test_an_age_that_is_not_known(stamp: str | None) -> None:
     assert ages.age(stamp, NOW) == "<unknown>"
     assert ages.age("2026-01-01T00:00:00.5Z", NOW + timedelta(seconds=1)) == "60s"
+
+
+@pytest.mark.parametrize("zone", ["Z", "+00:00", ""])
+def test_a_time_without_a_zone_is_utc(zone: str) -> None:
+    assert ages.age(f"2026-01-01T00:00:00{zone}", datetime(2026, 1, 1, 5, tzinfo=UTC)) == "5h"
+    assert ages.age("2026-01-01T02:00:00+02:00", datetime(2026, 1, 1, 5, tzinfo=UTC)) == "5h"
 
 
 @pytest.mark.parametrize(
