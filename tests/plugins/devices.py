@@ -40,6 +40,12 @@ def devices(count: int, **more: Any) -> list[Json]:
     return [device(f"gpu-{i}", **more) for i in range(count)]
 
 
+def node_selector(key: str, *values: str, field: bool = False, terms: int = 1) -> Json:
+    """A v1 NodeSelector: the label, or the field, is one of the values; the same term several times on demand."""
+    wanted = {"key": key, "operator": "In", "values": list(values)}
+    return {"nodeSelectorTerms": [{"matchFields" if field else "matchExpressions": [wanted]}] * terms}
+
+
 def slice_of(
     node: str | None,
     listed: Iterable[Json] = (),
