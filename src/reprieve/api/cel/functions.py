@@ -228,6 +228,8 @@ def _sum(items: list[Any]) -> Any:
     if not items:
         return 0
     kind = type(items[0])
+    if any(type(item) is not kind for item in items):
+        raise CelError(NO_OVERLOAD)
     total: Any = kind(0) if is_number(items[0]) else timedelta()
     for item in items:
         total = total + item
@@ -236,12 +238,12 @@ def _sum(items: list[Any]) -> Any:
     return integer(total) if kind is int else total
 
 
-def _extreme(of: Callable[[list[Any]], Any]) -> Callable[[list[Any]], Any]:
+def _extreme(name: str, of: Callable[[list[Any]], Any]) -> Callable[[list[Any]], Any]:
     """The least or the greatest of a list."""
 
     def found(items: list[Any]) -> Any:
         if not items:
-            raise CelError("min/max called on empty list")
+            raise CelError(f"{name} called on empty list")
         return of(items)
 
     return found
@@ -493,8 +495,8 @@ STANDARD: Mapping[str, Function] = {
     "lastIndexOf": Function(_index_of(True), "int"),
     "isSorted": Function(_ordered(_sorted), "bool"),
     "sum": Function(_ordered(_sum), "dyn", items=True),
-    "min": Function(_ordered(_extreme(min)), "dyn", items=True),
-    "max": Function(_ordered(_extreme(max)), "dyn", items=True),
+    "min": Function(_ordered(_extreme("min", min)), "dyn", items=True),
+    "max": Function(_ordered(_extreme("max", max)), "dyn", items=True),
     "bool": Function(_bool, "bool"),
     "bytes": Function(_bytes, "bytes", lambda n: traversed(n[0]), lambda n: 4 * n[0]),
     "double": Function(_double, "double"),
