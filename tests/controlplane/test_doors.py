@@ -28,17 +28,6 @@ def plane() -> Iterator[Plane]:
         yield made
 
 
-def refusal(answer: Answer) -> tuple[int, str | None, str]:
-    return answer.status, answer.json.get("reason"), answer.json["message"]
-
-
-def made(plane: Plane, path: str, body: Json) -> Json:
-    answer = plane.ask(f"POST {path}", body)
-    assert answer.status == 201, answer.body
-    found: Json = answer.json
-    return found
-
-
 def status(plane: Plane, path: str, patch: Json) -> None:
     answer = plane.ask(f"PATCH {path}/status", {"status": patch}, content_type=MERGE)
     assert answer.status == 200, answer.body
@@ -63,41 +52,41 @@ NODE = {"target": {"kind": "Node", "name": "n"}}
     ],
 )  # fmt: skip
 def test_bindings_that_say_the_wrong_thing(plane: Plane, body: Json, code: int, message: str) -> None:
-    made(plane, PODS, pod("p"))
+    plane.create(PODS, pod("p"))
     answer = plane.ask(f"POST {PODS}/p/binding", body)
     assert (answer.status, answer.json["message"]) == (code, message)
     assert "nodeName" not in plane.ask(f"GET {PODS}/p").json["spec"]
 
 
 def test_pods_that_cannot_be_bound(plane: Plane) -> None:
-    assert refusal(plane.ask(f"POST {PODS}/p/binding", NODE)) == (404, "NotFound", 'pods "p" not found')
+    assert plane.ask(f"POST {PODS}/p/binding", NODE).refusal == (404, "NotFound", 'pods "p" not found')
     gated = pod("p")
     gated["spec"]["schedulingGates"] = [{"name": "a/b"}]
-    made(plane, PODS, gated)
+    plane.create(PODS, gated)
     refused = plane.ask(f"POST {PODS}/p/binding", NODE)
-    assert refusal(refused) == (409, "Conflict", f"{CONFLICT}pod p has non-empty .spec.schedulingGates")
+    assert refused.refusal == (409, "Conflict", f"{CONFLICT}pod p has non-empty .spec.schedulingGates")
     assert plane.ask(f"PATCH {PODS}/p", {"spec": {"schedulingGates": None}}, content_type=MERGE).status == 200
     for what, given in (("uid", "UID"), ("resourceVersion", "ResourceVersion")):
         refused = plane.ask(f"POST {PODS}/p/binding", {"metadata": {what: "5"}, **NODE})
-        code, reason, message = refusal(refused)
+        code, reason, message = refused.refusal
         assert (code, reason) == (409, "Conflict")
         assert f"Precondition failed: {given} in precondition: 5, {given} in object meta: " in message
     assert plane.ask(f"POST {PODS}/p/binding", NODE).status == 201
     refused = plane.ask(f"POST {PODS}/p/binding", NODE)
-    assert refusal(refused) == (409, "Conflict", f'{CONFLICT}pod p is already assigned to node "n"')
+    assert refused.refusal == (409, "Conflict", f'{CONFLICT}pod p is already assigned to node "n"')
     held = pod("q")
     held["metadata"]["finalizers"] = ["a/b"]
-    made(plane, PODS, held)
+    plane.create(PODS, held)
     plane.ask(f"DELETE {PODS}/q")
     refused = plane.ask(f"POST {PODS}/q/binding", NODE)
-    assert refusal(refused)[2].endswith("pod q is being deleted, cannot be assigned to a host")
+    assert refused.refusal[2].endswith("pod q is being deleted, cannot be assigned to a host")
 
 
 def test_a_binding_sets_the_node_and_what_it_brings(plane: Plane) -> None:
     """Labels and annotations are merged; the nomination goes; the condition tells since when."""
     body = pod("p")
     body["metadata"] |= {"labels": {"a": "1", "b": "2"}, "annotations": {"c": "3"}}
-    found = made(plane, PODS, body)["metadata"]
+    found = plane.create(PODS, body)["metadata"]
     status(plane, f"{PODS}/p", {"nominatedNodeName": "other"})
     plane.clock.forward(5)
     version = plane.ask(f"GET {PODS}/p").json["metadata"]["resourceVersion"]
@@ -129,7 +118,7 @@ def running_pod(plane: Plane, name: str = "p", ready: bool = True, phase: str = 
     body = pod(name)
     body["metadata"]["labels"] = {"a": "b"}
     body["spec"]["nodeName"] = "n"
-    made(plane, PODS, body)
+    plane.create(PODS, body)
     condition = {"type": "Ready", "status": str(ready)}
     status(plane, f"{PODS}/{name}", {"phase": phase, "conditions": [condition]})
 
@@ -138,7 +127,7 @@ def budget(plane: Plane, name: str = "b", allowed: int = 1, observed: int = 1, p
     spec: Json = {"minAvailable": 1, "selector": {"matchLabels": {"a": "b"}}}
     if policy:
         spec["unhealthyPodEvictionPolicy"] = policy
-    made(plane, BUDGETS, {"metadata": {"name": name}, "spec": spec})
+    plane.create(BUDGETS, {"metadata": {"name": name}, "spec": spec})
     whole = {"disruptionsAllowed": allowed, "observedGeneration": observed, "currentHealthy": 2, "desiredHealthy": 1,
              "expectedPods": 2}  # fmt: skip
     status(plane, f"{BUDGETS}/{name}", {**whole, **more})
@@ -190,7 +179,7 @@ def test_what_a_budget_does_not_allow(
     answer = evict(plane)
     assert answer.status == code
     if code == 429:
-        assert refusal(answer) == (429, "TooManyRequests", REFUSED)
+        assert answer.refusal == (429, "TooManyRequests", REFUSED)
         assert answer.json["details"]["causes"] == [{"reason": "DisruptionBudget", "message": cause}]
         assert (answer.header("retry-after"), answer.json["details"].get("retryAfterSeconds")) == (
             retry, None if retry is None else int(retry))  # fmt: skip
@@ -224,16 +213,16 @@ def test_what_does_not_run_asks_no_budget(plane: Plane, phase: str, code: int) -
 
 
 def test_evictions_that_are_refused_before_any_budget(plane: Plane) -> None:
-    assert refusal(evict(plane, "absent")) == (404, "NotFound", 'pods "absent" not found')
+    assert evict(plane, "absent").refusal == (404, "NotFound", 'pods "absent" not found')
     running_pod(plane)
     wrong = plane.ask(f"POST {PODS}/p/eviction", {"metadata": {"name": "x"}})
-    assert refusal(wrong) == (400, "BadRequest", "name in URL does not match name in Eviction object")
+    assert wrong.refusal == (400, "BadRequest", "name in URL does not match name in Eviction object")
     stale = evict(plane, deleteOptions={"preconditions": {"resourceVersion": "5"}})
-    assert refusal(stale)[:2] == (409, "Conflict")
+    assert stale.refusal[:2] == (409, "Conflict")
     current = plane.ask(f"GET {PODS}/p").json["metadata"]["resourceVersion"]
     for name in ("b", "c"):
         budget(plane, name)
-    assert refusal(evict(plane))[0] == 500
+    assert evict(plane).refusal[0] == 500
     assert "more than one PodDisruptionBudget" in evict(plane).json["message"]
     plane.ask(f"DELETE {BUDGETS}/c")
     options = {"gracePeriodSeconds": 5, "preconditions": {"resourceVersion": current}}
@@ -254,7 +243,7 @@ def test_evictions_that_are_refused_before_any_budget(plane: Plane) -> None:
     ],
 )
 def test_how_long_a_token_lasts(plane: Plane, spec: Json, lasts: int) -> None:
-    made(plane, ACCOUNTS, {"metadata": {"name": "robot"}})
+    plane.create(ACCOUNTS, {"metadata": {"name": "robot"}})
     answer = plane.ask(f"POST {ACCOUNTS}/robot/token", {"spec": spec})
     assert (answer.status, answer.json["spec"]["expirationSeconds"]) == (201, lasts)
     assert answer.json["spec"]["audiences"] == ["https://kubernetes.default.svc"]
@@ -275,7 +264,7 @@ def test_how_long_a_token_lasts(plane: Plane, spec: Json, lasts: int) -> None:
     ],
 )  # fmt: skip
 def test_tokens_that_are_not_given(plane: Plane, spec: Json, code: int, message: str) -> None:
-    made(plane, ACCOUNTS, {"metadata": {"name": "robot"}})
+    plane.create(ACCOUNTS, {"metadata": {"name": "robot"}})
     answer = plane.ask(f"POST {ACCOUNTS}/robot/token", {"spec": spec})
     assert answer.status == code
     assert answer.json["message"].endswith(message)
@@ -284,11 +273,11 @@ def test_tokens_that_are_not_given(plane: Plane, spec: Json, code: int, message:
 
 
 def test_a_token_ends_with_what_it_is_bound_to(plane: Plane) -> None:
-    made(plane, ACCOUNTS, {"metadata": {"name": "robot"}})
-    uid = made(plane, "/api/v1/namespaces/default/secrets", {"metadata": {"name": "s"}})["metadata"]["uid"]
+    plane.create(ACCOUNTS, {"metadata": {"name": "robot"}})
+    uid = plane.create("/api/v1/namespaces/default/secrets", {"metadata": {"name": "s"}})["metadata"]["uid"]
     reference = {"kind": "Secret", "apiVersion": "v1", "name": "s"}
     stale = plane.ask(f"POST {ACCOUNTS}/robot/token", {"spec": {"boundObjectRef": {**reference, "uid": "x"}}})
-    assert refusal(stale)[:2] == (409, "Conflict")
+    assert stale.refusal[:2] == (409, "Conflict")
     spec = {"boundObjectRef": {**reference, "uid": uid}}
     token = plane.ask(f"POST {ACCOUNTS}/robot/token", {"spec": spec}).json["status"]["token"]
     assert plane.ask("GET /version", token=token).status == 200
@@ -296,10 +285,10 @@ def test_a_token_ends_with_what_it_is_bound_to(plane: Plane) -> None:
     assert plane.ask("GET /version", token=token).status == 401
     other = pod("p")
     other["spec"]["serviceAccountName"] = "other"
-    made(plane, ACCOUNTS, {"metadata": {"name": "other"}})
-    made(plane, PODS, other)
+    plane.create(ACCOUNTS, {"metadata": {"name": "other"}})
+    plane.create(PODS, other)
     bound = {"spec": {"boundObjectRef": {"kind": "Pod", "apiVersion": "v1", "name": "p"}}}
-    assert "different serviceaccount name" in refusal(plane.ask(f"POST {ACCOUNTS}/robot/token", bound))[2]
+    assert "different serviceaccount name" in plane.ask(f"POST {ACCOUNTS}/robot/token", bound).refusal[2]
     token = plane.ask(f"POST {ACCOUNTS}/other/token", bound).json["status"]["token"]
     assert plane.ask("GET /version", token=token).status == 200
     plane.ask(f"DELETE {ACCOUNTS}/other")
@@ -315,11 +304,11 @@ def grant(plane: Plane, rule: Json, *, namespace: str = "", subject: Json | None
     """Give jane (or somebody else) one rule, everywhere or in one namespace."""
     scope = f"/namespaces/{namespace}" if namespace else ""
     role, binding = ("Role", "RoleBinding") if namespace else ("ClusterRole", "ClusterRoleBinding")
-    made(plane, f"{RBAC}{scope}/{role.lower()}s", {"metadata": {"name": "r"}, "rules": [rule]})
+    plane.create(f"{RBAC}{scope}/{role.lower()}s", {"metadata": {"name": "r"}, "rules": [rule]})
     group = "rbac.authorization.k8s.io"
     who = subject or {"apiGroup": group, "kind": "User", "name": "jane"}
     body = {"metadata": {"name": "r"}, "roleRef": {"apiGroup": group, "kind": role, "name": "r"}, "subjects": [who]}
-    made(plane, f"{RBAC}{scope}/{binding.lower()}s", body)
+    plane.create(f"{RBAC}{scope}/{binding.lower()}s", body)
 
 
 def may(plane: Plane, line: str, user: str = "jane", **more: str) -> bool:
@@ -395,7 +384,7 @@ def test_who_a_binding_is_for(plane: Plane, subject: Json, user: str, group: str
     ],
 )  # fmt: skip
 def test_what_a_refusal_says(plane: Plane, line: str, message: str) -> None:
-    assert refusal(plane.ask(line, impersonate_user="jane")) == (403, "Forbidden", message)
+    assert plane.ask(line, impersonate_user="jane").refusal == (403, "Forbidden", message)
 
 
 def test_the_rules_one_has(plane: Plane) -> None:
@@ -443,16 +432,16 @@ def test_nobody_gives_away_what_he_has_not(plane: Plane) -> None:
 def test_paths_are_in_no_namespace(plane: Plane) -> None:
     """A cluster role that names them gives them where it is bound for the whole cluster alone."""
     rule = {"verbs": ["get"], "nonResourceURLs": ["/metrics"]}
-    made(plane, f"{RBAC}/clusterroles", {"metadata": {"name": "r"}, "rules": [rule]})
+    plane.create(f"{RBAC}/clusterroles", {"metadata": {"name": "r"}, "rules": [rule]})
     group = "rbac.authorization.k8s.io"
     body = {
         "metadata": {"name": "r"},
         "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": "r"},
         "subjects": [{"apiGroup": group, "kind": "User", "name": "jane"}],
     }
-    made(plane, f"{RBAC}/namespaces/default/rolebindings", body)
+    plane.create(f"{RBAC}/namespaces/default/rolebindings", body)
     assert not may(plane, "GET /metrics")
-    made(plane, f"{RBAC}/clusterrolebindings", body)
+    plane.create(f"{RBAC}/clusterrolebindings", body)
     assert may(plane, "GET /metrics")
 
 
@@ -464,10 +453,10 @@ def test_whose_extra_one_may_act_with(plane: Plane, key: str, allowed: bool) -> 
     token = plane.plane.tokens
     token.add("jane", User("jane", ("system:authenticated",)))
     users = {"verbs": ["impersonate"], "apiGroups": [""], "resources": ["users"]}
-    made(plane, f"{RBAC}/clusterroles", {"metadata": {"name": "users"}, "rules": [users]})
+    plane.create(f"{RBAC}/clusterroles", {"metadata": {"name": "users"}, "rules": [users]})
     reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "users"}
     subject = {"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "jane"}
-    made(plane, f"{RBAC}/clusterrolebindings", {
+    plane.create(f"{RBAC}/clusterrolebindings", {
         "metadata": {"name": "users"}, "roleRef": reference, "subjects": [subject]})  # fmt: skip
     headers = {"impersonate_user": "joe", f"impersonate_extra_{key}": "x"}
     answer = plane.ask("POST /apis/authentication.k8s.io/v1/selfsubjectreviews", {}, token="jane", **headers)

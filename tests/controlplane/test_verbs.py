@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from tests.controlplane.server.inprocess import Answer, Plane, running
+from tests.controlplane.server.inprocess import Plane, running
 from tests.controlplane.server.live import config_map, pod
 
 from reprieve.controlplane.clock import parse_stamp
@@ -32,17 +32,6 @@ def plane() -> Iterator[Plane]:
         yield made
 
 
-def refusal(answer: Answer) -> tuple[int, str | None, str]:
-    return answer.status, answer.json.get("reason"), answer.json["message"]
-
-
-def made(plane: Plane, path: str, body: Json) -> Json:
-    answer = plane.ask(f"POST {path}", body)
-    assert answer.status == 201, answer.body
-    found: Json = answer.json
-    return found
-
-
 def budget(name: str) -> Json:
     return {"metadata": {"name": name}, "spec": {"minAvailable": 1, "selector": {"matchLabels": {"a": "b"}}}}
 
@@ -62,7 +51,7 @@ def budget(name: str) -> Json:
 )
 def test_names_are_given_or_made(plane: Plane, metadata: Json, name: str) -> None:
     """58 characters of the prefix and five more: a label's length."""
-    found = made(plane, MAPS, {"metadata": metadata})["metadata"]
+    found = plane.create(MAPS, {"metadata": metadata})["metadata"]
     assert re.fullmatch(name, found["name"])
     assert found.get("generateName") == metadata.get("generateName")
     assert plane.ask(f"GET {MAPS}/{found['name']}").status == 200
@@ -70,14 +59,14 @@ def test_names_are_given_or_made(plane: Plane, metadata: Json, name: str) -> Non
 
 def test_an_object_has_what_its_kind_has(plane: Plane) -> None:
     """Defaults of other kinds are none of it; a pod may say that it has no overhead, which is refused."""
-    assert set(made(plane, MAPS, config_map("m", a="b"))) == {"kind", "apiVersion", "metadata", "data"}
+    assert set(plane.create(MAPS, config_map("m", a="b"))) == {"kind", "apiVersion", "metadata", "data"}
     body = pod("p")
     body["spec"]["overhead"] = {}
     assert plane.ask(f"POST {PODS}", body).status == 403
 
 
 def test_a_name_is_needed(plane: Plane) -> None:
-    code, reason, message = refusal(plane.ask(f"POST {MAPS}", {"metadata": {}}))
+    code, reason, message = plane.ask(f"POST {MAPS}", {"metadata": {}}).refusal
     assert (code, reason) == (422, "Invalid")
     assert "metadata.name: Required value: name or generateName is required" in message
 
@@ -93,10 +82,10 @@ def test_a_made_name_that_is_taken_is_made_anew(plane: Plane, monkeypatch: pytes
 
     monkeypatch.setattr(plane.clock, "suffix", suffix)
     body = {"metadata": {"generateName": "g-"}}
-    assert made(plane, MAPS, body)["metadata"]["name"] == "g-aaaaa"
-    assert made(plane, MAPS, body)["metadata"]["name"] == "g-bbbbb"
+    assert plane.create(MAPS, body)["metadata"]["name"] == "g-aaaaa"
+    assert plane.create(MAPS, body)["metadata"]["name"] == "g-bbbbb"
     asked.clear()
-    assert refusal(plane.ask(f"POST {MAPS}", body)) == (409, "AlreadyExists", 'configmaps "g-aaaaa" already exists')
+    assert plane.ask(f"POST {MAPS}", body).refusal == (409, "AlreadyExists", 'configmaps "g-aaaaa" already exists')
     assert len(asked) == 9
 
 
@@ -104,12 +93,12 @@ def test_identity_is_the_servers(plane: Plane) -> None:
     """What a client says of uid, times and generation counts for nothing; a resourceVersion is an error."""
     said = {"name": "n", "uid": "mine", "creationTimestamp": "2020-01-01T00:00:00Z", "generation": 7, "selfLink": "/x",
             "deletionTimestamp": "2020-01-01T00:00:00Z", "deletionGracePeriodSeconds": 3}  # fmt: skip
-    found = made(plane, MAPS, {"metadata": said})["metadata"]
+    found = plane.create(MAPS, {"metadata": said})["metadata"]
     assert found["creationTimestamp"] == plane.clock.stamp()
     assert found["uid"] != "mine"
     assert {"selfLink", "deletionTimestamp", "deletionGracePeriodSeconds", "generation"}.isdisjoint(found)
     body = {"metadata": {"name": "m", "resourceVersion": "5"}}
-    assert refusal(plane.ask(f"POST {MAPS}", body)) == (
+    assert plane.ask(f"POST {MAPS}", body).refusal == (
         500,
         None,
         "resourceVersion should not be set on objects to be created",
@@ -119,29 +108,29 @@ def test_identity_is_the_servers(plane: Plane) -> None:
 def test_the_namespace_is_that_of_the_path(plane: Plane) -> None:
     for namespace in ("", "default"):
         body = {"metadata": {"name": f"n{namespace}", "namespace": namespace}}
-        assert made(plane, MAPS, body)["metadata"]["namespace"] == "default"
+        assert plane.create(MAPS, body)["metadata"]["namespace"] == "default"
     differs = "the namespace of the provided object does not match the namespace sent on the request"
     body = {"metadata": {"name": "x", "namespace": "kube-system"}}
-    assert refusal(plane.ask(f"POST {MAPS}", body)) == (400, "BadRequest", differs)
-    assert refusal(plane.ask(f"PUT {MAPS}/n", body | {"metadata": {"name": "n", "namespace": "x"}}))[2] == differs
-    node = made(plane, "/api/v1/nodes", {"metadata": {"name": "n", "namespace": "default"}})
+    assert plane.ask(f"POST {MAPS}", body).refusal == (400, "BadRequest", differs)
+    assert plane.ask(f"PUT {MAPS}/n", body | {"metadata": {"name": "n", "namespace": "x"}}).refusal[2] == differs
+    node = plane.create("/api/v1/nodes", {"metadata": {"name": "n", "namespace": "default"}})
     assert "namespace" not in node["metadata"]
     elsewhere = "/api/v1/namespaces/absent/configmaps"
-    assert refusal(plane.ask(f"POST {elsewhere}", config_map("m"))) == (
+    assert plane.ask(f"POST {elsewhere}", config_map("m")).refusal == (
         404,
         "NotFound",
         'namespaces "absent" not found',
     )
     line = f"PATCH {elsewhere}/m?fieldManager=me"
-    assert refusal(plane.ask(line, config_map("m"), content_type=APPLY))[:2] == (404, "NotFound")
+    assert plane.ask(line, config_map("m"), content_type=APPLY).refusal[:2] == (404, "NotFound")
 
 
 def test_a_status_of_a_create_is_dropped_where_it_has_its_own_door(plane: Plane) -> None:
     body = pod("p")
     body["status"] = {"phase": "Running", "message": "m"}
-    found = made(plane, PODS, body)
+    found = plane.create(PODS, body)
     assert found["status"] == {"phase": "Pending", "qosClass": "Burstable"}
-    node = made(plane, "/api/v1/nodes", {"metadata": {"name": "n"}, "status": {"capacity": {"cpu": "4"}}})
+    node = plane.create("/api/v1/nodes", {"metadata": {"name": "n"}, "status": {"capacity": {"cpu": "4"}}})
     assert node["status"]["capacity"] == {"cpu": "4"}
 
 
@@ -150,7 +139,7 @@ def test_a_dry_run_leaves_nothing(plane: Plane) -> None:
     answer = plane.ask(f"POST {MAPS}?dryRun=All", config_map("m"))
     assert (answer.status, "resourceVersion" in answer.json["metadata"]) == (201, False)
     assert plane.ask(f"GET {MAPS}/m").status == 404
-    made(plane, MAPS, config_map("m"))
+    plane.create(MAPS, config_map("m"))
     before = plane.ask(f"GET {MAPS}/m").json
     for line, body, headers in (
         (f"PUT {MAPS}/m?dryRun=All", config_map("m", a="b"), {}),
@@ -169,7 +158,7 @@ def test_a_dry_run_leaves_nothing(plane: Plane) -> None:
 
 def test_an_update_builds_on_the_version_it_names(plane: Plane) -> None:
     """None is unconditional, where the kind allows that."""
-    found = made(plane, MAPS, config_map("m"))
+    found = plane.create(MAPS, config_map("m"))
     version = found["metadata"]["resourceVersion"]
     for given, status in (("", 200), ("0", 200), ("1", 409), (version, 409), ("x", 500), ("-1", 500), ("٣", 500)):
         body = config_map("m", at=given)
@@ -177,35 +166,35 @@ def test_an_update_builds_on_the_version_it_names(plane: Plane) -> None:
         answer = plane.ask(f"PUT {MAPS}/m", body)
         assert answer.status == status, given
         if status == 409:
-            assert refusal(answer)[2] == f'Operation cannot be fulfilled on configmaps "m": {MODIFIED}'
+            assert answer.refusal[2] == f'Operation cannot be fulfilled on configmaps "m": {MODIFIED}'
         if status == 500:
-            assert refusal(answer)[2] == f'strconv.ParseUint: parsing "{given}": invalid syntax'
+            assert answer.refusal[2] == f'strconv.ParseUint: parsing "{given}": invalid syntax'
     current = plane.ask(f"GET {MAPS}/m").json
     assert plane.ask(f"PUT {MAPS}/m", current).status == 200
-    made(plane, BUDGETS, budget("b"))
+    plane.create(BUDGETS, budget("b"))
     for given in ({}, {"resourceVersion": "0"}):
         body = budget("b")
         body["metadata"] |= given
-        code, reason, message = refusal(plane.ask(f"PUT {BUDGETS}/b", body))
+        code, reason, message = plane.ask(f"PUT {BUDGETS}/b", body).refusal
         assert (code, reason) == (422, "Invalid")
         assert message.endswith("metadata.resourceVersion: Invalid value: 0: must be specified for an update")
     assert plane.ask(f"PATCH {BUDGETS}/b", {"spec": {"minAvailable": 2}}, content_type=MERGE).status == 200
 
 
 def test_the_name_and_uid_of_an_update_are_those_of_the_object(plane: Plane) -> None:
-    uid = made(plane, MAPS, config_map("m"))["metadata"]["uid"]
+    uid = plane.create(MAPS, config_map("m"))["metadata"]["uid"]
     differs = "the name of the object (x) does not match the name on the URL (m)"
-    assert refusal(plane.ask(f"PUT {MAPS}/m", config_map("x"))) == (400, "BadRequest", differs)
-    assert refusal(plane.ask(f"PATCH {MAPS}/m", {"metadata": {"name": "x"}}, content_type=MERGE))[2] == differs
+    assert plane.ask(f"PUT {MAPS}/m", config_map("x")).refusal == (400, "BadRequest", differs)
+    assert plane.ask(f"PATCH {MAPS}/m", {"metadata": {"name": "x"}}, content_type=MERGE).refusal[2] == differs
     line = f"PATCH {MAPS}/m?fieldManager=me"
-    assert refusal(plane.ask(line, config_map("x"), content_type=APPLY))[2] == differs
+    assert plane.ask(line, config_map("x"), content_type=APPLY).refusal[2] == differs
     other = config_map("m")
     other["metadata"]["uid"] = "other"
-    code, reason, message = refusal(plane.ask(f"PUT {MAPS}/m", other))
+    code, reason, message = plane.ask(f"PUT {MAPS}/m", other).refusal
     assert (code, reason) == (409, "Conflict")
     assert f"Precondition failed: UID in precondition: other, UID in object meta: {uid}" in message
     assert "Key: /registry/configmaps/default/m, " in message
-    code, reason, message = refusal(plane.ask(f"PATCH {MAPS}/m", {"metadata": {"uid": "other"}}, content_type=MERGE))
+    code, reason, message = plane.ask(f"PATCH {MAPS}/m", {"metadata": {"uid": "other"}}, content_type=MERGE).refusal
     assert (code, reason) == (422, "Invalid")
     assert message.endswith('metadata.uid: Invalid value: "other": field is immutable')
     for given in ("", uid):
@@ -214,7 +203,7 @@ def test_the_name_and_uid_of_an_update_are_those_of_the_object(plane: Plane) -> 
 
 
 def test_what_changes_nothing_writes_nothing(plane: Plane) -> None:
-    made(plane, MAPS, config_map("m", a="b"))
+    plane.create(MAPS, config_map("m", a="b"))
     before = plane.ask(f"GET {MAPS}/m").json
     for line, body, headers in (
         (f"PUT {MAPS}/m", before, {}),
@@ -227,7 +216,7 @@ def test_what_changes_nothing_writes_nothing(plane: Plane) -> None:
 
 def test_what_the_server_keeps_of_metadata(plane: Plane) -> None:
     """Times, uid and generateName stay whatever an update says of them."""
-    before = made(plane, MAPS, {"metadata": {"generateName": "g-"}})["metadata"]
+    before = plane.create(MAPS, {"metadata": {"generateName": "g-"}})["metadata"]
     plane.clock.forward(5)
     body = {
         "metadata": {
@@ -260,12 +249,12 @@ def test_what_the_server_keeps_of_metadata(plane: Plane) -> None:
     ],
 )
 def test_patches_that_do_not_fit(plane: Plane, body: Any, content_type: str, code: int, reason: str) -> None:
-    made(plane, MAPS, config_map("m", a="b"))
+    plane.create(MAPS, config_map("m", a="b"))
     before = plane.ask(f"GET {MAPS}/m").json
-    assert refusal(plane.ask(f"PATCH {MAPS}/m", body, content_type=content_type))[:2] == (code, reason)
+    assert plane.ask(f"PATCH {MAPS}/m", body, content_type=content_type).refusal[:2] == (code, reason)
     assert plane.ask(f"GET {MAPS}/m").json == before
     if content_type == MERGE:
-        assert refusal(plane.ask(f"PATCH {MAPS}/absent", body, content_type=content_type))[:2] == (404, "NotFound")
+        assert plane.ask(f"PATCH {MAPS}/absent", body, content_type=content_type).refusal[:2] == (404, "NotFound")
 
 
 def test_an_apply_makes_merges_and_is_refused(plane: Plane) -> None:
@@ -275,26 +264,26 @@ def test_an_apply_makes_merges_and_is_refused(plane: Plane) -> None:
     same = plane.ask(line.format("two"), config_map("m", b="2"), content_type=APPLY)
     assert (same.status, same.json["data"]) == (200, {"a": "1", "b": "2"})
     against = plane.ask(line.format("two"), config_map("m", a="2", b="2"), content_type=APPLY)
-    code, reason, message = refusal(against)
+    code, reason, message = against.refusal
     assert (code, reason) == (409, "Conflict")
     assert message == 'Apply failed with 1 conflict: conflict with "one": .data.a'
     assert [cause["field"] for cause in against.json["details"]["causes"]] == [".data.a"]
     forced = plane.ask(line.format("two") + "&force=true", config_map("m", a="2"), content_type=APPLY)
     assert forced.json["data"] == {"a": "2"}
     with_managed = {**config_map("m"), "metadata": {"name": "m", "managedFields": [{}]}}
-    assert refusal(plane.ask(line.format("x"), with_managed, content_type=APPLY)) == (
+    assert plane.ask(line.format("x"), with_managed, content_type=APPLY).refusal == (
         400,
         "BadRequest",
         "metadata.managedFields must be nil",
     )
     stale = {**config_map("m"), "metadata": {"name": "m", "resourceVersion": "1"}}
-    assert refusal(plane.ask(line.format("x"), stale, content_type=APPLY))[:2] == (409, "Conflict")
+    assert plane.ask(line.format("x"), stale, content_type=APPLY).refusal[:2] == (409, "Conflict")
     gone = {**config_map("n"), "metadata": {"name": "n", "uid": "u"}}
-    code, reason, message = refusal(plane.ask(f"PATCH {MAPS}/n?fieldManager=x", gone, content_type=APPLY))
+    code, reason, message = plane.ask(f"PATCH {MAPS}/n?fieldManager=x", gone, content_type=APPLY).refusal
     assert (code, reason) == (409, "Conflict")
     assert "uid mismatch: the provided object specified uid u, and no existing object was found" in message
     absent = plane.ask(f"PATCH {PODS}/p/status?fieldManager=x", pod("p"), content_type=APPLY)
-    assert refusal(absent) == (404, "NotFound", 'pods "p" not found')
+    assert absent.refusal == (404, "NotFound", 'pods "p" not found')
 
 
 # -- generations and doors -------------------------------------------------------------------------------------
@@ -316,7 +305,7 @@ def test_a_generation_is_a_state_that_was_asked_for(
 ) -> None:
     """It counts changes beside metadata and status, where the kind counts; that of a PriorityClass stays 1."""
     first = None if counts is False else 1
-    assert made(plane, path, body)["metadata"].get("generation") == first
+    assert plane.create(path, body)["metadata"].get("generation") == first
 
     def after(patch: Json, door: str = "") -> Any:
         answer = plane.ask(f"PATCH {path}/x{door}", patch, content_type=MERGE)
@@ -348,7 +337,7 @@ LABELS: Json = {"labels": {"new": "x"}, "annotations": {"new": "x"}, "finalizers
 )  # fmt: skip
 def test_what_a_write_to_a_status_does_to_metadata(plane: Plane, path: str, body: Json, taken: set[str]) -> None:
     """By the strategy of its kind (kinds.status_metadata); to the spec it does nothing, whatever the kind."""
-    before = made(plane, path, body)
+    before = plane.create(path, body)
     answer = plane.ask(f"PATCH {path}/x/status", {"metadata": LABELS, "spec": {"made": "up"}}, content_type=MERGE)
     assert answer.status == 200, answer.body
     after = answer.json
@@ -360,7 +349,7 @@ def test_what_a_write_to_a_status_does_to_metadata(plane: Plane, path: str, body
 
 def test_a_namespace_is_finalized_by_its_own_door(plane: Plane) -> None:
     spaces = "/api/v1/namespaces"
-    before = made(plane, spaces, {"metadata": {"name": "n"}})
+    before = plane.create(spaces, {"metadata": {"name": "n"}})
     assert before["spec"] == {"finalizers": ["kubernetes"]}
     changed = {**before, "spec": {"finalizers": ["other/x"]}}
     assert plane.ask(f"PUT {spaces}/n", changed).json["spec"] == before["spec"]
@@ -372,7 +361,7 @@ def test_a_namespace_is_finalized_by_its_own_door(plane: Plane) -> None:
     assert current["status"]["phase"] == "Terminating"
     assert plane.ask(f"GET {spaces}/n").status == 200
     refused = plane.ask("POST /api/v1/namespaces/n/configmaps", config_map("m"))
-    assert refusal(refused)[:2] == (403, "Forbidden")
+    assert refused.refusal[:2] == (403, "Forbidden")
     assert refused.json["details"]["causes"][0]["reason"] == "NamespaceTerminating"
     assert plane.ask(f"PUT {spaces}/n/finalize", {**current, "spec": {"finalizers": []}}).status == 200
     assert plane.ask(f"GET {spaces}/n").status == 404
@@ -386,7 +375,7 @@ def test_a_namespace_is_finalized_by_its_own_door(plane: Plane) -> None:
 def test_an_object_goes_with_its_last_finalizer(plane: Plane) -> None:
     held = config_map("m")
     held["metadata"]["finalizers"] = ["a/b", "c/d"]
-    made(plane, MAPS, held)
+    plane.create(MAPS, held)
     waiting = plane.ask(f"DELETE {MAPS}/m").json["metadata"]
     assert (waiting["deletionTimestamp"], waiting["deletionGracePeriodSeconds"]) == (plane.clock.stamp(), 0)
     again = plane.ask(f"DELETE {MAPS}/m").json["metadata"]
@@ -414,13 +403,13 @@ def test_an_object_goes_with_its_last_finalizer(plane: Plane) -> None:
 )
 def test_what_becomes_of_dependents(plane: Plane, policy: Json, finalizers: list[str] | None) -> None:
     """A finalizer for the garbage collector; asked for again it is replaced, others stay."""
-    made(plane, MAPS, config_map("m"))
+    plane.create(MAPS, config_map("m"))
     assert plane.ask(f"DELETE {MAPS}/m", policy).status == 200
     after = plane.ask(f"GET {MAPS}/m")
     assert (after.json["metadata"]["finalizers"] if after.status == 200 else None) == finalizers
     held = config_map("held")
     held["metadata"]["finalizers"] = ["foregroundDeletion", "a/b"]
-    made(plane, MAPS, held)
+    plane.create(MAPS, held)
     plane.ask(f"DELETE {MAPS}/held", policy)
     kept = plane.ask(f"GET {MAPS}/held").json["metadata"]["finalizers"]
     assert kept == (["a/b", *(finalizers or [])] if policy else ["foregroundDeletion", "a/b"])
@@ -437,9 +426,9 @@ def test_what_becomes_of_dependents(plane: Plane, policy: Json, finalizers: list
     ],
 )  # fmt: skip
 def test_options_of_a_delete_that_are_refused(plane: Plane, query: str, message: str) -> None:
-    made(plane, MAPS, config_map("m"))
+    plane.create(MAPS, config_map("m"))
     answer = plane.ask(f"DELETE {MAPS}/m?{query}")
-    assert refusal(answer) == (422, "Invalid", f'DeleteOptions.meta.k8s.io "" is invalid: {message}')
+    assert answer.refusal == (422, "Invalid", f'DeleteOptions.meta.k8s.io "" is invalid: {message}')
 
 
 @pytest.mark.parametrize(
@@ -447,9 +436,9 @@ def test_options_of_a_delete_that_are_refused(plane: Plane, query: str, message:
     [("uid", "UID", "deleted and then recreated"), ("resourceVersion", "ResourceVersion", "modified")],
 )
 def test_preconditions_of_a_delete(plane: Plane, what: str, word: str, happened: str) -> None:
-    found = made(plane, MAPS, config_map("m"))["metadata"][what]
+    found = plane.create(MAPS, config_map("m"))["metadata"][what]
     refused = plane.ask(f"DELETE {MAPS}/m", {"preconditions": {what: "5"}})
-    assert refusal(refused) == (
+    assert refused.refusal == (
         409,
         "Conflict",
         f'Operation cannot be fulfilled on ConfigMap "m": the {word} in the precondition (5) does not match the {word} '
@@ -461,7 +450,7 @@ def test_preconditions_of_a_delete(plane: Plane, what: str, word: str, happened:
 def bound_pod(plane: Plane, name: str = "p", **spec: Any) -> None:
     body = pod(name)
     body["spec"] |= {"nodeName": "n", **spec}
-    made(plane, PODS, body)
+    plane.create(PODS, body)
 
 
 def left(plane: Plane) -> tuple[int, int] | None:
@@ -510,15 +499,15 @@ def test_what_has_ended_goes_at_once(plane: Plane, phase: str, goes: bool) -> No
     asked = plane.ask(f"DELETE {PODS}/p").json
     assert asked["metadata"]["generation"] == 2
     assert (plane.ask(f"GET {PODS}/p").status == 404) is goes
-    made(plane, PODS, pod("free"))
+    plane.create(PODS, pod("free"))
     assert plane.ask(f"DELETE {PODS}/free").status == 200
     assert plane.ask(f"GET {PODS}/free").status == 404
 
 
 def test_watchers_see_a_pod_terminate_and_others_go_as_they_were(plane: Plane) -> None:
     """A pod that goes at once is seen terminating first (MODIFIED, then DELETED); a config map is not."""
-    made(plane, PODS, pod("p"))
-    made(plane, MAPS, config_map("m"))
+    plane.create(PODS, pod("p"))
+    plane.create(MAPS, config_map("m"))
     since = plane.store.revision
     plane.ask(f"DELETE {PODS}/p")
     plane.ask(f"DELETE {MAPS}/m")

@@ -74,6 +74,14 @@ class Answer(NamedTuple):
         assert len(found) <= 1, found
         return found[0] if found else None
 
+    @property
+    def refusal(self) -> tuple[int, str | None, str]:
+        """Code, reason and message of the Status that says why not (api.md 5.2)."""
+        status = self.json
+        assert (status["kind"], status["apiVersion"], status["status"]) == ("Status", "v1", "Failure")
+        assert status["code"] == self.status
+        return self.status, status.get("reason"), status["message"]
+
 
 class Watch:
     """A watch that is open: its events as they come."""
@@ -146,6 +154,13 @@ class Plane:
     def ask(self, line: str, body: Any = None, **how: Any) -> Answer:
         """One request, as `asked` has it."""
         return self.run(self.asked(line, body, **how))
+
+    def create(self, path: str, body: Any) -> Json:
+        """POST what has to be taken, and what it became."""
+        answer = self.ask(f"POST {path}", body)
+        assert answer.status == 201, answer.body
+        found: Json = answer.json
+        return found
 
     async def asked(
         self, line: str, body: Any = None, *, token: str | None = "admin", raw: bytes = b"", **headers: str

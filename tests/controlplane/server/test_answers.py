@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from tests.controlplane.server.inprocess import Answer, Plane, running
+from tests.controlplane.server.inprocess import Plane, running
 from tests.controlplane.server.live import config_map, pod
 
 from reprieve.controlplane import openapi
@@ -49,14 +49,6 @@ def plane() -> Iterator[Plane]:
         yield made
 
 
-def refusal(answer: Answer) -> tuple[int, str | None, str]:
-    """Code, reason and message of a Status."""
-    status = answer.json
-    assert (status["kind"], status["apiVersion"], status["status"]) == ("Status", "v1", "Failure")
-    assert status["code"] == answer.status
-    return answer.status, status.get("reason"), status["message"]
-
-
 # -- who -------------------------------------------------------------------------------------------------------
 
 
@@ -76,21 +68,21 @@ def test_who_is_let_in(plane: Plane, header: str | None, status: int) -> None:
     answer = plane.ask(f"GET {MAPS}", token=None, **({} if header is None else {"authorization": header}))
     assert answer.status == status
     if status == 401:
-        assert refusal(answer) == (401, "Unauthorized", "Unauthorized")
+        assert answer.refusal == (401, "Unauthorized", "Unauthorized")
         assert answer.header("www-authenticate") == "Bearer"
 
 
 def test_somebody_unknown_sees_health_and_version_where_he_is_let_in() -> None:
     with running(AppOptions(anonymous=True)) as plane:
         assert plane.ask("GET /version", token=None).status == 200
-        assert refusal(plane.ask(f"GET {MAPS}", token=None))[:2] == (403, "Forbidden")
+        assert plane.ask(f"GET {MAPS}", token=None).refusal[:2] == (403, "Forbidden")
         assert plane.ask("GET /version", token="wrong").status == 401
 
 
 def test_rights_come_before_everything_else(plane: Plane) -> None:
     """Whoever may not ask is not told whether it is there."""
     for line in (f"POST {MAPS}", f"DELETE {MAPS}/there", "POST /apis/made.up/v1/things", f"PUT {MAPS}/there/made-up"):
-        assert refusal(plane.ask(line, {}, token="reader"))[:2] == (403, "Forbidden")
+        assert plane.ask(line, {}, token="reader").refusal[:2] == (403, "Forbidden")
     assert plane.ask(f"GET {MAPS}/there", token="reader").status == 200
     assert plane.ask("GET /apis/made.up/v1/things", token="reader").status == 404
 
@@ -157,7 +149,7 @@ def test_what_is_where(plane: Plane, line: str, status: int, message: str | None
     answer = plane.ask(line, raw=b"")
     assert answer.status == status
     if message is not None:
-        assert refusal(answer)[2] == message
+        assert answer.refusal[2] == message
 
 
 def test_a_group_that_is_not_served_is_plainly_not_found(plane: Plane) -> None:
@@ -184,7 +176,7 @@ def test_health(plane: Plane, name: str) -> None:
     assert (answer.status, answer.body.decode()) == (200, f"{lines}{name} check passed\n")
     assert answer.header("content-type") == "text/plain; charset=utf-8"
     assert plane.ask(f"HEAD /{name}").pieces == [b""]
-    assert refusal(plane.ask(f"POST /{name}"))[:2] == (405, "MethodNotAllowed")
+    assert plane.ask(f"POST /{name}").refusal[:2] == (405, "MethodNotAllowed")
 
 
 def test_a_server_that_stops_is_not_ready() -> None:
@@ -213,7 +205,7 @@ def test_paths_of_discovery(plane: Plane) -> None:
         assert (answer.status, answer.json) == (200, document)
     assert plane.ask("GET /version").json["major"] == "1"
     for path in ("/api/v9", "/apis/apps/v9"):
-        assert refusal(plane.ask(f"GET {path}")) == (404, "NotFound", NO_RESOURCE)
+        assert plane.ask(f"GET {path}").refusal == (404, "NotFound", NO_RESOURCE)
     unknown = ("/apis/made.up", "/apis/made.up/v1", "/made/up", "/openapi", "/openapi/v4", "/health")
     for path in (*unknown, "/other/v1", "/other/apps", "/other/apps/v1"):
         answer = plane.ask(f"GET {path}")
@@ -350,7 +342,7 @@ def test_whatever_goes_wrong_is_one_answer(
         raise fault
 
     monkeypatch.setattr(plane.store, "page", fail)
-    code, reason, said = refusal(plane.ask(f"GET {MAPS}"))
+    code, reason, said = plane.ask(f"GET {MAPS}").refusal
     assert (code, said) == (status, message)
     assert reason == {500: "InternalError", 400: "BadRequest", 404: "NotFound"}[status]
     assert [record.getMessage() for record in caplog.records] == ([] if logged is None else [logged])
@@ -432,7 +424,7 @@ def test_a_create_is_answered_as_it_is_stored(plane: Plane) -> None:
     assert made["data"] == {"a": "b"}
     assert made["metadata"]["managedFields"][0]["manager"] == "kubectl"
     assert plane.ask(f"GET {MAPS}/made").body == answer.body
-    assert refusal(plane.ask(f"POST {MAPS}", config_map("made"))) == (
+    assert plane.ask(f"POST {MAPS}", config_map("made")).refusal == (
         409,
         "AlreadyExists",
         'configmaps "made" already exists',
@@ -482,9 +474,9 @@ def test_each_verb_on_one_object() -> None:
             assert plane.ask(f"GET {MAPS}/m").json == answer.json
         assert plane.ask(f"PATCH {MAPS}/new?fieldManager=me", config_map("new"), content_type=APPLY).status == 201
         refused = plane.ask(f"PATCH {MAPS}/m?fieldManager=me&force=true", config_map("m"), content_type=MERGE)
-        assert refusal(refused)[:2] == (422, "Invalid")
+        assert refused.refusal[:2] == (422, "Invalid")
         refused = plane.ask(f"PATCH {MAPS}/m", config_map("m"), content_type=APPLY)
-        assert "fieldManager: Required value" in refusal(refused)[2]
+        assert "fieldManager: Required value" in refused.refusal[2]
 
 
 def test_what_a_delete_answers() -> None:
@@ -506,7 +498,7 @@ def test_what_a_delete_answers() -> None:
         plane.ask(f"POST {MAPS}", held)
         waiting = plane.ask(f"DELETE {MAPS}/held").json
         assert (waiting["kind"], "deletionTimestamp" in waiting["metadata"]) == ("ConfigMap", True)
-        assert refusal(plane.ask(f"DELETE {MAPS}/absent")) == (404, "NotFound", 'configmaps "absent" not found')
+        assert plane.ask(f"DELETE {MAPS}/absent").refusal == (404, "NotFound", 'configmaps "absent" not found')
 
 
 @pytest.mark.parametrize(
@@ -591,7 +583,7 @@ def test_warnings_go_with_an_answer_and_with_a_refusal(plane: Plane) -> None:
     assert plane.ask(f"POST {MAPS}?dryRun=All&fieldValidation=Ignore", unknown).header("warning") is None
     strict = plane.ask(f"POST {MAPS}?dryRun=All&fieldValidation=Strict", unknown)
     assert (strict.status, strict.header("warning")) == (400, None)
-    assert 'strict decoding error: unknown field "made"' in refusal(strict)[2]
+    assert 'strict decoding error: unknown field "made"' in strict.refusal[2]
     unknown["metadata"]["labels"] = {"a b": "c"}
     refused = plane.ask(f"POST {MAPS}?dryRun=All", unknown)
     assert (refused.status, refused.header("warning")) == (422, '299 - "unknown field \\"made\\""')
@@ -629,7 +621,7 @@ def test_nothing_is_answered_that_is_not_durable(
 
     monkeypatch.setattr(plane.store._log, "append", fail)
     answer = plane.ask(line, body, **headers)
-    assert refusal(answer) == (500, "InternalError", "Internal error occurred: disk full")
+    assert answer.refusal == (500, "InternalError", "Internal error occurred: disk full")
     monkeypatch.undo()
     assert {path: plane.ask(f"GET {path}").json["items"] for path in before} == before
 
@@ -696,7 +688,7 @@ def test_a_binding_at_either_door(plane: Plane) -> None:
         assert (answer.status, answer.json["kind"], answer.json["status"]) == (201, "Status", "Success")
         assert plane.ask(f"GET {PODS}/{name}").json["spec"]["nodeName"] == "n"
     refused = plane.ask(f"POST {PODS}/there/binding", {"kind": "Pod", **target})
-    assert refusal(refused) == (400, "BadRequest", "the object provided is unrecognized (must be of type Binding)")
+    assert refused.refusal == (400, "BadRequest", "the object provided is unrecognized (must be of type Binding)")
 
 
 def test_an_eviction(plane: Plane) -> None:
@@ -764,12 +756,12 @@ def test_a_scale_is_read_and_written_in_every_way(plane: Plane) -> None:
         True,
     )
     refused = plane.ask(f"PATCH {path}", [{"op": "remove", "path": "/made/up"}], content_type=JSON_PATCH)
-    assert refusal(refused)[:2] == (422, "Invalid")
+    assert refused.refusal[:2] == (422, "Invalid")
     refused = plane.ask(f"PATCH {path}?fieldManager=me", {"spec": {"replicas": 4}}, content_type=APPLY)
-    assert refusal(refused)[:2] == (405, "MethodNotAllowed")
+    assert refused.refusal[:2] == (405, "MethodNotAllowed")
     for method, content_type in (("PUT", "application/json"), ("PATCH", MERGE)):
         refused = plane.ask(f"{method} {DEPLOYMENTS}/absent/scale", scale | {"metadata": {}}, content_type=content_type)
-        assert refusal(refused) == (404, "NotFound", 'deployments.apps "absent" not found')
+        assert refused.refusal == (404, "NotFound", 'deployments.apps "absent" not found')
 
 
 def test_a_status_is_written_by_its_own_path(plane: Plane) -> None:
@@ -845,7 +837,7 @@ def test_a_write_whose_ground_moves_again_and_again_is_a_conflict(
 
     monkeypatch.setattr(plane.registry, "update_now", never)
     answer = plane.ask(f"PUT {MAPS}/there", config_map("there", a="x" * LARGE))
-    code, reason, message = refusal(answer)
+    code, reason, message = answer.refusal
     assert (code, reason) == (409, "Conflict")
     assert message.startswith('Operation cannot be fulfilled on configmaps "there": the object has been modified')
 

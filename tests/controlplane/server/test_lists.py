@@ -38,10 +38,6 @@ def names(answer: Any) -> list[str]:
     return [item["metadata"]["name"] for item in answer.json["items"]]
 
 
-def refusal(answer: Any) -> tuple[int, str, str]:
-    return answer.status, answer.json.get("reason"), answer.json["message"]
-
-
 @pytest.mark.parametrize(
     ("url", "found"),
     [
@@ -138,10 +134,10 @@ def test_what_is_forgotten_is_expired_and_a_list_may_go_on_without_it() -> None:
         plane.ask(f"POST {MAPS}", config_map("d"))
         plane.store.compact(plane.store.revision)
         answer = plane.ask(f"GET {MAPS}?resourceVersion=2&resourceVersionMatch=Exact")
-        assert refusal(answer) == (410, "Expired", "The resourceVersion for the provided list is too old.")
+        assert answer.refusal == (410, "Expired", "The resourceVersion for the provided list is too old.")
         assert answer.json["metadata"] == {}
         answer = plane.ask(f"GET {MAPS}?limit=1&continue={token}")
-        status, reason, message = refusal(answer)
+        status, reason, message = answer.refusal
         assert (status, reason) == (410, "Expired")
         assert message.startswith("The provided continue parameter is too old to display a consistent list result.")
         further = answer.json["metadata"]["continue"]
@@ -154,7 +150,7 @@ def test_a_token_from_the_future_is_refused(plane: Plane) -> None:
     now = plane.store.revision
     assert plane.ask(f"GET {MAPS}?continue={ContinueToken(now, ('default', 'c')).encode()}").status == 200
     answer = plane.ask(f"GET {MAPS}?continue={ContinueToken(now + 1, ('default', 'c')).encode()}")
-    assert refusal(answer) == (
+    assert answer.refusal == (
         400,
         "BadRequest",
         "invalid continue token: continue key is not valid: from the future",
@@ -173,7 +169,7 @@ def test_a_revision_that_is_not_reached_is_waited_for_a_while(url: str) -> None:
         began = plane.runner.get_loop().time()
         answer = plane.ask(f"GET {url}?resourceVersion={ahead}")
         assert plane.runner.get_loop().time() - began == pytest.approx(3.0)
-        assert refusal(answer) == (
+        assert answer.refusal == (
             504,
             "Timeout",
             f"Timeout: Too large resource version: {ahead}, current: {ahead - 1}",
