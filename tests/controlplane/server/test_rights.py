@@ -1,0 +1,190 @@
+"""What roles and bindings allow, what a refusal says, and what reviews answer about rights.
+
+Rules and texts: kube-apiserver 1.36 (RBAC, authorization.k8s.io reviews, impersonation).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from tests.controlplane.server.inprocess import Plane, running
+
+from reprieve.controlplane.admission_chain import User
+
+Json = dict[str, Any]
+PODS = "/api/v1/namespaces/default/pods"
+RBAC = "/apis/rbac.authorization.k8s.io/v1"
+
+
+@pytest.fixture
+def plane() -> Iterator[Plane]:
+    with running() as made:
+        yield made
+
+
+def grant(plane: Plane, rule: Json, *, namespace: str = "", subject: Json | None = None) -> None:
+    """Give jane (or somebody else) one rule, everywhere or in one namespace."""
+    scope = f"/namespaces/{namespace}" if namespace else ""
+    role, binding = ("Role", "RoleBinding") if namespace else ("ClusterRole", "ClusterRoleBinding")
+    plane.create(f"{RBAC}{scope}/{role.lower()}s", {"metadata": {"name": "r"}, "rules": [rule]})
+    group = "rbac.authorization.k8s.io"
+    who = subject or {"apiGroup": group, "kind": "User", "name": "jane"}
+    body = {"metadata": {"name": "r"}, "roleRef": {"apiGroup": group, "kind": role, "name": "r"}, "subjects": [who]}
+    plane.create(f"{RBAC}{scope}/{binding.lower()}s", body)
+
+
+def may(plane: Plane, line: str, user: str = "jane", **more: str) -> bool:
+    answer = plane.ask(line, impersonate_user=user, **more)
+    assert answer.status in (200, 403, 404)
+    return answer.status != 403
+
+
+@pytest.mark.parametrize(
+    ("rule", "allowed", "refused"),
+    [
+        ({"verbs": ["get"], "apiGroups": [""], "resources": ["pods"]},
+         [f"GET {PODS}/p"], [f"GET {PODS}", f"GET {PODS}/p/status", "GET /api/v1/namespaces/default/secrets/p",
+                             "GET /apis/apps/v1/namespaces/default/deployments/p"]),
+        ({"verbs": ["*"], "apiGroups": [""], "resources": ["pods/status"]},
+         [f"GET {PODS}/p/status"], [f"GET {PODS}/p"]),
+        ({"verbs": ["get"], "apiGroups": ["*"], "resources": ["*/status"]},
+         [f"GET {PODS}/p/status"], [f"GET {PODS}/p"]),
+        ({"verbs": ["get"], "apiGroups": ["apps"], "resources": ["*"]},
+         ["GET /apis/apps/v1/namespaces/default/deployments/p"], [f"GET {PODS}/p"]),
+        ({"verbs": ["get"], "apiGroups": [""], "resources": ["pods"], "resourceNames": ["p"]},
+         [f"GET {PODS}/p"], [f"GET {PODS}/q"]),
+        ({"verbs": ["get"], "nonResourceURLs": ["/metrics", "/openapi/*"]},
+         ["GET /metrics", "GET /openapi/v2"], [f"GET {PODS}/p"]),
+    ],
+)  # fmt: skip
+def test_what_a_rule_allows(plane: Plane, rule: Json, allowed: list[str], refused: list[str]) -> None:
+    grant(plane, rule)
+    assert [may(plane, line) for line in allowed] == [True] * len(allowed)
+    assert [may(plane, line) for line in refused] == [False] * len(refused)
+    assert not may(plane, allowed[0], "joe") or "/openapi" in allowed[0]
+
+
+def test_a_role_counts_in_its_namespace(plane: Plane) -> None:
+    grant(plane, {"verbs": ["list"], "apiGroups": [""], "resources": ["pods"]}, namespace="default")
+    assert may(plane, f"GET {PODS}")
+    assert not may(plane, "GET /api/v1/pods")
+    assert not may(plane, "GET /api/v1/namespaces/kube-system/pods")
+    plane.ask(f"DELETE {RBAC}/namespaces/default/roles/r")
+    assert not may(plane, f"GET {PODS}")
+
+
+@pytest.mark.parametrize(
+    ("subject", "user", "group", "counts"),
+    [
+        ({"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": "devs"}, "joe", "devs", True),
+        ({"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": "devs"}, "devs", "other", False),
+        ({"kind": "ServiceAccount", "name": "robot", "namespace": "default"},
+         "system:serviceaccount:default:robot", "", True),
+        ({"kind": "ServiceAccount", "name": "robot", "namespace": "kube-system"},
+         "system:serviceaccount:default:robot", "", False),
+    ],
+)  # fmt: skip
+def test_who_a_binding_is_for(plane: Plane, subject: Json, user: str, group: str, counts: bool) -> None:
+    grant(plane, {"verbs": ["list"], "apiGroups": [""], "resources": ["pods"]}, subject=subject)
+    headers = {"impersonate_group": group} if group else {}
+    assert may(plane, f"GET {PODS}", user, **headers) is counts
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (f"GET {PODS}/p",
+         'pods "p" is forbidden: User "jane" cannot get resource "pods" in API group "" in the namespace "default"'),
+        ("GET /apis/apps/v1/deployments",
+         'deployments.apps is forbidden: User "jane" cannot list resource "deployments" in API group "apps" at the '
+         "cluster scope"),
+        (f"POST {PODS}/p/binding",
+         'pods "p" is forbidden: User "jane" cannot create resource "pods/binding" in API group "" in the namespace '
+         '"default"'),
+        ("GET /metrics", 'forbidden: User "jane" cannot get path "/metrics"'),
+        ("POST /version", 'forbidden: User "jane" cannot post path "/version"'),
+    ],
+)  # fmt: skip
+def test_what_a_refusal_says(plane: Plane, line: str, message: str) -> None:
+    assert plane.ask(line, impersonate_user="jane").refusal == (403, "Forbidden", message)
+
+
+def test_the_rules_one_has(plane: Plane) -> None:
+    line = "POST /apis/authorization.k8s.io/v1/selfsubjectrulesreviews"
+    rule = {"verbs": ["list"], "apiGroups": [""], "resources": ["pods"]}
+    grant(plane, rule, namespace="default")
+    for namespace, rules in (("default", [rule]), ("kube-system", [])):
+        found = plane.ask(line, {"spec": {"namespace": namespace}}, impersonate_user="jane").json["status"]
+        assert (found["resourceRules"], found["incomplete"]) == (rules, False)
+        assert found["nonResourceRules"][0]["verbs"] == ["get"]
+    everything = plane.ask(line, {"spec": {"namespace": "x"}}).json["status"]["resourceRules"]
+    assert everything == [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}]
+    reading = plane.ask(line, {"spec": {"namespace": "x"}}, token="reader").json["status"]["resourceRules"]
+    assert reading == [{"verbs": ["get", "list", "watch"], "apiGroups": ["*"], "resources": ["*"]}]
+
+
+def test_the_rights_of_others_are_asked_of_by_name(plane: Plane) -> None:
+    line = "POST /apis/authorization.k8s.io/v1/subjectaccessreviews"
+    grant(plane, {"verbs": ["list"], "apiGroups": ["apps"], "resources": ["deployments"]}, namespace="default")
+    asked = {"verb": "list", "group": "apps", "resource": "deployments", "namespace": "default"}
+    for change, allowed in (
+        ({}, True), ({"verb": "get"}, False), ({"group": ""}, False), ({"resource": "pods"}, False),
+        ({"namespace": "x"}, False), ({"subresource": "scale"}, False),
+    ):  # fmt: skip
+        found = plane.ask(line, {"spec": {"user": "jane", "resourceAttributes": {**asked, **change}}})
+        assert found.json["status"]["allowed"] is allowed, change
+    reason = 'RBAC: allowed by RoleBinding "r/default" of Role "r" to User "jane"'
+    assert plane.ask(line, {"spec": {"user": "jane", "resourceAttributes": asked}}).json["status"]["reason"] == reason
+    path = {"verb": "get", "path": "/version"}
+    assert plane.ask(line, {"spec": {"user": "x", "nonResourceAttributes": path}}).json["status"]["allowed"] is True
+    who = {"groups": ["system:masters"], "user": "x"}
+    assert plane.ask(line, {"spec": {**who, "resourceAttributes": asked}}).json["status"]["allowed"] is True
+
+
+def test_nobody_gives_away_what_he_has_not(plane: Plane) -> None:
+    """Who may make roles makes those that hold no more than his own rights."""
+    grant(plane, {"verbs": ["create", "get"], "apiGroups": ["rbac.authorization.k8s.io", ""], "resources": ["*"]})
+    roles = f"POST {RBAC}/namespaces/default/roles"
+    for name, verb, code in (("less", "get", 201), ("more", "delete", 403)):
+        rule = {"verbs": [verb], "apiGroups": [""], "resources": ["pods"]}
+        answer = plane.ask(roles, {"metadata": {"name": name}, "rules": [rule]}, impersonate_user="jane")
+        assert answer.status == code
+
+
+def test_paths_are_in_no_namespace(plane: Plane) -> None:
+    """A cluster role that names them gives them where it is bound for the whole cluster alone."""
+    rule = {"verbs": ["get"], "nonResourceURLs": ["/metrics"]}
+    plane.create(f"{RBAC}/clusterroles", {"metadata": {"name": "r"}, "rules": [rule]})
+    group = "rbac.authorization.k8s.io"
+    body = {
+        "metadata": {"name": "r"},
+        "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": "r"},
+        "subjects": [{"apiGroup": group, "kind": "User", "name": "jane"}],
+    }
+    plane.create(f"{RBAC}/namespaces/default/rolebindings", body)
+    assert not may(plane, "GET /metrics")
+    plane.create(f"{RBAC}/clusterrolebindings", body)
+    assert may(plane, "GET /metrics")
+
+
+@pytest.mark.parametrize(("key", "allowed"), [("team", True), ("other", False)])
+def test_whose_extra_one_may_act_with(plane: Plane, key: str, allowed: bool) -> None:
+    """Each part of an impersonation is a right of its own, that of an extra by its key."""
+    group = "authentication.k8s.io"
+    grant(plane, {"verbs": ["impersonate"], "apiGroups": [group], "resources": ["userextras/team"]})
+    token = plane.plane.tokens
+    token.add("jane", User("jane", ("system:authenticated",)))
+    users = {"verbs": ["impersonate"], "apiGroups": [""], "resources": ["users"]}
+    plane.create(f"{RBAC}/clusterroles", {"metadata": {"name": "users"}, "rules": [users]})
+    reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "users"}
+    subject = {"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "jane"}
+    plane.create(f"{RBAC}/clusterrolebindings", {
+        "metadata": {"name": "users"}, "roleRef": reference, "subjects": [subject]})  # fmt: skip
+    headers = {"impersonate_user": "joe", f"impersonate_extra_{key}": "x"}
+    answer = plane.ask("POST /apis/authentication.k8s.io/v1/selfsubjectreviews", {}, token="jane", **headers)
+    assert answer.status == (201 if allowed else 403)
+    if allowed:
+        info = answer.json["status"]["userInfo"]
+        assert (info["username"], info["extra"]) == ("joe", {"team": ["x"]})

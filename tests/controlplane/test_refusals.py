@@ -1,0 +1,139 @@
+"""What a refusal says and how long it may be; integers of the query, and why a text is none (api.md 5.2)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from reprieve.controlplane import errors
+from reprieve.controlplane.errors import Cause, StatusError
+from reprieve.controlplane.numbers import parse_int
+from reprieve.controlplane.schema import field_errors as fe
+
+Json = dict[str, Any]
+
+# -- numbers ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("0", 0),
+        ("+7", 7),
+        ("-7", -7),
+        ("007", 7),
+        ("-0", 0),
+        (str(2**63 - 1), 2**63 - 1),
+        (str(-(2**63)), -(2**63)),
+        ("0" * 100 + "1", 1),
+    ],
+)
+def test_integers(text: str, number: int) -> None:
+    assert parse_int(text) == number
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("", "invalid syntax"),
+        ("x", "invalid syntax"),
+        ("1_0", "invalid syntax"),
+        ("٣", "invalid syntax"),
+        (" 1", "invalid syntax"),
+        ("+-1", "invalid syntax"),
+        (str(2**63), "value out of range"),
+        (str(-(2**63) - 1), "value out of range"),
+        ("9" * 5000, "value out of range"),
+    ],
+)
+def test_what_is_no_integer_of_64_bits(text: str, why: str) -> None:
+    with pytest.raises(StatusError) as refused:
+        parse_int(text)
+    shown = text if len(text) <= 64 else text[:64] + "..."
+    assert (refused.value.code, refused.value.message) == (400, f'strconv.ParseInt: parsing "{shown}": {why}')
+
+
+@pytest.mark.parametrize(("length", "cut"), [(64, False), (65, True)])
+def test_of_a_long_number_the_beginning_is_shown(length: int, cut: bool) -> None:
+    with pytest.raises(StatusError) as refused:
+        parse_int("x" * length)
+    assert ("..." in refused.value.message) is cut
+
+
+# -- errors ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "reason", "message", "details"),
+    [
+        (errors.not_found("pods", "", "p"), 404, "NotFound", 'pods "p" not found', {"name": "p", "kind": "pods"}),
+        (errors.not_found("podgroups", "g", "p"), 404, "NotFound", 'podgroups.g "p" not found',
+         {"name": "p", "group": "g", "kind": "podgroups"}),
+        (errors.already_exists("pods", "", "p"), 409, "AlreadyExists", 'pods "p" already exists',
+         {"name": "p", "kind": "pods"}),
+        (errors.conflict("pods", "", "p", "why"), 409, "Conflict",
+         'Operation cannot be fulfilled on pods "p": why', {"name": "p", "kind": "pods"}),
+        (errors.forbidden("pods", "", "", "why"), 403, "Forbidden", "pods is forbidden: why", {"kind": "pods"}),
+        (errors.forbidden("pods", "", "p", "why"), 403, "Forbidden", 'pods "p" is forbidden: why',
+         {"name": "p", "kind": "pods"}),
+        (errors.unknown_resource(), 404, "NotFound", "the server could not find the requested resource", {}),
+        (errors.method_not_allowed(), 405, "MethodNotAllowed",
+         "the server does not allow this method on the requested resource", {}),
+        (errors.bad_request("why"), 400, "BadRequest", "why", None),
+        (errors.internal("why"), 500, None, "why", None),
+        (errors.expired("why"), 410, "Expired", "why", None),
+        (errors.unfit("Pod", "", "p", fe.required("a.b")), 422, "Invalid", 'Pod "p" is invalid: a.b: Required value',
+         {"name": "p", "kind": "Pod",
+          "causes": [{"reason": "FieldValueRequired", "message": "Required value", "field": "a.b"}]}),
+        (errors.unfit("Pod", "", "", fe.required("a"), fe.required("a"), fe.required("b")), 422, "Invalid",
+         'Pod "" is invalid: [a: Required value, b: Required value]',
+         {"kind": "Pod", "causes": [{"reason": "FieldValueRequired", "message": "Required value", "field": name}
+                                    for name in "aab"]}),
+    ],
+)  # fmt: skip
+def test_refusals(error: StatusError, code: int, reason: str | None, message: str, details: Json | None) -> None:
+    """api.md 5.2: what a Status says, and no more."""
+    said = error.to_json()
+    whole: Json = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": message}
+    whole |= {} if reason is None else {"reason": reason}
+    whole |= {} if details is None else {"details": details}
+    assert said == {**whole, "code": code}
+    assert str(error) == message
+
+
+def test_a_list_that_is_expired_may_go_on() -> None:
+    assert errors.expired("why", "token").to_json()["metadata"] == {"continue": "token"}
+
+
+@pytest.mark.parametrize(("number", "given"), [(64, 64), (65, 64)])
+def test_of_many_causes_the_first_are_given(number: int, given: int) -> None:
+    error = errors.unfit("Pod", "", "p", *(fe.required(f"f{index}") for index in range(number)))
+    causes = error.to_json()["details"]["causes"]
+    assert [cause["field"] for cause in causes] == [f"f{index}" for index in range(given)]
+
+
+def test_what_is_long_in_a_refusal_is_cut() -> None:
+    """A Status stays small whatever names and values the request held."""
+    error = StatusError(400, "BadRequest", "m" * 5000, {"name": "n" * 2000}, (Cause("R", "c" * 2000, "f" * 2000),))
+    said = error.to_json()
+    assert len(said["message"]) <= errors.LONGEST_MESSAGE + 40
+    assert len(said["details"]["name"]) <= errors.LONGEST_CAUSE + 40
+    assert all(len(text) <= errors.LONGEST_CAUSE + 40 for text in said["details"]["causes"][0].values())
+    kept = StatusError(400, "BadRequest", "m" * 4096, {"name": "n" * 1024}, (Cause("R", "c" * 1024),)).to_json()
+    assert (len(kept["message"]), len(kept["details"]["name"])) == (4096, 1024)
+    assert kept["details"]["causes"] == [{"reason": "R", "message": "c" * 1024}]
+
+
+def test_causes_stand_before_the_time_to_try_again() -> None:
+    """The order in which upstream writes them."""
+    error = StatusError(504, "Timeout", "late", {"retryAfterSeconds": 1}, (Cause("R", "m"),))
+    assert list(error.to_json()["details"]) == ["causes", "retryAfterSeconds"]
+
+
+def test_a_success_says_what_went() -> None:
+    said = errors.success("p", "g", "pods", "u")
+    assert said["status"] == "Success"
+    assert said["details"] == {"name": "p", "group": "g", "kind": "pods", "uid": "u"}
+    assert errors.success("p", "", "pods", "")["details"] == {"name": "p", "kind": "pods"}
+    assert errors.quoted(["a", 'b"']) == '["a" "b\\""]'
