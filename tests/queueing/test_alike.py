@@ -35,6 +35,10 @@ def _larger(item: objects.Pod) -> objects.Pod:
     return replace(item, spec=pod(item.metadata.name, cpu=2).spec)
 
 
+def _gated(item: objects.Pod) -> objects.Pod:
+    return replace(item, spec=pod(item.metadata.name, cpu=1, gates=["x"]).spec)
+
+
 def test_an_event_wakes_the_first_alone() -> None:
     world = _waiting().gone("r")
     assert [world.place(f"p{turn}") for turn in range(3)] == [QueueState.ACTIVE, *[QueueState.UNSCHEDULABLE] * 2]
@@ -47,8 +51,12 @@ def test_an_event_wakes_the_first_alone() -> None:
 
 @pytest.mark.parametrize(
     "happens",
-    [lambda world: world.gone("p0"), lambda world: world.change_pod("p0", _larger)],
-    ids=["it is deleted", "it is another kind now"],
+    [
+        lambda world: world.gone("p0"),
+        lambda world: world.change_pod("p0", _larger),
+        lambda world: world.change_pod("p0", _gated),
+    ],
+    ids=["it is deleted", "it is another kind now", "it is gated"],
 )
 def test_when_the_one_that_was_woken_is_not_tried_for_them_the_next_is(happens: Callable[[World], object]) -> None:
     """No wake-up is lost: what helped the first would have helped the others."""

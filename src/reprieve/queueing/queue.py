@@ -165,9 +165,12 @@ class SchedulingQueue:
         self._refresh_priority(entity)
         if entity.state is QueueState.GATED:
             self._regate(entity, now)
-        elif not status.ok and entity.state is not QueueState.IN_CYCLE and not self._gates.of_entity(entity).ok:
+        elif (
+            not status.ok and entity.state is not QueueState.IN_CYCLE and not (gate := self._gates.of_entity(entity)).ok
+        ):
             # It was to be tried, or might have been, and what it needs is gone: a claim, say.
-            self._recheck_gate(entity, now)
+            self._wake_next(entity, now)
+            self._to_gated(entity, gate, now)
         elif entity.state is QueueState.UNSCHEDULABLE:
             # Whoever is new in a group has not been rejected by anything yet.
             self._reactivate(entity, now)
