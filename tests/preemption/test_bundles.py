@@ -13,6 +13,7 @@ from reprieve.preemption.victim_search.bundles import Bundle, Bundles, _rates, c
 from reprieve.preemption.victim_search.state import BROKEN_BUDGET, Eviction
 from tests.preemption import tiny
 from tests.preemption.exact import Problem
+from tests.preemption.seeds import each_seed
 from tests.preemption.tiny import kind, numbers, problem, random_problem, unit
 
 # -- the cheapest cover ----------------------------------------------------------------------------------------------
@@ -29,7 +30,7 @@ def _weight(units: Sequence[Covering], chosen: Collection[int]) -> float:
     return sum(weight for weight, _, number in units if number in chosen)
 
 
-@pytest.mark.parametrize("seed", range(120))
+@each_seed(range(120))
 def test_a_cover_holds_what_is_lacking_and_nobody_in_it_is_superfluous(seed: int) -> None:
     """None only where all together do not; where one or two will do the cheapest of these; else not far from it."""
     chance = random.Random(seed)
@@ -135,7 +136,7 @@ def _something_happens(state: Eviction, chance: random.Random) -> None:
         state.settle()
 
 
-@pytest.mark.parametrize("seed", range(40))
+@each_seed(range(40))
 def test_what_bundles_say_holds_whatever_has_happened(seed: int) -> None:
     """What units bring is counted on all their nodes; who may not go is in none; where anybody helps there is one."""
     made, chance = random_problem(seed, kinds=1 + seed % 2, budgets=seed % 3), random.Random(seed)
@@ -209,7 +210,7 @@ def _weighs(state: Eviction, units: Sequence[int]) -> float:
     return sum(state.weight[u] + state.age[u] for u in units) + broken
 
 
-@pytest.mark.parametrize("seed", range(40))
+@each_seed(range(40))
 def test_what_stands_for_a_node_that_was_not_looked_at_is_never_too_dear(seed: int) -> None:
     """`least_rates`: by how many are missing no bundle weighs less for each place; alone it is what it weighs."""
     made, chance = random_problem(seed, budgets=seed % 3), random.Random(seed)
@@ -234,7 +235,7 @@ def test_what_stands_for_a_node_that_was_not_looked_at_is_never_too_dear(seed: i
         _something_happens(state, chance)
 
 
-@pytest.mark.parametrize("seed", range(30))
+@each_seed(range(30))
 def test_what_has_become_dearer_is_looked_at_when_it_would_be_chosen(seed: int) -> None:
     """Not before; and then the best is what it is when all nodes are looked at anew."""
     made = random_problem(seed, budgets=2, units=6)

@@ -5,15 +5,14 @@ from __future__ import annotations
 import random
 from typing import Any
 
-import pytest
-
 from reprieve.preemption.cheaper_for_pod import cheapest_on_row, judged
 from tests.building import START, World, group, node, pdb, pod
 from tests.preemption import tiny
+from tests.preemption.seeds import each_seed
 from tests.preemption.tiny import kind, problem, unit
 
 
-@pytest.mark.parametrize("seed", range(40))
+@each_seed(range(40))
 def test_the_cheapest_set_of_a_node(seed: int) -> None:
     """Budgets counted over those who go; pods of equal or higher priority that are nominated there count as running."""
     chance = random.Random(seed)

@@ -17,6 +17,7 @@ from reprieve.preemption.criteria import PRIORITY_OFFSET
 from reprieve.preemption.victim_search.state import BROKEN_BUDGET, FEW_PODS, NOBODY, Eviction
 from tests.preemption import tiny
 from tests.preemption.exact import Problem
+from tests.preemption.seeds import each_seed
 from tests.preemption.tiny import as_searched, kind, numbers, problem, random_problem, unit
 
 SEEDS = range(24)
@@ -110,7 +111,7 @@ def _do_something(state: Eviction, chance: random.Random) -> None:
         state.take_off(chance.randrange(len(state.left)))
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@each_seed(SEEDS)
 def test_what_is_kept_up_to_date_is_what_counting_anew_gives(seed: int) -> None:
     """Whatever is done, in whatever order: no pod is lost, none is where it does not fit."""
     made, chance = _mixed(seed), random.Random(seed)
@@ -122,7 +123,7 @@ def test_what_is_kept_up_to_date_is_what_counting_anew_gives(seed: int) -> None:
         assert min(state.missing) >= 0
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@each_seed(SEEDS)
 def test_who_may_come_back_does_not_depend_on_what_was_tried_before(seed: int) -> None:
     """Of unlike pods it is counted what nodes hold of each size: that follows from who is gone."""
     made, chance = random_problem(seed, kinds=2 + seed % 2), random.Random(seed)
@@ -144,7 +145,7 @@ def test_who_may_come_back_does_not_depend_on_what_was_tried_before(seed: int) -
             )
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@each_seed(SEEDS)
 def test_everything_can_be_taken_back(seed: int) -> None:
     """To any mark, and on from there: as if nothing had been done since."""
     made, chance = _mixed(seed), random.Random(seed)
@@ -166,7 +167,7 @@ def test_everything_can_be_taken_back(seed: int) -> None:
     assert _seen(state) == kept, "what is kept is not taken back"
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@each_seed(SEEDS)
 def test_who_looks_at_nodes_is_told_which_have_changed(seed: int) -> None:
     """`dirty`: something is otherwise there; `dearer`: a unit there has come to violate a budget, and nothing else."""
     made, chance = _mixed(seed), random.Random(seed)
@@ -242,7 +243,7 @@ def test_which_nodes_have_changed_since_a_mark() -> None:
 # -- placing ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("seed", range(60))
+@each_seed(range(60))
 def test_like_pods_are_placed_wherever_as_many_fit(seed: int) -> None:
     """Of one kind `settle` leaves nobody without a place for whom there is one; `may_return` then says all."""
     made, chance = random_problem(seed), random.Random(seed)
@@ -265,7 +266,7 @@ def test_like_pods_are_placed_wherever_as_many_fit(seed: int) -> None:
         state.rollback(mark)
 
 
-@pytest.mark.parametrize("seed", range(60))
+@each_seed(range(60))
 def test_unlike_pods_are_placed_only_where_they_fit(seed: int) -> None:
     """Of several kinds not every way is tried: whoever says that all fit is right, and so is who rules it out."""
     made, chance = random_problem(seed, kinds=2 + seed % 2), random.Random(seed)
@@ -468,7 +469,7 @@ def test_like_pods_are_never_put_anew() -> None:
 # -- what it costs ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@each_seed(SEEDS)
 def test_what_an_eviction_costs(seed: int) -> None:
     """preemption.md 3: budgets broken, highest priority, the sum with its offset, pods, the earliest of the highest."""
     made, chance = random_problem(seed, budgets=seed % 4), random.Random(seed)
@@ -495,7 +496,7 @@ def test_nobody_costs_less_than_anybody() -> None:
     assert Eviction(numbers(problem([(1,)], [], [kind((1,))]))).lowest == 0
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@each_seed(SEEDS)
 def test_budgets_that_several_would_break_together(seed: int) -> None:
     """`violating`: one after the other beside those who are gone; `violates`: one more alone."""
     made, chance = random_problem(seed, budgets=1 + seed % 3), random.Random(seed)
@@ -521,7 +522,7 @@ def test_budgets_that_several_would_break_together(seed: int) -> None:
             assert state.violates(some[0]) is bool(broken)
 
 
-@pytest.mark.parametrize("seed", range(8))
+@each_seed(range(8))
 def test_what_many_break_is_counted_by_importance(seed: int) -> None:
     """preemption.md 6: each budget is charged unit by unit from the most important down, of few charges and of many."""
     chance = random.Random(seed)

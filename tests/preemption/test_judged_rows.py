@@ -18,6 +18,7 @@ from reprieve.preemption.outcome import NO_VICTIMS_POD
 from reprieve.preemption.row_answers import Candidate, Misfit, RowAnswers, _below, _kinds
 from reprieve.preemption.unit_matrices import ABOVE_ALL, UnitMatrices, Units
 from reprieve.preemption.victim_columns import JudgedRows, _Segments
+from tests.preemption.seeds import each_seed
 
 OFFSET = 1 << 31
 SEEDS = range(60)
@@ -97,7 +98,7 @@ def _column(matrices: UnitMatrices, row: int) -> list[_One]:
 # -- the matrices --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("seed", range(20))
+@each_seed(range(20))
 def test_every_row_has_its_units_whatever_was_replaced(seed: int) -> None:
     """A row moves to another block as it gets more or fewer; new rows are empty; blocks nobody uses go."""
     chance = random.Random(seed)
@@ -173,7 +174,7 @@ def _cost(gone: Sequence[_One]) -> tuple[float, ...]:
     )
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@each_seed(SEEDS)
 def test_a_reprieve_of_many_rows_is_that_of_each(seed: int) -> None:
     """preemption.md 3.1 to 3.5: who may go at all, what is short with them gone, and what it costs."""
     chance = random.Random(seed)
@@ -197,7 +198,7 @@ def test_a_reprieve_of_many_rows_is_that_of_each(seed: int) -> None:
             assert (low[row] <= other <= high[row]) == same or not there
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@each_seed(SEEDS)
 def test_no_set_of_a_row_costs_less_than_what_is_said(seed: int) -> None:
     """cost.md 4.8: of all sets that make up for what is lacking, where somebody has to go; budgets apart."""
     chance = random.Random(seed)
@@ -252,7 +253,7 @@ def test_where_nobody_has_started_nobody_started_earlier() -> None:
 # -- stretches -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("seed", range(12))
+@each_seed(range(12))
 def test_every_row_has_its_stretch_whatever_was_replaced(seed: int) -> None:
     """Longer ones move to the end; what lies idle does not grow without bound; new rows have nothing."""
     chance = random.Random(seed)
@@ -323,7 +324,7 @@ def _filled(*answers: tuple[float, ...] | Misfit, fragile: Sequence[int] = ()) -
     return found
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@each_seed(SEEDS)
 def test_the_cheapest_row_by_cost_and_then_by_name(seed: int) -> None:
     """preemption.md 3; and the second best of those that the last comparison left, with how the field narrowed."""
     chance = random.Random(seed)

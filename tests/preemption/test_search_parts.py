@@ -23,7 +23,8 @@ from reprieve.preemption.victim_search.search import (
 )
 from reprieve.preemption.victim_search.state import NOBODY, Eviction
 from tests.preemption import tiny
-from tests.preemption.exact import Price, Problem
+from tests.preemption.exact import Problem
+from tests.preemption.seeds import each_seed
 from tests.preemption.tiny import as_searched, kind, numbers, problem, random_problem, unit
 
 OFFSET = 1 << 31
@@ -49,7 +50,7 @@ def _makes_room(made: Problem, found: Found) -> None:
 # -- against all there are -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("seed", range(90))
+@each_seed(range(90))
 def test_of_like_pods_the_cheapest_of_all_evictions_is_found(seed: int) -> None:
     """cost.md 4.1, 4.7: on a few nodes every set of units was tried; None where none makes room."""
     made = random_problem(seed, budgets=seed % 3)
@@ -81,7 +82,7 @@ def test_of_unlike_pods_the_cheapest_is_mostly_found(kinds: int, share: float) -
     assert solvable >= 15
 
 
-@pytest.mark.parametrize("seed", range(60))
+@each_seed(range(60))
 @pytest.mark.parametrize("exact", [False, True])
 def test_nothing_is_dearer_than_what_is_known_to_do(seed: int, exact: bool) -> None:
     """cost.md 4.2: beside an eviction that does the cheapest is found all the same, or that one stays."""
@@ -104,7 +105,7 @@ def test_nothing_is_dearer_than_what_is_known_to_do(seed: int, exact: bool) -> N
         _makes_room(made, found)
 
 
-@pytest.mark.parametrize("seed", range(60))
+@each_seed(range(60))
 def test_no_eviction_weighs_less_than_the_bound(seed: int) -> None:
     """Each resource by itself, units in parts: the sum of priorities of no eviction is below it."""
     made = random_problem(seed, kinds=1 + seed % 3)
@@ -153,7 +154,7 @@ def test_what_is_on_nodes_that_may_not_be_used_is_no_help() -> None:
     assert least_weight(state) in (4, 5)
 
 
-@pytest.mark.parametrize("seed", range(60))
+@each_seed(range(60))
 def test_who_has_to_go_in_any_case(seed: int) -> None:
     """Like pods: without each of these units gone no eviction makes room."""
     made = random_problem(seed)
@@ -244,7 +245,7 @@ def test_the_same_numbers_give_the_same_answer() -> None:
     assert len({cheapest_eviction(numbers(made)) for _ in range(3)}) == 1
 
 
-@pytest.mark.parametrize("seed", range(12))
+@each_seed(range(12))
 def test_with_fewer_steps_nothing_better_is_found(seed: int) -> None:
     """Anytime: what is found with next to no improvement makes room, and more steps are never worse."""
     made = random_problem(seed, kinds=1 + seed % 2, budgets=1, units=7)
@@ -290,7 +291,7 @@ def test_what_is_never_and_always_close() -> None:
 # -- others that cost the same ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("seed", range(40))
+@each_seed(range(40))
 def test_others_that_cost_the_same_make_room_as_well(seed: int) -> None:
     """cost.md 4.3: each once, none of them the one that was found, at most so many."""
     made = random_problem(seed, budgets=seed % 2)
@@ -514,7 +515,7 @@ def test_nobody_of_higher_priority_goes_below_a_limit() -> None:
     assert search.state.barred == set(), "everybody else may"
 
 
-@pytest.mark.parametrize("seed", range(30))
+@each_seed(range(30))
 def test_an_eviction_is_taken_up_from_whatever_was_tried(seed: int) -> None:
     """Who goes, and the places pod by pod."""
     made, chance = random_problem(seed, kinds=1 + seed % 2), random.Random(seed)
@@ -568,22 +569,23 @@ def test_in_large_clusters_fewer_steps_are_taken() -> None:
 # -- one pod ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("seed", range(150))
+@each_seed(range(150))
 def test_for_one_pod_the_cheapest_of_all_sets_goes(seed: int) -> None:
     """cost.md 4.8: on the first node by name among those that are as cheap; there the least important."""
     made = random_problem(seed, budgets=seed % 3)
     made = replace(made, kinds=(replace(made.kinds[0], count=1),))
     found = cheapest_for_one(Eviction(numbers(made)))
-    best = tiny.cheapest(made)
+    every = list(tiny.evictions(made))
+    best = min(map(made.price, every), default=None)
     assert (found is None) is (best is None)
     if found is None or best is None:
         return
     units, price, node = found
     assert price == as_searched(best) == as_searched(made.price(tiny.names(made, units)))
-    assert node == min(_nodes_of(made, best))
+    assert node == min(node for gone in every if made.price(gone) == best for node in _fits_on(made, gone))
     as_good = [
         tuple(sorted((-number for number in range(len(made.units)) if made.units[number].name in gone), reverse=True))
-        for gone in tiny.evictions(made)
+        for gone in every
         if made.price(gone)[:4] == best[:4] and node in _fits_on(made, gone)
     ]
     if not best[0]:  # with budgets the same count may come of others
@@ -596,10 +598,6 @@ def test_for_one_pod_the_cheapest_of_all_sets_goes(seed: int) -> None:
 def _fits_on(made: Problem, gone: Sequence[str]) -> list[int]:
     left = tiny.left_beside(made, gone)
     return [n for n, have in enumerate(left) if n in made.kinds[0].nodes and tiny.places(have, made.kinds[0].wants)]
-
-
-def _nodes_of(made: Problem, best: Price) -> list[int]:
-    return [node for gone in tiny.evictions(made) if made.price(gone) == best for node in _fits_on(made, gone)]
 
 
 def test_of_like_units_of_a_node_the_least_important_go() -> None:

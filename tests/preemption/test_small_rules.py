@@ -1,4 +1,4 @@
-"""Rules of preemption that stand by themselves: units, their order, budgets that are respected, times, words."""
+"""Rules of preemption that stand by themselves: units, their order, budgets that are respected, room, ties, words."""
 
 from __future__ import annotations
 
@@ -9,16 +9,14 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from reprieve.api.work_annotations import LONGEST
 from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.resources import CPU, MEMORY
-from reprieve.cluster.state import ClusterState
 from reprieve.framework.extending import CandidatePlugin, VictimsOn
 from reprieve.framework.plugin import CycleState, Placement
 from reprieve.framework.running import RunningProfile
 from reprieve.framework.status import PluginError
-from reprieve.preemption.cost import Costing, criteria_of, pricing_of
-from reprieve.preemption.criteria import IN_TREE, STANDARD
+from reprieve.preemption.cost import Costing, criteria_of
+from reprieve.preemption.criteria import STANDARD
 from reprieve.preemption.eligibility import group_never_preempts, ineligible
 from reprieve.preemption.extended import judged
 from reprieve.preemption.free_resources import FreeResources
@@ -44,32 +42,11 @@ from reprieve.preemption.protection import (
     until_runtimes_are_over,
 )
 from reprieve.preemption.tie_breaking import VictimSparingTieBreaker, victim_sparing_tie_breaker
-from reprieve.preemption.units import PreemptionUnit, effective_priority, scheduled_pods, units_below
-from reprieve.preemption.waiting import (
-    expected_end,
-    until_completions,
-    until_delay_is_over,
-    until_predecessors_leave,
-)
+from reprieve.preemption.units import effective_priority, scheduled_pods
 from tests.building import START, World, composite, gang, group, node, pdb, pod, said
+from tests.preemption.by_name import cluster_at, names_of, units_of
 
 GI = 1 << 30
-
-
-def _cluster(world: World, now: float = START) -> ClusterState:
-    cluster = world.engine.cluster
-    cluster.now = now
-    return cluster
-
-
-def _units(world: World, priority: int = 100, **more: Any) -> dict[str, PreemptionUnit]:
-    cluster = world.engine.cluster
-    found = units_below(cluster, priority, scheduled_pods(cluster), **more)
-    return {unit.name.removeprefix("default/"): unit for unit in found}
-
-
-def _names(units: Sequence[PreemptionUnit]) -> list[str]:
-    return [unit.name.removeprefix("default/") for unit in units]
 
 
 # -- units and their order -------------------------------------------------------------------------------------------
@@ -94,7 +71,7 @@ def _crowd() -> World:
 def test_what_is_disrupted_as_one() -> None:
     """preemption.md 1: pods, whole groups, the highest of a tree that goes whole; only what runs."""
     world = _crowd()
-    units = _units(world)
+    units = units_of(world)
     assert {name: [one.name for one in unit.pods] for name, unit in units.items()} == {
         "tree": ["leaf-0", "leaf-1"],
         "whole": ["whole-0", "whole-1", "whole-2"],
@@ -120,12 +97,12 @@ def test_what_is_disrupted_as_one() -> None:
 
 @pytest.mark.parametrize(("priority", "count"), [(3, 0), (4, 5), (5, 6)])
 def test_only_lower_priorities_go(priority: int, count: int) -> None:
-    assert len(_units(_crowd(), priority)) == count
+    assert len(units_of(_crowd(), priority)) == count
 
 
 def test_a_group_that_goes_as_one_for_once() -> None:
     """cost.md 2.7: its pods together, and the others as ever."""
-    units = _units(_crowd(), as_one=["default/single", "default/leaf"])
+    units = units_of(_crowd(), as_one=["default/single", "default/leaf"])
     assert units["single"].group is not None
     assert "single-0" not in units
     assert "tree" in units
@@ -134,7 +111,7 @@ def test_a_group_that_goes_as_one_for_once() -> None:
 def test_the_order_of_importance() -> None:
     """preemption.md 5: priority, groups of groups, groups, pods; then more pods, the earlier start, the lower UID."""
     world = _crowd()
-    assert _names(by_importance(world.engine.cluster, list(_units(world).values())).units) == [
+    assert names_of(by_importance(world.engine.cluster, list(units_of(world).values())).units) == [
         "high",
         "tree",
         "whole",
@@ -144,9 +121,15 @@ def test_the_order_of_importance() -> None:
     ]
     starts = [("a", None), ("b", 5.0), ("c", 4.0), ("d", 5.0), ("e", None)]
     world = World(node("n", cpu=9), *[pod(name, node="n", start=start, uid=f"{name}") for name, start in starts])
-    assert _names(by_importance(world.engine.cluster, list(_units(world).values())).units) == ["c", "b", "d", "a", "e"]
-    assert _units(world)["c"].start == START + 4
-    assert _units(world)["a"].start == float("inf")
+    assert names_of(by_importance(world.engine.cluster, list(units_of(world).values())).units) == [
+        "c",
+        "b",
+        "d",
+        "a",
+        "e",
+    ]
+    assert units_of(world)["c"].start == START + 4
+    assert units_of(world)["a"].start == float("inf")
 
 
 def test_who_is_tried_first() -> None:
@@ -158,8 +141,8 @@ def test_who_is_tried_first() -> None:
         *[pod(f"p{i}", node=f"n{1 + i % 2}", priority=i, labels={"app": "x"} if i < 3 else {}) for i in range(5)],
     )
     cluster = world.engine.cluster
-    ranking = Ranking(cluster, list(_units(world).values()))
-    assert _names(ranking.ordered) == ["p4", "p3", "p2", "p1", "p0"]
+    ranking = Ranking(cluster, list(units_of(world).values()))
+    assert names_of(ranking.ordered) == ["p4", "p3", "p2", "p1", "p0"]
     assert ranking.violations == [False, False, False, True, True]
     assert ranking.order == [3, 4, 0, 1, 2]
     assert ranking.on([world.row("n1")]) == [4, 0, 2]
@@ -168,7 +151,7 @@ def test_who_is_tried_first() -> None:
     assert ranking.violating([2, 3]) == [False, True]
     assert ranking.violating([3, 4]) == [False, True]
     some = ranking.only([4, 1, 3])
-    assert _names(some.ordered) == ["p3", "p1", "p0"]
+    assert names_of(some.ordered) == ["p3", "p1", "p0"]
     assert some.violations == [False, False, True]
     assert some.order == [2, 0, 1]
     assert some.on([world.row("n2")]) == [0, 1]
@@ -180,10 +163,10 @@ def test_by_criteria_of_ones_own_the_dearest_is_tried_first() -> None:
     pods = [item for name, size in sizes.items() for item in gang(name, size, node="n", whole=True)]
     world = World(node("n", cpu=9), *pods)
     cluster = world.engine.cluster
-    units = list(_units(world).values())
+    units = list(units_of(world).values())
     criteria = criteria_of(["units", "pods"])
     ordered = by_importance(cluster, units, criteria, Costing(cluster, None, units))
-    assert [_names(ordered.units)[turn] for turn in ordered.order] == ["d", "b", "c", "a"]
+    assert [names_of(ordered.units)[turn] for turn in ordered.order] == ["d", "b", "c", "a"]
 
 
 # -- who may preempt -------------------------------------------------------------------------------------------------
@@ -235,14 +218,14 @@ def test_when_a_minimum_has_been_run(start: float | None, minimum: str | None, o
     annotations = said(minimum_runtime=minimum) if minimum is not None else {}
     world = World(node("n"), pod("p", node="n", start=start, annotations=annotations))
     began = START + start if start is not None else float("inf")
-    assert runtime_is_over(_cluster(world), [world.record("p")], began) == START + over
+    assert runtime_is_over(cluster_at(world), [world.record("p")], began) == START + over
 
 
 def test_the_longest_minimum_of_a_unit_counts() -> None:
     members = [pod(f"p{i}", node="n", annotations=said(minimum_runtime=f"{1 + i % 2}h")) for i in range(3)]
     world = World(node("n"), *members)
-    assert runtime_is_over(_cluster(world), [world.record(f"p{i}") for i in range(3)], START) == START + 7200
-    assert runtime_is_over(_cluster(world), [], START) == START
+    assert runtime_is_over(cluster_at(world), [world.record(f"p{i}") for i in range(3)], START) == START + 7200
+    assert runtime_is_over(cluster_at(world), [], START) == START
 
 
 @pytest.mark.parametrize(
@@ -262,11 +245,11 @@ def test_the_first_minimum_to_be_over_is_waited_for(since: float, until: float |
         pod("above", node="n", start=0.0, priority=9, annotations=said(minimum_runtime="10s")),
     ]
     world = World(node("n"), *pods, pod("p", priority=9))
-    cluster = _cluster(world, START + since)
+    cluster = cluster_at(world, START + since)
     terms = cluster.class_terms_of(world.record("p"))
     found = until_runtimes_are_over(cluster, 9, scheduled_pods(cluster), terms)
     victims = potential_victims(cluster, 9, scheduled_pods(cluster), terms)
-    assert sorted(_names(victims)) == [name for name, least in (("a", 100), ("b", 3600)) if since >= least]
+    assert sorted(names_of(victims)) == [name for name, least in (("a", 100), ("b", 3600)) if since >= least]
     if until is None:
         assert found is None
         return
@@ -274,7 +257,7 @@ def test_the_first_minimum_to_be_over_is_waited_for(since: float, until: float |
     assert (found.why, found.until, found.message) == (WaitsFor.MINIMUM_RUNTIME, START + until, message)
     breaks = replace(terms, may_break_minimum_runtime=True)
     assert until_runtimes_are_over(cluster, 9, scheduled_pods(cluster), breaks) is None
-    assert sorted(_names(potential_victims(cluster, 9, scheduled_pods(cluster), breaks))) == ["a", "b"]
+    assert sorted(names_of(potential_victims(cluster, 9, scheduled_pods(cluster), breaks))) == ["a", "b"]
 
 
 @pytest.mark.parametrize(
@@ -286,7 +269,7 @@ def test_what_would_be_left_of_a_gang_below_its_minimum(least: int, going: int, 
     least += 1 if least == 3 else 0
     crew = [group("w", min_count=least, annotations=said(below_minimum="Whole"))]
     world = World(node("n", cpu=9), *crew, *[pod(f"w{i}", node="n", group="w") for i in range(4)])
-    victims = list(_units(world).values())[:going]
+    victims = list(units_of(world).values())[:going]
     assert left_below_minimum(world.engine.cluster, victims) == ({"default/w"} if whole else set())
 
 
@@ -299,7 +282,7 @@ def test_members_that_are_leaving_are_not_counted_twice() -> None:
     pods = [pod(f"w{i}", node="n", group="w", terminating=i == 0) for i in range(3)]
     others = [pod(f"b{i}", node="n", group="basic") for i in range(2)]
     world = World(node("n", cpu=9), *crew, *pods, *others)
-    units = _units(world)
+    units = units_of(world)
     assert left_below_minimum(world.engine.cluster, [units["w0"], units["b0"]]) == set()
     assert left_below_minimum(world.engine.cluster, [units["w1"]]) == {"default/w"}
 
@@ -316,14 +299,14 @@ def test_budgets_that_are_respected() -> None:
         *[pod(f"p{i}", node="n", priority=i, labels={"app": "x"}) for i in range(2)],
         pod("free", node="n", priority=5),
     )
-    units, budgets = _units(world), RespectedBudgets(world.engine.cluster)
+    units, budgets = units_of(world), RespectedBudgets(world.engine.cluster)
     assert not budgets.violated_by([units["w"], units["free"]])
     assert not budgets.violated_by([units["p0"], units["p1"]])
     assert budgets.violated_by([units["p0"], units["w"]])
     assert not budgets.violated_by([])
-    assert _names(budgets.affordable(list(units.values()))) == ["p0", "p1", "free"]
-    assert _names(budgets.affordable([units["w"], units["p1"], units["free"]])) == ["p1", "free"]
-    assert _names(budgets.affordable([units["w"], units["free"]])) == ["w", "free"]
+    assert names_of(budgets.affordable(list(units.values()))) == ["p0", "p1", "free"]
+    assert names_of(budgets.affordable([units["w"], units["p1"], units["free"]])) == ["p1", "free"]
+    assert names_of(budgets.affordable([units["w"], units["free"]])) == ["w", "free"]
 
 
 # -- what extenders say ----------------------------------------------------------------------------------------------
@@ -347,7 +330,7 @@ def _candidates(world: World, *evicted: str, torn: Sequence[str] = ()) -> dict[i
     for name in ("n1", "n2"):
         row = world.row(name)
         reason = Reason(high, row, "NodeResourcesFit", "Insufficient cpu")
-        units = [unit for unit in _units(world).values() if row in unit.rows]
+        units = [unit for unit in units_of(world).values() if row in unit.rows]
         found[row] = tuple(
             Verdict(
                 unit,
@@ -444,7 +427,7 @@ def test_a_decision_counts_who_goes_and_who_stays() -> None:
     world = _outside()
     high = world.record("high")
     reason = Reason(high, 0, "NodeResourcesFit", "")
-    units = _units(world)
+    units = units_of(world)
     verdicts = (Verdict(units["w"], True, reason), Verdict(units["a"], True, None), Verdict(units["b"], False, reason))
     made = Preemption(high, None, 100, "n1", ((high, 0),), verdicts)
     assert [verdict.unit.name for verdict in made.victims] == ["default/w", "default/b"]
@@ -480,147 +463,6 @@ def test_what_counts_if_nothing_is_configured() -> None:
         False,
         True,
     )
-
-
-# -- times -----------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("delays", "now", "until"),
-    [
-        (["5m"], 0.0, 300.0),
-        (["5m"], 299.0, 300.0),
-        (["5m"], 300.0, None),
-        (["1m", "5m", "2m"], 10.0, 300.0),
-        ([None, None], 0.0, None),
-    ],
-)
-def test_the_longest_delay_counts_from_the_first_pod(delays: list[str | None], now: float, until: float | None) -> None:
-    """cost.md 6.1."""
-    pods = [
-        (pod(f"p{i}", annotations=said(preemption_delay=delay) if delay else {}), START + 40.0 * i)
-        for i, delay in enumerate(delays)
-    ]
-    world = World(*pods)
-    found = until_delay_is_over(_cluster(world, START + now), [world.record(f"p{i}") for i in range(len(delays))])
-    assert (found and found.until) == (None if until is None else START + until)
-    if found is not None:
-        assert found.why is WaitsFor.DELAY
-        assert found.message == "nobody is evicted before 2020-09-13T12:31:40Z (preemption-delay 5m)"
-
-
-def test_a_pod_of_the_future_is_there_since_now() -> None:
-    """By whoever's clock."""
-    world = World((pod("p", annotations=said(preemption_delay="5m")), START + 1000.0))
-    found = until_delay_is_over(_cluster(world), [world.record("p")])
-    assert found is not None
-    assert found.until == START + 300
-
-
-@pytest.mark.parametrize(
-    ("more", "end"),
-    [
-        ({}, None),
-        ({"annotations": said(expected_end="2020-09-13T12:36:40Z")}, 600.0),
-        ({"annotations": said(expected_end="2020-09-13T12:36:40Z"), "terminating": True}, 0.0),
-        ({"terminating": True}, 0.0),
-    ],
-)
-def test_when_a_pod_is_gone_by_what_is_said(more: dict[str, Any], end: float | None) -> None:
-    """cost.md 6.4: the earliest counts."""
-    world = World(node("n"), pod("p", node="n", start=0.0, **more))
-    assert expected_end(_cluster(world), world.record("p")) == (None if end is None else START + end)
-
-
-def _ending(*ends: float) -> World:
-    said_ends = [f"2020-09-13T12:{26 + int(40 + end) // 60:02}:{int(40 + end) % 60:02}Z" for end in ends]
-    pods = [pod(f"p{i}", cpu=1, node=f"n{i}", annotations=said(expected_end=end)) for i, end in enumerate(said_ends)]
-    return World(*[node(f"n{i}", cpu=1) for i in range(len(ends))], *pods, pod("new", cpu=1, priority=9))
-
-
-@pytest.mark.parametrize(
-    ("ends", "needed", "longest", "until", "names"),
-    [
-        ([100, 50, 200], 1, 600, 51, ["p1"]),
-        ([100, 50, 200], 2, 600, 101, ["p1", "p0"]),
-        ([100, 50, 200], 3, 600, 201, ["p1", "p0", "p2"]),
-        ([100, 50, 200], 3, 200, 200, ["p1", "p0", "p2"]),
-        ([100, 50, 200], 3, 199, None, []),
-        ([100, 50, 200], 4, 600, None, []),
-        ([100, 100], 1, 600, 101, ["p0", "p1"]),
-        ([100], 1, 0, None, []),
-    ],
-)
-def test_the_earliest_end_that_makes_room_is_waited_for(
-    ends: list[float], needed: int, longest: float, until: float | None, names: list[str]
-) -> None:
-    """cost.md 6.3, 6.5: and a second more, never beyond the duration; nothing of the trial is left."""
-    world = _ending(*ends)
-    cluster = _cluster(world)
-    rows = [world.row(f"n{i}") for i in range(len(ends))]
-
-    def assign() -> tuple[tuple[PodRecord, int], ...] | None:
-        free = [row for row in rows if not cluster.nodes.pods[row]]
-        return tuple((world.record("new"), row) for row in free) if len(free) >= needed else None
-
-    found = until_completions(cluster, list(scheduled_pods(cluster)), [world.record("new")], longest, assign)
-    assert all(cluster.nodes.pods[row] for row in rows)
-    if until is None:
-        assert found is None
-        return
-    assert found is not None
-    assert (found.why, found.until) == (WaitsFor.COMPLETIONS, START + until)
-    assert [one.name for one in found.pods] == names
-    assert found.nominations == ()
-    assert found.message.endswith("; nobody is evicted until then")
-
-
-@pytest.mark.parametrize(("now", "waits"), [(100.0, True), (100.9, True), (101.0, False)])
-def test_who_should_have_ended_is_waited_for_a_second_more(now: float, waits: bool) -> None:
-    """cost.md 6.5."""
-    world = _ending(100)
-    cluster = _cluster(world, START + now)
-    new = world.record("new")
-    places = ((new, world.row("n0")),)
-    found = until_completions(cluster, list(scheduled_pods(cluster)), [new], 600, lambda: places)
-    assert (found is not None) is waits
-
-
-def test_names_of_who_is_waited_for() -> None:
-    """Three of them, and how many more."""
-    world = _ending(*[100] * 5)
-    cluster, new = _cluster(world), world.record("new")
-    for count, names in (
-        (1, "default/p0"),
-        (3, "default/p0, default/p1, default/p2"),
-        (4, "default/p0, default/p1, default/p2 and 1 more"),
-        (5, "default/p0, default/p1, default/p2 and 2 more"),
-    ):
-        places = tuple((new, world.row(f"n{i}")) for i in range(count))
-        found = until_completions(cluster, list(scheduled_pods(cluster)), [new], 600, lambda p=places: p)  # type: ignore[misc]
-        assert found is not None
-        who = f"{'pod' if count == 1 else 'pods'} {names}"
-        assert found.message == f"waiting for {who} to end by 2020-09-13T12:28:20Z; nobody is evicted until then"
-
-
-@pytest.mark.parametrize(
-    ("hold", "graces", "until"),
-    [(600.0, [30, 10], 610.0), (600.0, [10, 30], 610.0), (0.0, [30, 10], None), (1e12, [30, 10], LONGEST)],
-)
-def test_how_long_predecessors_are_waited_for(hold: float, graces: list[int], until: float | None) -> None:
-    """cost.md 5.6, 5.7: those on the places, else all; until the first should have left so long ago."""
-    pods = [pod(f"p{i}", node=f"n{i}", terminating=True, grace=grace) for i, grace in enumerate(graces)]
-    world = World(node("n0"), node("n1"), *pods, pod("new"))
-    cluster = _cluster(world)
-    cluster.departures.update({f"uid-p{i}": START + grace for i, grace in enumerate(graces)})
-    leaving = [world.record(f"p{i}") for i in range(2)]
-    both = tuple((world.record("new"), world.row(f"n{i}")) for i in range(2))
-    found = until_predecessors_leave(cluster, leaving, both, hold)
-    assert found.until == (None if until is None else START + until)
-    assert (found.why, found.nominations, list(found.pods)) == (WaitsFor.PREDECESSOR, both, leaving)
-    assert found.message == "waiting for pods default/p0, default/p1 of the same owner to leave"
-    assert list(until_predecessors_leave(cluster, leaving, both[1:], hold).pods) == leaving[1:]
-    assert list(until_predecessors_leave(cluster, leaving, (), hold).pods) == leaving
 
 
 # -- room ------------------------------------------------------------------------------------------------------------
@@ -695,7 +537,7 @@ def _ties(world: World, pods: Sequence[str], within: Sequence[str] = ()) -> dict
     cluster = world.engine.cluster
     running = world.engine.running["default-scheduler"]
     assert isinstance(running, RunningProfile)
-    units = list(_units(world, 9).values())
+    units = list(units_of(world, 9).values())
     domain = None
     if within:
         rows = np.array([world.row(name) for name in within], dtype=np.int64)
@@ -745,124 +587,3 @@ def test_preferred_are_nodes_with_room_beside_those_worth_keeping() -> None:
     ties.took(2)
     ties.took(2)
     assert ties.narrow(np.array([0, 2])).tolist() == [0, 2]
-
-
-# -- criteria --------------------------------------------------------------------------------------------------------
-
-
-def _columns(world: World, violates: Sequence[bool] = ()) -> Any:
-    cluster = world.engine.cluster
-    ordered = by_importance(cluster, list(_units(world).values())).units
-    evaluator = world.engine.running["default-scheduler"].evaluator
-    return Costing(cluster, evaluator, ordered).columns(ordered, violates or [False] * len(ordered))
-
-
-@pytest.mark.parametrize(
-    ("criterion", "each", "total"),
-    [
-        ("pdbViolations", [1, 0, 0, 1], 2),
-        ("highestPriority", [5, 5, 1, -2], 5),
-        ("prioritySum", [(5 + (1 << 31)) * 2, 5 + (1 << 31), 1 + (1 << 31), (1 << 31) - 2], 9 + 5 * (1 << 31)),
-        ("units", [1, 1, 1, 1], 4),
-        ("pods", [2, 1, 1, 1], 5),
-        ("startTime", [-START - 7, -START - 3, -START - 9, -START - 1], -START - 3),
-        ("tenantSpread", [2, 1, 1, 1], 4),
-        ("gangsBroken", [1, 0, 0, 0], 1),
-        ("restartElsewhere", [0, 0, 1, 0], 1),
-        ("cascade", [0, 0, 0, 0], 0),
-        ("minimumRuntime", [0, 0, 1, 0], 1),
-        ("lostWork", [2 * 2 * 93, 97, 0.1 * 91, 0.1 * 99], 372 + 97 + 9.1 + 9.9),
-    ],
-)
-def test_what_each_criterion_counts(criterion: str, each: list[float], total: float) -> None:
-    """cost.md 1.3, at 100 s: a gang of two, two pods of the same priority, and one of another namespace."""
-    world = World(
-        node("n1", cpu=40, gpu=8, labels={"kubernetes.io/hostname": "n1"}),
-        node("n2", cpu=40, gpu=8, labels={"kubernetes.io/hostname": "n2"}),
-        *gang("w", 2, node="n1", whole=True, priority=5, gpu=2, start=7.0),
-        pod("a", cpu=1, node="n2", priority=5, start=3.0),
-        pod(
-            "b",
-            node="n2",
-            priority=1,
-            start=9.0,
-            selector={"kubernetes.io/hostname": "n2"},
-            annotations=said(minimum_runtime="1h"),
-        ),
-        pod("c", node="n1", priority=-2, start=1.0, namespace="other"),
-    )
-    _cluster(world, START + 100)
-    columns = _columns(world, [True, False, False, True])
-    cost = IN_TREE[criterion]()
-    assert cost.of_units(columns).tolist() == pytest.approx(each)
-    assert cost.total(columns) == pytest.approx(total)
-
-
-@pytest.mark.parametrize(
-    ("least", "running", "going", "broken"),
-    [(2, 3, 1, 0), (2, 3, 2, 1), (2, 2, 1, 1), (2, 1, 1, 0), (1, 3, 2, 0), (1, 3, 3, 1)],
-)
-def test_gangs_that_fall_below_their_minimum(least: int, running: int, going: int, broken: int) -> None:
-    """cost.md 1.3: those that had it; counted over all who go."""
-    world = World(
-        node("n", cpu=9), group("w", min_count=least), *[pod(f"w{i}", node="n", group="w") for i in range(running)]
-    )
-    columns = _columns(world)
-    some = replace(columns, pods=columns.pods[:going])
-    assert IN_TREE["gangsBroken"]().total(some) == broken
-
-
-@pytest.mark.parametrize(
-    ("names", "first", "limit"),
-    [
-        (["pdbViolations", "highestPriority", "pods"], True, True),
-        (["highestPriority", "pdbViolations"], False, True),
-        (["pdbViolations", "pods", "highestPriority"], True, False),
-        (["pods"], False, False),
-    ],
-)
-def test_what_guides_a_search_by_criteria_of_ones_own(names: list[str], first: bool, limit: bool) -> None:
-    """cost.md 1.2, 4: budgets and a limit of priority come first where the list begins with them."""
-    world = World(
-        node("n", cpu=9),
-        *gang("w", 3, node="n", whole=True, priority=1),
-        *[pod(f"p{i}", node="n", priority=i) for i in range(3)],
-    )
-    cluster = world.engine.cluster
-    criteria = criteria_of(names)
-    units = by_importance(cluster, list(_units(world).values())).units
-    pricing = pricing_of(criteria, units, [False] * 4, Costing(cluster, None, units))
-    assert pricing is not None
-    assert (pricing.budgets_first, pricing.by_limit) == (first, limit)
-    costs = {"pdbViolations": 1, "highestPriority": 2, "pods": 5}
-    assert pricing.price([0, 1, 2], [True, False, False]) == tuple(float(costs[name]) for name in names)
-    weight = dict(zip(_names(units), pricing.weight, strict=True))
-    assert all(each > 0 for each in pricing.weight), "nobody is for nothing"
-    guiding = next(name for name in names if name != "pdbViolations")
-    if guiding == "pods":
-        assert weight["w"] > max(weight["p0"], weight["p1"], weight["p2"])
-    else:
-        assert weight["p2"] > max(weight["w"], weight["p1"]) > weight["p0"]
-
-
-def test_where_criteria_tie_the_next_guides() -> None:
-    """Far enough apart to keep their order; of what costs nothing by any, more pods weigh more."""
-    world = World(
-        node("n", cpu=9),
-        *gang("w", 3, node="n", whole=True, priority=1),
-        *[pod(f"p{i}", node="n", priority=i) for i in range(3)],
-    )
-    cluster = world.engine.cluster
-    units = by_importance(cluster, list(_units(world).values())).units
-
-    def weight(*names: str) -> dict[str, float]:
-        pricing = pricing_of(criteria_of(names), units, [False] * 4, Costing(cluster, None, units))
-        assert pricing is not None
-        return dict(zip(_names(units), pricing.weight, strict=True))
-
-    by_both = weight("highestPriority", "pods")
-    assert by_both["p2"] > by_both["w"] > by_both["p1"] > by_both["p0"] > 0
-    other = weight("pods", "highestPriority")
-    assert other["w"] > other["p2"] > other["p1"] > other["p0"] > 0
-    alike = weight("tenantSpread", "units")
-    assert alike["p0"] == alike["p1"] == alike["p2"] < alike["w"]

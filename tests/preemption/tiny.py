@@ -129,11 +129,16 @@ def _shares(count: int, room: Sequence[int]) -> Iterator[tuple[int, ...]]:
 
 
 def evictions(made: Problem, among: Collection[str] | None = None) -> Iterator[tuple[str, ...]]:
-    """Every set of units that makes room for all pods."""
+    """Every set of units that makes room for all pods, smaller ones first; with more gone there is no less room."""
     names = [each.name for each in made.units if among is None or each.name in among]
+    enough: list[frozenset[str]] = []
+    """Sets of which no part makes room."""
     for size in range(len(names) + 1):
         for gone in combinations(names, size):
-            if fits(made, gone):
+            if any(map(frozenset(gone).issuperset, enough)):
+                yield gone
+            elif fits(made, gone):
+                enough.append(frozenset(gone))
                 yield gone
 
 

@@ -1,0 +1,158 @@
+"""Until when room that comes by itself is waited for, rule by rule (cost.md 5 and 6)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from reprieve.api.work_annotations import LONGEST
+from reprieve.cluster.pods import PodRecord
+from reprieve.preemption.outcome import WaitsFor
+from reprieve.preemption.units import scheduled_pods
+from reprieve.preemption.waiting import (
+    expected_end,
+    until_completions,
+    until_delay_is_over,
+    until_predecessors_leave,
+)
+from tests.building import START, World, node, pod, said
+from tests.preemption.by_name import cluster_at
+
+
+@pytest.mark.parametrize(
+    ("delays", "now", "until"),
+    [
+        (["5m"], 0.0, 300.0),
+        (["5m"], 299.0, 300.0),
+        (["5m"], 300.0, None),
+        (["1m", "5m", "2m"], 10.0, 300.0),
+        ([None, None], 0.0, None),
+    ],
+)
+def test_the_longest_delay_counts_from_the_first_pod(delays: list[str | None], now: float, until: float | None) -> None:
+    """cost.md 6.1."""
+    pods = [
+        (pod(f"p{i}", annotations=said(preemption_delay=delay) if delay else {}), START + 40.0 * i)
+        for i, delay in enumerate(delays)
+    ]
+    world = World(*pods)
+    found = until_delay_is_over(cluster_at(world, START + now), [world.record(f"p{i}") for i in range(len(delays))])
+    assert (found and found.until) == (None if until is None else START + until)
+    if found is not None:
+        assert found.why is WaitsFor.DELAY
+        assert found.message == "nobody is evicted before 2020-09-13T12:31:40Z (preemption-delay 5m)"
+
+
+def test_a_pod_of_the_future_is_there_since_now() -> None:
+    """By whoever's clock."""
+    world = World((pod("p", annotations=said(preemption_delay="5m")), START + 1000.0))
+    found = until_delay_is_over(cluster_at(world), [world.record("p")])
+    assert found is not None
+    assert found.until == START + 300
+
+
+@pytest.mark.parametrize(
+    ("more", "end"),
+    [
+        ({}, None),
+        ({"annotations": said(expected_end="2020-09-13T12:36:40Z")}, 600.0),
+        ({"annotations": said(expected_end="2020-09-13T12:36:40Z"), "terminating": True}, 0.0),
+        ({"terminating": True}, 0.0),
+    ],
+)
+def test_when_a_pod_is_gone_by_what_is_said(more: dict[str, Any], end: float | None) -> None:
+    """cost.md 6.4: the earliest counts."""
+    world = World(node("n"), pod("p", node="n", start=0.0, **more))
+    assert expected_end(cluster_at(world), world.record("p")) == (None if end is None else START + end)
+
+
+def _ending(*ends: float) -> World:
+    said_ends = [f"2020-09-13T12:{26 + int(40 + end) // 60:02}:{int(40 + end) % 60:02}Z" for end in ends]
+    pods = [pod(f"p{i}", cpu=1, node=f"n{i}", annotations=said(expected_end=end)) for i, end in enumerate(said_ends)]
+    return World(*[node(f"n{i}", cpu=1) for i in range(len(ends))], *pods, pod("new", cpu=1, priority=9))
+
+
+@pytest.mark.parametrize(
+    ("ends", "needed", "longest", "until", "names"),
+    [
+        ([100, 50, 200], 1, 600, 51, ["p1"]),
+        ([100, 50, 200], 2, 600, 101, ["p1", "p0"]),
+        ([100, 50, 200], 3, 600, 201, ["p1", "p0", "p2"]),
+        ([100, 50, 200], 3, 200, 200, ["p1", "p0", "p2"]),
+        ([100, 50, 200], 3, 199, None, []),
+        ([100, 50, 200], 4, 600, None, []),
+        ([100, 100], 1, 600, 101, ["p0", "p1"]),
+        ([100], 1, 0, None, []),
+    ],
+)
+def test_the_earliest_end_that_makes_room_is_waited_for(
+    ends: list[float], needed: int, longest: float, until: float | None, names: list[str]
+) -> None:
+    """cost.md 6.3, 6.5: and a second more, never beyond the duration; nothing of the trial is left."""
+    world = _ending(*ends)
+    cluster = cluster_at(world)
+    rows = [world.row(f"n{i}") for i in range(len(ends))]
+
+    def assign() -> tuple[tuple[PodRecord, int], ...] | None:
+        free = [row for row in rows if not cluster.nodes.pods[row]]
+        return tuple((world.record("new"), row) for row in free) if len(free) >= needed else None
+
+    found = until_completions(cluster, list(scheduled_pods(cluster)), [world.record("new")], longest, assign)
+    assert all(cluster.nodes.pods[row] for row in rows)
+    if until is None:
+        assert found is None
+        return
+    assert found is not None
+    assert (found.why, found.until) == (WaitsFor.COMPLETIONS, START + until)
+    assert [one.name for one in found.pods] == names
+    assert found.nominations == ()
+    assert found.message.endswith("; nobody is evicted until then")
+
+
+@pytest.mark.parametrize(("now", "waits"), [(100.0, True), (100.9, True), (101.0, False)])
+def test_who_should_have_ended_is_waited_for_a_second_more(now: float, waits: bool) -> None:
+    """cost.md 6.5."""
+    world = _ending(100)
+    cluster = cluster_at(world, START + now)
+    new = world.record("new")
+    places = ((new, world.row("n0")),)
+    found = until_completions(cluster, list(scheduled_pods(cluster)), [new], 600, lambda: places)
+    assert (found is not None) is waits
+
+
+def test_names_of_who_is_waited_for() -> None:
+    """Three of them, and how many more."""
+    world = _ending(*[100] * 5)
+    cluster, new = cluster_at(world), world.record("new")
+    for count, names in (
+        (1, "default/p0"),
+        (3, "default/p0, default/p1, default/p2"),
+        (4, "default/p0, default/p1, default/p2 and 1 more"),
+        (5, "default/p0, default/p1, default/p2 and 2 more"),
+    ):
+        places = tuple((new, world.row(f"n{i}")) for i in range(count))
+        found = until_completions(cluster, list(scheduled_pods(cluster)), [new], 600, lambda p=places: p)  # type: ignore[misc]
+        assert found is not None
+        who = f"{'pod' if count == 1 else 'pods'} {names}"
+        assert found.message == f"waiting for {who} to end by 2020-09-13T12:28:20Z; nobody is evicted until then"
+
+
+@pytest.mark.parametrize(
+    ("hold", "graces", "until"),
+    [(600.0, [30, 10], 610.0), (600.0, [10, 30], 610.0), (0.0, [30, 10], None), (1e12, [30, 10], LONGEST)],
+)
+def test_how_long_predecessors_are_waited_for(hold: float, graces: list[int], until: float | None) -> None:
+    """cost.md 5.6, 5.7: those on the places, else all; until the first should have left so long ago."""
+    pods = [pod(f"p{i}", node=f"n{i}", terminating=True, grace=grace) for i, grace in enumerate(graces)]
+    world = World(node("n0"), node("n1"), *pods, pod("new"))
+    cluster = cluster_at(world)
+    cluster.departures.update({f"uid-p{i}": START + grace for i, grace in enumerate(graces)})
+    leaving = [world.record(f"p{i}") for i in range(2)]
+    both = tuple((world.record("new"), world.row(f"n{i}")) for i in range(2))
+    found = until_predecessors_leave(cluster, leaving, both, hold)
+    assert found.until == (None if until is None else START + until)
+    assert (found.why, found.nominations, list(found.pods)) == (WaitsFor.PREDECESSOR, both, leaving)
+    assert found.message == "waiting for pods default/p0, default/p1 of the same owner to leave"
+    assert list(until_predecessors_leave(cluster, leaving, both[1:], hold).pods) == leaving[1:]
+    assert list(until_predecessors_leave(cluster, leaving, (), hold).pods) == leaving
