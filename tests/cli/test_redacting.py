@@ -1,0 +1,185 @@
+"""What of a text, a suggestion and a plan is shown to somebody who may know others by kind and priority alone.
+
+whatif.md 11.3; whole answers are in test_explain_files.py.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from reprieve.api.manifests import Manifests
+from reprieve.cli.redacting import Redaction, redacted_waiting
+from reprieve.cli.sections import plain
+from reprieve.observability.records import DecisionRecord, InVain, Ref, Timings, Unit
+from reprieve.simulation.report import CompositeOutcome, Help, Plan, PodGroupOutcome, PodOutcome, Stats
+
+UID = "01234567-89ab-cdef-0123-456789abcdef"
+
+
+def redaction() -> Redaction:
+    """Of `team/mine` and everything of `ours`; `team/low`, a pod, and `team/train`, a group, are known."""
+    found = Redaction(own={("team", "mine")}, own_namespace="ours")
+    found.namespaces.update(("team", "ours", "team-b"))
+    found.learn("team", "low", "Pod", 3)
+    found.learn("team", "train", "PodGroup", -1)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("team/mine waits", "team/mine waits"),
+        ("ours/any waits", "ours/any waits"),
+        ("team/low waits", "a pod of priority 3 waits"),
+        ("pod team/low waits", "pod of priority 3 waits"),
+        ("gang team/train", "gang of priority -1"),
+        ("team/train", "a podgroup of priority -1"),
+        ("team/unknown", "another object"),
+        ("pod team/unknown", "another pod"),
+        ("workload team/job/x", "another job"),
+        ("--without team/job.batch/x", "--without another job.batch"),
+        ("team-b/low", "another object"),
+        ("elsewhere/low", "elsewhere/low"),
+        ("a/team/low", "a/team/low"),
+        ("team", "team"),
+        (f"uid {UID}.", "uid ...."),
+        (f"uid {UID[:-1]}", f"uid {UID[:-1]}"),
+        ("team/low and team/low", "a pod of priority 3 and a pod of priority 3"),
+        ("team/low.", "a pod of priority 3."),
+    ],
+)
+def test_a_text_names_nobody_but_ones_own(text: str, shown: str) -> None:
+    assert redaction().text(text) == shown
+
+
+def test_who_is_learnt_of_later_is_known_too() -> None:
+    found = redaction()
+    assert found.text("new/name") == "new/name"
+    found.learn("new", "name", "Pod", 0)
+    assert found.text("new/name") == "a pod of priority 0"
+    assert Redaction().text("any/name") == "any/name"
+
+
+def test_a_suggestion_keeps_the_flags_that_name_nobody() -> None:
+    """How to make the change goes from the sentence too, where a flag names others."""
+    flags = ("--without team/pod/low", "--cordon n1")
+    sentence = f"Without pod team/low ({' '.join(flags)})"
+    named = Help(kind="Workload", sentence=sentence, workload="team/pod/low", flags=flags)
+    found = redaction().help(named)
+    assert (found.sentence, found.workload, found.flags) == (
+        "Without pod of priority 3",
+        "another pod",
+        ("--cordon n1",),
+    )
+    own = Help(kind="Nodes", sentence="With one more (--add-nodes 1)", flags=("--add-nodes 1",))
+    assert redaction().help(own) == own
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (3, 3),
+        (None, None),
+        ("team/low", "a pod of priority 3"),
+        (["team/low", 1, ["team/mine"]], ["a pod of priority 3", 1, ["team/mine"]]),
+        ({"a": {"b": "team/low"}}, {"a": {"b": "a pod of priority 3"}}),
+        (
+            {"unit": "team/train", "podNames": ["team/low", "team/mine", "ours/x"]},
+            {"unit": "a podgroup of priority -1", "podNames": ["team/mine", "ours/x"]},
+        ),
+        ({"podNames": ["team/low"]}, {"podNames": ["a pod of priority 3"]}),
+    ],
+)
+def test_data_is_redacted_throughout_and_pods_of_others_are_not_listed(value: Any, shown: Any) -> None:
+    assert redaction().within(value) == shown
+
+
+# -- everybody who waits -------------------------------------------------------------------------------------------
+
+
+def pod(name: str, namespace: str, priority: int = 0, outcome: str = "Unschedulable", **more: Any) -> PodOutcome:
+    given = {"pod_group": None, "message": f"{namespace}/{name} waits", "reason": "R", **more}
+    return PodOutcome(namespace=namespace, name=name, priority=priority, outcome=outcome, **given)
+
+
+def group(name: str, namespace: str, priority: int = 0, outcome: str = "Unschedulable", **more: Any) -> PodGroupOutcome:
+    return PodGroupOutcome(
+        namespace=namespace, name=name, priority=priority, outcome=outcome, min_count=1, scheduled=0, **more
+    )
+
+
+def waiting(**who: Any) -> Any:
+    plan = Plan(**who, stats=Stats(seconds=0.0, virtual_seconds=0.0, attempts=0))
+    entity = Ref(kind="Pod", namespace="theirs", name="p", priority=4)
+    unit = Unit(unit="theirs/p", kind="Pod", outcome="LookedAt", priority=4, pods=1, pod_names=["theirs/p"], nodes=[])
+    record = DecisionRecord(
+        id=1,
+        time="",
+        entity=entity,
+        result="Unschedulable",
+        message="theirs/p",
+        attempt=1,
+        timings=Timings(attempt_seconds=0.0, waiting_seconds=0.0),
+        in_vain=InVain(reason="DoesNotFit", looked_at=[unit]),
+    )
+    return redacted_waiting(plan, lambda *asked: record if asked[2] == "p" else None, Manifests(), "ours")
+
+
+def test_outcomes_of_others_have_no_names_nodes_reasons_and_help() -> None:
+    hint = Help(kind="Nodes", sentence="more")
+    theirs = pod("p", "theirs", 4, node_name="n1", nominated_node_name="n2", help=(hint,), pod_group="g")
+    found = waiting(pods=(theirs, pod("q", "ours", help=(hint,))), pod_groups=(group("g", "theirs", 5, parent="t"),))
+    hidden, own = found.plan.pods
+    assert (hidden.namespace, hidden.name, hidden.pod_group, hidden.priority) == ("", "", "", 4)
+    assert (hidden.node_name, hidden.nominated_node_name, hidden.reason, hidden.message) == (None, None, None, None)
+    assert (hidden.help, hidden.outcome) == ((), "Unschedulable")
+    assert (own.namespace, own.name, own.message, own.help) == ("ours", "q", "ours/q waits", (hint,))
+    [other] = found.plan.pod_groups
+    assert (other.namespace, other.name, other.priority, other.parent) == ("", "", 5, None)
+    assert [one.name for one in found.own.pods] == ["q"]
+    assert found.own.pod_groups == ()
+    assert waiting(pods=(pod("x", "theirs"),)).plan.pods[0].pod_group is None
+
+
+def test_others_are_counted_by_kind_and_priority_the_highest_first() -> None:
+    """Trees by their roots, groups of none, pods of no group; who has a place does not wait."""
+
+    def tree(name: str, outcome: str = "Unschedulable", parent: str | None = None, space: str = "theirs") -> Any:
+        more: Any = {"scheduled": 0, "min_group_count": 1, "groups": ()}
+        return CompositeOutcome(namespace=space, name=name, priority=5, outcome=outcome, parent=parent, **more)
+
+    found = waiting(
+        composite_pod_groups=(tree("t"), tree("u", parent="t"), tree("v", "Scheduled"), tree("w", space="ours")),
+        pod_groups=(
+            group("g", "theirs", 5),
+            group("h", "theirs", 5, parent="t"),
+            group("i", "theirs", 9, "Scheduled"),
+            group("mine", "ours", 9),
+        ),
+        pods=(
+            pod("a", "theirs", 5),
+            pod("b", "others", 5),
+            pod("c", "theirs", 7, "Gated"),
+            pod("d", "theirs", 8, "Scheduled", node_name="n1"),
+            pod("e", "theirs", 8, pod_group="g"),
+            pod("mine", "ours", 9),
+        ),
+    )
+    assert found.others is not None
+    assert [line.split() for line in plain([found.others]).splitlines()[1:]] == [
+        ["1", "pod", "of", "priority", "7", "Gated"],
+        ["1", "compositepodgroup", "of", "priority", "5", "Unschedulable"],
+        ["2", "pods", "of", "priority", "5", "Unschedulable"],
+        ["1", "podgroup", "of", "priority", "5", "Unschedulable"],
+    ]
+    assert waiting(pods=(pod("mine", "ours"),)).others is None
+
+
+def test_a_record_of_others_says_who_it_is_of_by_kind_and_priority() -> None:
+    found = waiting()
+    record = found.record_of("Pod", "theirs", "p")
+    assert record.entity == Ref(kind="Pod", namespace="", name="", priority=4)
+    assert record.in_vain.looked_at[0].pod_names == []
+    assert found.record_of("Pod", "theirs", "q") is None

@@ -1,0 +1,206 @@
+"""Small rules of `reprieve replay` on both sides of their bounds, in one process; whole ones are in test_replay.py."""
+
+from __future__ import annotations
+
+import io
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from reprieve.cli import replay, replay_text, replaying
+from reprieve.cli.outcome import CommandError
+from tests.cli.conftest import Run
+
+JOBS = "job,submit,duration,gpu\na,0,600,1\nb,60,600,1\n"
+
+
+@pytest.fixture
+def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "jobs.csv").write_text(JOBS)
+    (tmp_path / "nodes.yaml").write_text(
+        "apiVersion: v1\nkind: Node\nmetadata: {name: node-1}\nstatus: {allocatable: {nvidia.com/gpu: 8, pods: 9}}\n"
+    )
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("given", "found"),
+    [
+        ([], (("default", None),)),
+        (["a"], (("a", None),)),
+        (["a=f.yaml", "b"], (("a", "f.yaml"), ("b", None))),
+        (["a=b=c"], (("a", "b=c"),)),
+        (["x" * 63], (("x" * 63, None),)),
+        ([f"p{number}" for number in range(32)], tuple((f"p{number}", None) for number in range(32))),
+        (["x" * 64], "want NAME=CONFIG.yaml, or NAME alone"),
+        (["a="], "want NAME=CONFIG.yaml, or NAME alone"),
+        (["=f"], "want NAME=CONFIG.yaml, or NAME alone"),
+        (["a\tb"], "want NAME=CONFIG.yaml, or NAME alone"),
+        (["a=f", "a=g"], "--policy: a is given twice"),
+        ([f"p{number}" for number in range(33)], "--policy: want at most 32"),
+    ],
+)
+def test_policies_have_names_of_their_own(given: list[str], found: object) -> None:
+    if isinstance(found, str):
+        with pytest.raises(CommandError, match=found):
+            replay._policies(given)
+    else:
+        assert replay._policies(given) == found
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0, "0s"), (61, "1m1s"), (86_399, "23h59m59s"), (86_400, "1d0s"), (90_061, "1d1h1m1s"), (864_000.4, "10d0s")],
+)
+def test_a_moment_of_a_replay_is_told_in_days(seconds: float, text: str) -> None:
+    assert replay._moment(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "wanted"),
+    [
+        (("--load", "0.0009"), "--load: want a number from 0.001 to 1000, found 0.0009"),
+        (("--load", "1000.1"), "--load: want a number from 0.001 to 1000, found 1000.1"),
+        (("--load", "nan"), "--load: want a number from 0.001 to 1000, found nan"),
+        (("--max-input-bytes", "0"), "--max-input-bytes: want a size above 0"),
+        (("--failures", "mtbf=59999ms,repair=1h"), "--failures: want an mtbf of at least 1m"),
+        (("--failures", "mtbf=1d,repair=1h,x=1"), "want mtbf=DURATION,repair=DURATION, or a file"),
+        (("--failures", "mtbf=soon,repair=1h"), "--failures mtbf: 'soon': want a duration"),
+        (("--failures", "mtbf=1h,repair=soon"), "--failures repair: 'soon': want a duration"),
+        (("--failures", "bad.csv"), "--failures: "),
+        (("--failures", "near.csv"), "the cluster has no node 'nod-1', did you mean 'node-1'?"),
+        (("--failures", "far.csv"), "the cluster has no node 'zzz'\n"),
+        (("--checkpoint", "soon"), "--checkpoint: 'soon': want a duration"),
+        (("--plugin-timeout", "0s"), "--plugin-timeout: want more than 0"),
+        (("--until", "soon"), "--until: "),
+        (("--cluster", "waits.yaml"), "--cluster: 1 pods that do not run; what is to be placed is in the job list"),
+        (("--cluster", "none.yaml"), "--cluster: there are no nodes"),
+        (("--cluster", "quota.yaml"), "--cluster: "),
+        (("--out", "jobs.csv"), "--out jobs.csv: is a file, not a directory"),
+    ],
+)
+def test_what_cannot_be_replayed_is_named(run: Run, desk: Path, arguments: tuple[str, ...], wanted: str) -> None:
+    pod = "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {containers: [{name: c}]}\n"
+    nodes = (desk / "nodes.yaml").read_text()
+    (desk / "waits.yaml").write_text(f"{nodes}---\n{pod}")
+    (desk / "none.yaml").write_text("apiVersion: v1\nkind: Namespace\nmetadata: {name: one}\n")
+    (desk / "quota.yaml").write_text(
+        f"{nodes}---\napiVersion: v1\nkind: ResourceQuota\nmetadata: {{name: q}}\nspec: {{hard: {{cpu: many}}}}\n"
+    )
+    (desk / "bad.csv").write_text("node,down,up\nnode-1,x,y\n")
+    (desk / "near.csv").write_text("node,down,up\nnod-1,1,2\n")
+    (desk / "far.csv").write_text("node,down,up\nzzz,1,2\n")
+    cluster = () if "--cluster" in arguments else ("--cluster", "nodes.yaml")
+    ended = run("replay", "jobs.csv", *cluster, *arguments)
+    assert (ended.code, ended.out) == (2, "")
+    assert ended.err.startswith("error: ")
+    assert wanted in ended.err
+    assert ended.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("--load", "0.001"), ("--load", "1000"), ("--failures", "mtbf=1m,repair=0s"), ("--until", "30s")],
+)
+def test_what_is_just_within_the_bounds_is_replayed(run: Run, desk: Path, arguments: tuple[str, ...]) -> None:
+    ended = run("replay", "jobs.csv", "--cluster", "nodes.yaml", "--until", "1h", *arguments)
+    assert ended.code == 0, ended.err
+    assert ended.out.startswith("Replay\n")
+    assert "simulated in " in ended.err
+
+
+@pytest.mark.parametrize(
+    ("form", "name"), [("json", "replay.json"), ("csv", "jobs.csv"), ("trace", "trace.json"), ("text", None)]
+)
+def test_each_form_has_its_file(run: Run, desk: Path, form: str, name: str | None) -> None:
+    ended = run("replay", "jobs.csv", "-o", form, "--out", "a/b")
+    assert ended.code == 0, ended.err
+    assert [file.name for file in (desk / "a" / "b").iterdir()] == ([name] if name else [])
+    assert (f"wrote a/b/{name}\n" in ended.err) == (name is not None)
+    assert "no --cluster: 4 nodes that fit the jobs (the first: " in ended.err
+
+
+def test_one_that_was_interrupted_says_how_far_it_came(run: Run, desk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pressed before anything is simulated, it is heard nevertheless."""
+    before = replaying._run_here
+
+    def pressed(given: object, name: str, policy: object, interrupt: replaying._Interrupt) -> replaying.Answer:
+        interrupt.pressed(2, None)
+        return before(given, name, policy, interrupt)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(replaying, "_run_here", pressed)
+    ended = run("replay", "jobs.csv", "--cluster", "nodes.yaml")
+    assert ended.code == 130
+    assert "interrupted: this is what was simulated so far (default at " in ended.err
+
+
+def test_who_presses_while_nothing_can_be_stopped_is_heard_later() -> None:
+    heard: list[str] = []
+    interrupt = replaying._Interrupt()
+    interrupt.then(lambda: heard.append("first"))
+    assert heard == []
+    interrupt.pressed(2, None)
+    assert (heard, interrupt.wanted) == (["first"], True)
+    interrupt.then(lambda: heard.append("second"))
+    assert heard == ["first", "second"]
+
+
+@pytest.mark.parametrize(("code", "text"), [(3, "with exit code 3"), (0, "with exit code 0"), (-9, "by signal 9")])
+def test_how_a_process_ended_is_told(code: int, text: str) -> None:
+    assert replaying._how(code) == text
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_progress_is_told_on_a_terminal_and_taken_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All policies together; a pipe is told nothing."""
+    for stream in (Terminal(), io.StringIO()):
+        monkeypatch.setattr(sys, "stderr", stream)
+        line = replaying._Line(2, 10)
+        line.clear()
+        assert stream.getvalue() == ""
+        line.update(0, 3, 86_400_000)
+        line.update(1, 4, 129_600_000)
+        line.clear()
+        told = "\r3 of 20 jobs, day 1.0\033[K\r7 of 20 jobs, day 1.5\033[K\r\033[K"
+        assert stream.getvalue() == (told if stream.isatty() else "")
+
+
+def test_progress_is_reported_twice_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [10.0]
+    monkeypatch.setattr("reprieve.cli.replaying.time.monotonic", lambda: now[0])
+    told: list[int] = []
+    progress = replaying._paced(lambda done, _: told.append(done))
+    for at in (10.0, 10.25, 10.5, 10.75, 11.0, 11.25):
+        now[0] = at
+        progress(int(at * 100), 0)
+    assert told == [1050, 1100]
+
+
+def test_waiting_is_told_by_tenants_of_whom_there_are_several(run: Run, desk: Path) -> None:
+    """The ten with the most jobs, by name where they have as many; kinds of which there is one are no table."""
+
+    def tables(tenants: list[str]) -> str:
+        rows = "".join(f"j{number},0,600,1,{name}\n" for number, name in enumerate(tenants))
+        (desk / "tenants.csv").write_text(f"job,submit,duration,gpu,tenant\n{rows}")
+        ended = run("replay", "tenants.csv")
+        assert ended.code == 0, ended.err
+        return ended.out
+
+    assert "by tenant" not in tables(["a", "a"])
+    two = tables(["b", "a", "b"])
+    assert "Mean waiting, by tenant\n" in two
+    assert "Mean waiting, by GPUs of a job\n" not in two
+    ten = tables([f"t{number}" for number in range(10)])
+    assert "with the most jobs" not in ten
+    eleven = tables([*(f"t{number:02}" for number in range(11)), "t10"])
+    assert "the 10 with the most jobs, of 11; -o json has them all" in eleven
+    names = re.findall(r"^  (t\d+)", eleven, re.MULTILINE)
+    assert names == [*(f"t{number:02}" for number in range(9)), "t10"]
+    assert replay_text.MOST_TENANTS == 10
