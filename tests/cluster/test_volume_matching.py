@@ -263,3 +263,26 @@ def test_later_pods_of_a_trial_see_what_earlier_ones_have_chosen() -> None:
         cluster.displace(a)
         assert asks(world.record("a"))[0] == ["default/c v"]
     assert asks(b) == alone
+
+
+def test_pods_of_a_trial_choose_in_the_order_in_which_they_were_placed() -> None:
+    """Also who was taken off within another trial, and is back: as if that had not been tried."""
+    world = World(
+        node("n0"),
+        storage_class(),
+        *(claim(name) for name in "cde"),
+        *(volume(name, f"{size}Gi") for size, name in enumerate("uvw", start=1)),
+        *(pod(name, of) for name, of in zip("abx", "cde", strict=True)),
+    )
+    cluster = world.engine.cluster
+    a, b = world.record("a"), world.record("b")
+    with cluster.trial():
+        cluster.place_all([a, b], [0, 0])
+        for taken_off in ([a], [b], [a, b], [b, a]):
+            with cluster.trial():
+                cluster.displace_all(taken_off)
+            assert [each.pod.name for each in cluster.volumes.unsettled.values()] == ["a", "b"]
+        bound, unbound = split(cluster.volumes, world.record("x"))
+        volumes, _ = match(cluster, Reach(), bound, unbound).on_row(0)
+        assert [each.metadata.name for each in volumes.values()] == ["w"]
+        assert [each.taken for each in cluster.volumes.unsettled.values()] == [{"u": "default/c"}, {"v": "default/d"}]

@@ -98,10 +98,13 @@ class StaleAttachments:
 
 @dataclass(slots=True)
 class AssumedPodVolumes:
-    """A pod placed in a trial; `taken` are the volumes chosen for it, `chosen`: claim -> node, None: not asked yet."""
+    """A pod placed in a trial; `taken`: volume -> claim as chosen for it, None: not asked yet; `chosen`: claims (keys)
+    to be provisioned for its node; `turn`: grows with each pod that is placed.
+    """
 
     pod: PodRecord
     row: int
+    turn: int
     taken: dict[str, str] | None = None
     chosen: frozenset[str] = frozenset()
 
@@ -232,7 +235,8 @@ class VolumeObjects:
             there = self._rows_of.setdefault(claim.key, {})
             there[row] = there.get(row, 0) + 1
         if tentative and not pod.bound and pod.uid not in self.reservations:
-            self.unsettled[pod.uid] = AssumedPodVolumes(pod, row)
+            last = next(reversed(self.unsettled.values()), None)
+            self.unsettled[pod.uid] = AssumedPodVolumes(pod, row, last.turn + 1 if last is not None else 0)
 
     def displaced(self, pod: PodRecord, row: int) -> AssumedPodVolumes | None:
         """A pod with volumes left its row; returns its entry in `unsettled`, for `unsettle`."""
@@ -252,8 +256,11 @@ class VolumeObjects:
         return self.unsettled.pop(pod.uid, None)
 
     def unsettle(self, entry: AssumedPodVolumes) -> None:
-        """A pod that was displaced in a trial within the one in which it was placed is back on its row."""
+        """A pod that was displaced in a trial within the one in which it was placed is back on its row, in its turn."""
+        later = [uid for uid, other in self.unsettled.items() if other.turn > entry.turn]
         self.unsettled[entry.pod.uid] = entry
+        for uid in later:
+            self.unsettled[uid] = self.unsettled.pop(uid)
 
     # -- reservations ------------------------------------------------------------------------------------------------
 
