@@ -84,15 +84,12 @@ def test_the_line_of_a_path(path: Path, line: int) -> None:
         ("b: [\n", 1, 1, 1),  # broken further down
         ("", 1, 1, 1),
         ("b:\n  c: 1\n", None, 1, None),
-        ("b:\n  c: 1\n", 99, 1, 100),  # beyond the text: from its last line
+        ("b:\n  c: 1\n", 99, 1, 99),  # beyond the text: it stays where it was
     ],
 )
 def test_documents_of_a_text(text: str, line: int | None, first: int, expected: int | None) -> None:
     [one] = located([found(("b", "c"), line=line)], text, first_line=first)
-    if line == 99:
-        assert one.origin.line == 99
-    else:
-        assert one.origin.line == expected
+    assert one.origin.line == expected
 
 
 def test_where_in_its_document_an_object_is_counts() -> None:

@@ -206,7 +206,6 @@ def test_rows_say_what_was_last_said_of_their_nodes(seed: int) -> None:
     for number in range(rows + 70):
         nodes.set_node(node(f"again{number}"))
     assert len(nodes) == rows + 70, "rows of nodes that are gone are used again, all of them"
-    plainly.said = {}
 
 
 def test_a_row_is_free_once_its_node_its_pods_and_its_nominations_are_gone() -> None:
