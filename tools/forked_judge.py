@@ -171,13 +171,17 @@ def asked_for(tests: list[str], items: list[pytest.Item]) -> list[pytest.Item]:
 
 
 def _without_shrinking(item: pytest.Item) -> None:
-    """That a property fails is enough: the smallest example is for readers."""
+    """That a property fails is enough: the smallest example is for readers.
+
+    The settings of a property are its function's; of a state machine, which has no function of its own, its class's.
+    """
     test = getattr(item, "obj", None)
     if test is not None and is_hypothesis_test(test):
         function = getattr(test, "__func__", test)
+        of_machine = hasattr(function, "_hypothesis_state_machine_class")
+        holder, name = (item.cls, "settings") if of_machine else (function, "_hypothesis_internal_use_settings")  # type: ignore[attr-defined]
         phases = (Phase.explicit, Phase.reuse, Phase.generate)
-        own = function._hypothesis_internal_use_settings
-        function._hypothesis_internal_use_settings = settings(own, phases=phases)
+        setattr(holder, name, settings(getattr(holder, name), phases=phases))
 
 
 def limit_processor(seconds: float) -> None:

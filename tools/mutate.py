@@ -48,6 +48,7 @@ SOURCES = ROOT / "src" / "reprieve"
 
 _DECISIONS = ("tests/cases", "tests/preemption", "tests/scheduling", "tests/queueing", "tests/properties")
 _SERVED = ("tests/controlplane/server",)
+_VERBS = ("verbs", "kinds", "metadata", "refusals", "served_kinds", "objects_loaded")
 
 AREAS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "preemption": (("preemption",), _DECISIONS),
@@ -79,8 +80,7 @@ AREAS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     ),
     "verbs": (
         tuple(f"controlplane/{path.name}" for path in sorted((SOURCES / "controlplane").glob("*.py"))),
-        tuple(f"tests/controlplane/test_{name}.py" for name in ("verbs", "doors", "small_parts", "objects_loaded"))
-        + _SERVED,
+        (*(f"tests/controlplane/test_{name}.py" for name in _VERBS), *_SERVED),
     ),
     "client": (("client",), ("tests/client",)),
     "simulation": (("simulation",), ("tests/simulation", "tests/cli", "tests/library")),
@@ -375,9 +375,11 @@ class Judge:
         self._answers, answers = os.pipe()
         environment = {**copied.environment, ASKED: str(asked), ANSWERS: str(answers), "PYTHONDONTWRITEBYTECODE": "1"}
         command = [*copied.command, "-s", "-p", "forked_judge", "--basetemp", str(copied.folder / "temporary"), *tests]
-        self.process = subprocess.Popen(
-            command, cwd=ROOT, env=environment, pass_fds=(asked, answers), stdout=subprocess.DEVNULL
-        )
+        self._said = copied.folder / "judge.txt"
+        with self._said.open("wb") as said:
+            self.process = subprocess.Popen(
+                command, cwd=ROOT, env=environment, pass_fds=(asked, answers), stdout=said, stderr=subprocess.STDOUT
+            )
         os.close(asked)
         os.close(answers)
         self._out = os.fdopen(self._asked, "w", encoding="utf-8")
@@ -429,7 +431,9 @@ class Judge:
     def _line(self) -> str:
         line = self._in.readline()
         if not line:
-            raise SystemExit(f"the process that judges ended with {self.process.wait()}")
+            status = self.process.wait()
+            said = self._said.read_text(encoding="utf-8", errors="replace")
+            raise SystemExit(f"the process that judges ended with {status}: {said[-2000:]}")
         return line
 
 

@@ -95,4 +95,4 @@ STRATEGY = {
 @pytest.mark.parametrize("word", STRATEGY)
 def test_how_kinds_are_treated(word: str) -> None:
     usual = word in ("stored", "unconditional_update")
-    assert {kind.kind for kind in BUILTIN if getattr(kind, word) is not usual} == STRATEGY[word]
+    assert {kind.kind for kind in KindTable() if getattr(kind, word) is not usual} == STRATEGY[word]

@@ -518,3 +518,47 @@ def test_watchers_see_a_pod_terminate_and_others_go_as_they_were(plane: Plane) -
 
     assert seen(PODS) == [("MODIFIED", True), ("DELETED", True)]
     assert seen(MAPS) == [("DELETED", False)]
+
+
+# -- replicas, finalizers, kinds ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("scale", "code", "replicas"),
+    [
+        ({"spec": {"replicas": 5}}, 200, 5),
+        ({"spec": {"replicas": 0}}, 200, 0),
+        ({"spec": {}}, 200, 0),
+        ({}, 200, 0),
+        ({"spec": {"replicas": -1}}, 422, 2),
+    ],
+)
+def test_replicas_of_a_scale(plane: Plane, scale: Json, code: int, replicas: int) -> None:
+    """What is not said is none; none is allowed, fewer are not."""
+    template = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+    spec = {"replicas": 2, "selector": {"matchLabels": {"a": "b"}}, "template": template}
+    assert plane.ask(f"POST {DEPLOYMENTS}", {"metadata": {"name": "d"}, "spec": spec}).status == 201
+    answer = plane.ask(f"PUT {DEPLOYMENTS}/d/scale", {"metadata": {"name": "d"}, **scale})
+    assert answer.status == code, answer.body
+    assert plane.ask(f"GET {DEPLOYMENTS}/d").json["spec"]["replicas"] == replicas
+
+
+def test_what_waits_for_finalizers_has_a_generation_more(plane: Plane) -> None:
+    """graceful deletion of kube-apiserver: the first deletion counts, others do not."""
+    template = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+    spec = {"selector": {"matchLabels": {"a": "b"}}, "template": template}
+    body = {"metadata": {"name": "d", "finalizers": ["a/b"]}, "spec": spec}
+    assert plane.ask(f"POST {DEPLOYMENTS}", body).json["metadata"]["generation"] == 1
+    for _ in range(2):
+        plane.ask(f"DELETE {DEPLOYMENTS}/d")
+        found = plane.ask(f"GET {DEPLOYMENTS}/d").json["metadata"]
+        assert (found["generation"], found["deletionGracePeriodSeconds"]) == (2, 0)
+
+
+@pytest.mark.parametrize("lacks", ["apiVersion", "kind"])
+def test_an_apply_says_of_what_kind_it_is(plane: Plane, lacks: str) -> None:
+    body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "m"}}
+    del body[lacks]
+    answer = plane.ask("PATCH /api/v1/namespaces/default/configmaps/m?fieldManager=x", body, content_type=APPLY)
+    said = {"apiVersion": "invalid object type: /, Kind=ConfigMap", "kind": "invalid object type: /v1, Kind="}
+    assert (answer.status, answer.json["message"]) == (400, said[lacks])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -195,3 +196,48 @@ def test_each_mutant_is_judged(of_line: str, expected: str) -> None:
     assert done.returncode == 0, done.stderr
     assert "by tests/api/test_durations.py::" in done.stdout
     assert done.stdout.splitlines()[-1].endswith(expected)
+
+
+PROPERTIES = """
+from hypothesis import given, strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, rule
+
+
+@given(st.integers())
+def test_numbers(number):
+    assert number == number
+
+
+class Counting(RuleBasedStateMachine):
+    @rule()
+    def count(self):
+        pass
+
+
+TestCounting = Counting.TestCase
+
+
+class TestNumbers:
+    @given(st.integers())
+    def test_numbers(self, number):
+        assert number == number
+"""
+
+
+def test_no_property_is_made_smaller(mutate: ModuleType, tmp_path: Path) -> None:
+    """Whichever form it has: a function, a method, a state machine; each can still be run."""
+    (tmp_path / "test_properties.py").write_text(PROPERTIES)
+    (tmp_path / "conftest.py").write_text(
+        "from forked_judge import _without_shrinking\n\n"
+        "def pytest_collection_modifyitems(items):\n"
+        "    for item in items:\n"
+        "        _without_shrinking(item)\n"
+        "        own = getattr(item.obj, '_hypothesis_internal_use_settings', None) or item.cls.settings\n"
+        "        print(item.nodeid, sorted(phase.name for phase in own.phases))\n"
+    )
+    command = [sys.executable, "-m", "pytest", "-q", "-s", "-p", "no:cacheprovider", str(tmp_path)]
+    environment = {**os.environ, "PYTHONPATH": str(TOOL.parent)}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment, cwd=tmp_path)
+    assert "3 passed" in done.stdout, done.stdout + done.stderr
+    for name in ("test_numbers", "TestCounting::runTest", "TestNumbers::test_numbers"):
+        assert f"test_properties.py::{name} ['explicit', 'generate', 'reuse']" in done.stdout

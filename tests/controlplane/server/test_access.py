@@ -12,6 +12,7 @@ import yaml
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
+from reprieve.controlplane import security
 from reprieve.controlplane.security import certificates, load_secrets
 from reprieve.controlplane.server.serving import ServeOptions
 
@@ -196,3 +197,20 @@ def test_a_taken_port_is_named() -> None:
         port = first.server.port
         with pytest.raises(OSError, match=f"cannot listen on 127.0.0.1:{port}"), live(ServeOptions(port=port)):
             pass
+
+
+def test_secrets_are_made_long_enough_and_kept(tmp_path: Path) -> None:
+    """256 bits each."""
+    made = load_secrets(tmp_path)
+    assert [len(made.admin_token), len(made.reader_token), len(made.signing_key)] == [43, 43, 32]
+    assert load_secrets(tmp_path) == made
+
+
+@pytest.mark.parametrize(("lasts", "made_anew"), [(29, True), (31, False)])
+def test_a_certificate_is_made_anew_thirty_days_before_its_end(
+    lasts: int, made_anew: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(security, "_SERVER_DAYS", lasts)
+        first = certificates(tmp_path).certificate.read_bytes()
+    assert (certificates(tmp_path).certificate.read_bytes() != first) is made_anew

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from reprieve.controlplane.escalation import MOST_ATOMS, missing_rights
+from reprieve.controlplane import escalation
+from reprieve.controlplane.escalation import MOST_ATOMS, Rule, missing_rights
 
 from .live import Live, live
 
@@ -300,3 +301,30 @@ def test_the_role_of_a_binding_stays(plane: Live) -> None:
     assert plane.request("POST", f"{RBAC}/clusterrolebindings", binding("fixed", "one", "u"))[0] == 201
     status, answer, _ = plane.request("PUT", f"{RBAC}/clusterrolebindings/fixed", binding("fixed", "two", "u"))
     assert (status, "cannot change roleRef" in answer["message"]) == (422, True)
+
+
+@pytest.mark.parametrize(
+    ("rule", "atoms"),
+    [
+        (Rule(groups=("", "a"), resources=("x", "y", "z"), verbs=("get", "list")), 12),
+        (Rule(groups=("",), resources=("x", "y"), names=("n", "m", "o"), verbs=("get",)), 6),
+        (Rule(groups=("",), resources=("x",), names=("n",), verbs=("get",)), 1),
+        (Rule(paths=("/a", "/b"), verbs=("get", "put", "post")), 6),
+        (Rule(groups=("",), resources=("x",), paths=("/a",), verbs=("get",)), 2),
+        (Rule(groups=("",), resources=("x",)), 0),
+    ],
+)
+def test_how_many_atomic_rules_a_rule_has(rule: Rule, atoms: int) -> None:
+    assert (rule.atoms, len(set(rule.broken_down()))) == (atoms, atoms)
+
+
+@pytest.mark.parametrize(("most", "missing"), [(4, []), (3, [Rule(("",), ("x", "y"), (), (), ("get", "put"))])])
+def test_what_has_too_many_atomic_rules_is_compared_as_a_whole(
+    most: int, missing: list[Rule], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Then rights that hold together only do not count."""
+    monkeypatch.setattr(escalation, "MOST_ATOMS", most)
+    wanted = {"apiGroups": [""], "resources": ["x", "y"], "verbs": ["get", "put"]}
+    halves = [{**wanted, "verbs": [verb]} for verb in ("get", "put")]
+    assert missing_rights(halves, [wanted]) == missing
+    assert missing_rights([*halves, wanted], [wanted]) == []

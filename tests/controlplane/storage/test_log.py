@@ -11,6 +11,8 @@ import pytest
 
 from reprieve.controlplane.storage import log as log_module
 from reprieve.controlplane.storage.log import FORMAT, Row, SqliteLog, StorageError, open_log
+from reprieve.controlplane.storage.mark import Mark
+from reprieve.controlplane.storage.recovery import mark_path
 
 
 def row(revision: int, *, name: str = "a", deleted: bool = False, body: bytes = b'{"metadata":{}}') -> Row:
@@ -41,6 +43,9 @@ def test_compaction_deletes_rows_and_is_remembered(tmp_path: Path) -> None:
     log.append([row(2), row(3), row(4)])
     log.compact(3, [row(2)])
     log.close()
+    marked = Mark.read(mark_path(path))
+    assert marked is not None
+    assert marked.revision == 4, "what was acknowledged is no less by it"
     again = SqliteLog(path)
     assert again.compacted == 3
     assert [r.revision for r in again.rows()] == [3, 4]
@@ -48,9 +53,11 @@ def test_compaction_deletes_rows_and_is_remembered(tmp_path: Path) -> None:
 
 
 def test_only_the_owner_may_read_the_file(tmp_path: Path) -> None:
-    log = SqliteLog(tmp_path / "deep" / "state.db")
+    folder = tmp_path / "deep" / "er"
+    log = SqliteLog(folder / "state.db")
     log.append([row(2)])
-    for path in (tmp_path / "deep").iterdir():
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    for path in folder.iterdir():
         assert stat.S_IMODE(path.stat().st_mode) == 0o600, path
     log.close()
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
 
+import pytest
 from tests.waiting import DEADLINE
 
 from reprieve.controlplane.storage import Store, Stored, Subscription
@@ -62,3 +64,50 @@ def test_waiting_ends_with_the_first_change_or_when_its_time_is_over() -> None:
         assert await watcher.wait(0.0)
 
     asyncio.run(run())
+
+
+def test_watches_end_for_one_resource_or_all() -> None:
+    """A definition that goes ends those of its own; a server that stops ends every one."""
+    store = Store()
+    watchers = {resource: [store.subscribe(resource) for _ in range(2)] for resource in ("a", "b", "c")}
+
+    def ended() -> set[str]:
+        states = {resource: {one.closed for one in of} for resource, of in watchers.items()}
+        assert all(len(closed) == 1 for closed in states.values()), "all of a resource or none"
+        return {resource for resource, closed in states.items() if closed == {True}}
+
+    store.end_subscriptions("b")
+    assert ended() == {"b"}
+    store.end_subscriptions("nobody")
+    assert ended() == {"b"}
+    store.end_subscriptions()
+    assert ended() == {"a", "b", "c"}
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("metadata.name", "n"),
+        ("metadata.namespace", "ns"),
+        ("spec.nodeName", "x"),
+        ("spec.number", "5"),
+        ("spec.on", "true"),
+        ("spec.off", "false"),
+        ("spec.absent", ""),
+        ("spec.unschedulable", "false"),
+        ("spec.hostNetwork", "false"),
+        ("spec.nodeName.deeper", ""),
+        ("absent.deeper", ""),
+    ],
+)
+def test_what_a_field_selector_compares(path: str, value: str) -> None:
+    """Texts; what is not there is empty, a boolean that is not there is none that is true."""
+    spec = {"nodeName": "x", "number": 5, "on": True, "off": False}
+    body = {"metadata": {"name": "n", "namespace": "ns", "labels": {"a": "b"}}, "spec": spec}
+    state = Stored("things", "ns", "n", 1, json.dumps(body).encode())
+    assert [state.field(path), state.field(path)] == [value, value]
+    assert (state.labels, state.labels) == ({"a": "b"}, {"a": "b"})
+    bare = Stored("things", "ns", "n", 1, b'{"metadata":{"name":"n"}}')
+    assert bare.labels == {}
+    bare.remember(body, ((path, tuple(path.split("."))),))
+    assert (bare.labels, bare.field(path)) == ({"a": "b"}, value)

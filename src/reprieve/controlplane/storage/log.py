@@ -175,7 +175,7 @@ class SqliteLog(Log):
         run("PRAGMA journal_mode=WAL")
         run(f"PRAGMA synchronous={'FULL' if power_safe else 'NORMAL'}")
         run("PRAGMA wal_autocheckpoint=0")
-        self._contents = found.contents
+        self._contents, self._top = found.contents, found.top
         self.compacted = found.contents.compacted
         database = found.database
         self._database = database if database is not None else secrets.token_bytes(16)
@@ -206,7 +206,7 @@ class SqliteLog(Log):
         gone = list(superseded)
         before = self._contents
         after = before.minus(revision, (digest_of(row, zlib.crc32(row.body)) for row in gone))
-        top = self._mark.latest.revision if self._mark.latest is not None else 0
+        top = self._top
 
         def delete() -> None:
             run = self._connection
@@ -248,7 +248,7 @@ class SqliteLog(Log):
         except OSError as error:
             self._failed = StorageError(f"{self._mark.path}: cannot be written ({error.strerror}); nothing more is")
             raise self._failed from error
-        self._contents = contents
+        self._contents, self._top = contents, revision
 
     def checkpoint_due(self) -> bool:
         """Whether more than ``CHECKPOINT_BYTES`` were appended since the last copy."""
