@@ -394,10 +394,13 @@ def test_nobody_has_to_look_for_a_deadline_to_be_noticed() -> None:
     assert progressing(world.forward(1)) == ("False", "ProgressDeadlineExceeded")
 
 
-@pytest.mark.parametrize("sets", [[], [("new", 0, 0), ("old", 0, 0)]])
-def test_a_deadline_is_counted_from_the_new_set_if_nothing_moves_at_all(sets: Sets) -> None:
+@pytest.mark.parametrize(
+    ("sets", "reason"), [([], "NewReplicaSetCreated"), ([("new", 0, 0), ("old", 0, 0)], "FoundNewReplicaSet")]
+)
+def test_a_deadline_is_counted_from_the_new_set_if_nothing_moves_at_all(sets: Sets, reason: str) -> None:
     """That is made, or is found to be the new one again; upstream: `lastUpdateTime` of Progressing."""
     world = step(state(2, sets, progressDeadlineSeconds=30))
+    assert progressing(world) == ("True", reason)
     world.forward(29)
     assert progressing(touch(world, "late"))[0] == "True"
     assert progressing(world.forward(2)) == ("False", "ProgressDeadlineExceeded")

@@ -227,6 +227,21 @@ def test_an_address_that_is_taken_is_named() -> None:
             served(ServeOptions(tls=False, port=port), None)
 
 
+def test_a_start_that_fails_leaves_a_whole_data_directory(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """What it began with is written and the file closed: nothing is staged that would be written into it later."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        with pytest.raises(OSError, match="cannot listen on"):
+            served(ServeOptions(data_dir=tmp_path, tls=False, port=taken.getsockname()[1]), None)
+    kept = Store(open_log(tmp_path / "state.db"))
+    try:
+        assert kept.get("namespaces", "", "default") is not None
+    finally:
+        kept.close()
+    assert [one for one in caplog.records if one.levelno >= logging.ERROR] == []
+
+
 def test_small_answers_go_out_at_once() -> None:
     """asyncio sets TCP_NODELAY only where the protocol of the socket is named; the address can be taken again."""
     listener = module._listen("127.0.0.1", 0)

@@ -173,7 +173,6 @@ class Deployments(Controller):
             self._recreate(rollout)
         else:
             self._roll(rollout)
-        self.context.sources.sync()
         fresh = self.context.find(self._row, key)
         if fresh is not None:
             rollout = self._rollout(fresh)

@@ -69,7 +69,7 @@ class PodLife:
             if old is not None:
                 self._appointments.pop(old.key, None)
             return
-        if not new.node or not self.fleet.is_up(new.node):
+        if not self.fleet.is_up(new.node):
             return
         if old is not None and old.node == new.node:
             same = (old.phase, old.metadata.deletion_timestamp) == (new.phase, new.metadata.deletion_timestamp)
