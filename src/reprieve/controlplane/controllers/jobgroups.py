@@ -39,7 +39,6 @@ DELEGATED = "scheduling.k8s.io/group-template-name"
 _VERSION = "scheduling.k8s.io/v1beta1"
 _FIELDS = ("schedulingPolicy", "schedulingConstraints", "disruptionMode", "resourceClaims")
 _LONGEST = 253
-_LONGEST_LABEL = 63
 
 
 def group_of(context: Context, job: Json, *, new: bool) -> str:
