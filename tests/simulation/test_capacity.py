@@ -7,8 +7,9 @@ from typing import Any
 from unittest import mock
 
 import pytest
+from msgspec.structs import replace
 
-from reprieve.api.errors import Origin
+from reprieve.api.errors import InputError, Origin
 from reprieve.api.manifests import Loaded, Manifests
 from reprieve.simulation.plan import PlanOptions
 from reprieve.simulation.whatif import capacity as module
@@ -167,3 +168,86 @@ def test_a_shape_of_many_pods_says_how_many_are_not_named(pods: int, called: str
     """whatif.md 8.1: all of them are one copy."""
     shape = [pod(f"p{number}", cpu=1) for number in range(pods)]
     assert asked(manifests(node("n1", cpu=8)), manifests(*shape)).shape == called
+
+
+def test_what_of_a_pool_is_stranded_and_by_whom() -> None:
+    """whatif.md 8.3: free, and not enough for one more pod; whoever has most of the rest there, the first three."""
+    there = [
+        node("a1", cpu=8, labels={"pool": "a"}),
+        node("a2", cpu=8, labels={"pool": "a"}),
+        node("b1", cpu=4, labels={"pool": "b"}),
+        node("c1", cpu=4),
+        node("c2", cpu=4),
+    ]
+    running = [("w", 1, "a1"), ("x", 1, "a1"), ("y", 3, "a1"), ("z", 2, "a1"), ("even", 4, "a2"), ("half", 1, "b1")]
+    pods = [pod(name, cpu=cpu, node=on) for name, cpu, on in running]
+    ended = pod("ended", cpu=4, node="c1")
+    pods.append(replace(ended, status=replace(ended.status, phase="Succeeded")))
+    shape = manifests(pod("new", cpu=2))
+    found = capacity(manifests(*there, *pods), shape, PlanOptions(), pool="pool")
+    assert [(one.name, one.nodes, one.pods, one.free, one.stranded, one.by) for one in found.pools] == [
+        ("(none)", 2, 4, "8", "0", ()),
+        ("a", 2, 2, "5", "1", ("default/pod/y", "default/pod/z", "default/pod/w")),
+        ("b", 1, 1, "3", "1", ("default/pod/half",)),
+    ]
+    assert (found.resource, found.largest_gang, found.at_least) == ("cpu", 7, ())
+    by_size = asked(manifests(*there, *pods), shape).pools
+    assert [(one.nodes, one.pods) for one in by_size] == [(3, 5), (2, 2)]
+    assert by_size[0].name.startswith("4 cpu")
+
+
+def test_a_pool_of_which_more_may_fit_than_was_tried_does_not_say_what_is_stranded() -> None:
+    """whatif.md 8.5."""
+    there = manifests(node("n1", cpu=9), pod("x", cpu=2, node="n1"))
+    for most, told in ((3, None), (4, "1")):
+        with mock.patch.object(module, "MOST_SINGLES", most):
+            [found] = asked(there, manifests(pod("new", cpu=2))).pools
+        assert (found.pods, found.free, found.stranded) == (3, "7", told)
+        assert found.by == (("default/pod/x",) if told else ())
+
+
+def test_what_fits_in_each_domain_the_roomiest_first() -> None:
+    """whatif.md 8.2: of nodes with the label; by default the shape's own constraint."""
+    zones = {"n1": "c", "n2": "b", "n3": "b", "n4": "a"}
+    there = [node(name, cpu=2, labels={"zone": zone}) for name, zone in zones.items()]
+    there += [node("n5", cpu=9, labels={"rack": "r"})]
+    found = capacity(manifests(*there), manifests(pod("new", cpu=1)), PlanOptions(), topology="zone")
+    told = [("b", 2, 4), ("a", 1, 2), ("c", 1, 2)]
+    assert [(one.name, one.nodes, one.pods) for one in found.domains] == told
+    own = asked(manifests(*there), manifests(*gang("new", 2, cpu=1, topology="zone")))
+    assert (own.topology_key, [(one.name, one.nodes, one.pods) for one in own.domains]) == ("zone", told)
+    assert asked(manifests(*there), manifests(pod("new", cpu=1))).domains == ()
+
+
+@pytest.mark.parametrize(
+    ("option", "label", "message"),
+    [
+        ("topology", "zone", ""),
+        ("topology", "zon", 'no node has the label "zon", did you mean "zone"?'),
+        ("pool", "quite-another", 'no node has the label "quite-another"'),
+    ],
+)
+def test_a_label_that_no_node_has(option: str, label: str, message: str) -> None:
+    there, shape = manifests(node("n1", cpu=1, labels={"zone": "a"})), manifests(pod("new", cpu=1))
+    given = {option: label}
+    if not message:
+        assert capacity(there, shape, PlanOptions(), **given).domains
+        return
+    with pytest.raises(InputError, match=f"--{option}") as caught:
+        capacity(there, shape, PlanOptions(), **given)
+    assert caught.value.message == message
+
+
+def test_a_copy_has_pods_that_wait_and_no_more_than_are_tried() -> None:
+    there = manifests(node("n1", cpu=4))
+    with pytest.raises(InputError, match="no pod in it that waits"):
+        asked(there, manifests(pod("new", cpu=1, node="n1")))
+    with mock.patch.object(module, "MOST_PODS", 2):
+        assert asked(there, manifests(pod("a", cpu=1), pod("b", cpu=1))).now == 2
+        with pytest.raises(InputError, match="a copy has 3 pods: at most 2 can be tried"):
+            asked(there, manifests(*(pod(name, cpu=1) for name in "abc")))
+
+
+def test_what_a_copy_asks_for_is_told_in_all() -> None:
+    found = asked(manifests(node("n1", cpu=4)), manifests(pod("a", cpu=1), pod("b", cpu=2)))
+    assert (found.requests, found.pods_per_copy, found.now) == ({"cpu": "3"}, 2, 1)

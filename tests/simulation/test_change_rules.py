@@ -178,6 +178,70 @@ def test_who_waits_goes_before_who_runs() -> None:
     assert names(made(loaded(*NODES, *pods), "scale rs/w=1")) == ["runs"]
 
 
+@pytest.mark.parametrize(
+    ("names_there", "number", "left"),
+    [
+        (("w-0", "w-1", "w-10", "w-9"), 2, "w-0 w-1"),
+        (("w-0", "w-1", "w-10", "w-9"), 3, "w-0 w-1 w-9"),
+        (("w-5", "w-99999999", "w-100000000"), 1, "w-5"),
+        (("w-5", "w-2147483647"), 1, "w-5"),
+        (("w-5", "w-2147483648"), 1, "w-2147483648"),  # no int32: as if it had none
+        (("w-5", "w-x"), 1, "w-x"),
+    ],
+)
+def test_of_a_stateful_set_the_highest_ordinals_go_first(names_there: tuple[str, ...], number: int, left: str) -> None:
+    """whatif.md 4.8: in the order in which its controller ends them."""
+    pods = [pod(name, on="n1", owner="StatefulSet w") for name in names_there]
+    assert " ".join(names(made(loaded(*NODES, *pods), f"scale sts/w={number}"))) == left
+
+
+def stateful(start: int, replicas: int) -> Json:
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "StatefulSet",
+        "metadata": {"name": "w", "namespace": "default"},
+        "spec": {"replicas": replicas, "ordinals": {"start": start}, "template": INDEXED["spec"]["template"]},
+    }
+
+
+@pytest.mark.parametrize("start", [0, 7, 99_999_998, 100_000_000])
+def test_ordinals_are_counted_from_where_they_start(start: int) -> None:
+    pods = [pod(f"w-{start + turn}", on="n1", owner="StatefulSet w") for turn in range(3)]
+    after = made(loaded(*NODES, stateful(start, 3), *pods), "scale sts/w=2")
+    assert names(after) == [f"w-{start}", f"w-{start + 1}"]
+    assert after.made[0].sentence.startswith("statefulset default/w 3 -> 2")
+
+
+@pytest.mark.parametrize(("said", "before"), [({}, 1), ({"replicas": 4}, 4), ({"replicas": 0}, 0)])
+@pytest.mark.parametrize("kind", ["Deployment", "ReplicaSet", "StatefulSet"])
+def test_a_count_that_is_left_out_is_one(kind: str, said: Json, before: int) -> None:
+    whole = {
+        "apiVersion": "apps/v1",
+        "kind": kind,
+        "metadata": {"name": "w", "namespace": "default"},
+        "spec": {**said, "template": INDEXED["spec"]["template"]},
+    }
+    [one] = made(loaded(*NODES, whole), f"scale {kind}/w=5").made
+    assert one.sentence.startswith(f"{kind.lower()} default/w {before} -> 5")
+
+
+def test_who_comes_back_was_made_after_everybody_there_and_nothing_dates_it() -> None:
+    """whatif.md 4.4, 6.5: it waits behind those who waited, in the order in which they were evicted."""
+    pods = [pod(f"w-{turn}", on="n1", owner="StatefulSet w") for turn in range(3)]
+    for turn, one in enumerate(pods):
+        one["metadata"]["creationTimestamp"] = f"2026-01-0{3 - turn}T00:00:00Z"
+    given = loaded(*NODES, *pods, pod("waits"))
+    latest = max(one.created for one in given.all())
+    back = [one for one in made(given, "drain n1").manifests.pods if one.object.name.startswith("w-")]
+    created = [one.created for one in back]
+    assert len(set(created)) == 3
+    assert created == sorted(created)
+    assert created[0] > latest
+    assert [one.dated for one in back] == [False, False, False]
+    assert [one.order for one in back] == sorted({one.order for one in back})
+    assert back[0].order > max(one.order for one in given.all())
+
+
 INDEXED: Json = {
     "apiVersion": "batch/v1",
     "kind": "Job",

@@ -12,7 +12,11 @@ import msgspec
 import pytest
 
 from reprieve.api import objects as o
-from reprieve.simulation.controllers.disruption import allowed_now, followed, is_healthy
+from reprieve.api.meta import ObjectMeta
+from reprieve.simulation.controllers.disruption import allowed_now, followed, is_healthy, with_statuses
+from tests.building import World
+from tests.building import node as made_node
+from tests.building import pod as made_pod
 
 Json = dict[str, Any]
 
@@ -162,3 +166,48 @@ def test_a_budget_follows_who_goes_and_who_comes(
 def test_a_budget_without_a_status_stays_without() -> None:
     """Who needs it counts."""
     assert followed([budget(minAvailable=1)], [pod("p")]) == [budget(minAvailable=1)]
+
+
+@pytest.mark.parametrize(
+    ("spec", "status"),
+    [
+        # (allowed, healthy, desired, expected): four are expected, two of them are healthy
+        ({"minAvailable": 0}, (2, 2, 0, 4)),
+        ({"minAvailable": 1}, (1, 2, 1, 4)),
+        ({"minAvailable": 2}, (0, 2, 2, 4)),
+        ({"minAvailable": 9}, (0, 2, 9, 4)),
+        ({"minAvailable": "26%"}, (0, 2, 2, 4)),
+        ({"minAvailable": "25%"}, (1, 2, 1, 4)),
+        ({"maxUnavailable": 2}, (0, 2, 2, 4)),
+        ({"maxUnavailable": 3}, (1, 2, 1, 4)),
+        ({"maxUnavailable": 4}, (2, 2, 0, 4)),
+        ({"maxUnavailable": 9}, (2, 2, 0, 4)),
+        ({"maxUnavailable": "51%"}, (1, 2, 1, 4)),
+        ({}, (1, 2, 1, 4)),
+    ],
+)
+def test_the_status_that_the_controller_would_write(spec: Json, status: tuple[int, int, int, int]) -> None:
+    """Of a plan's cluster: expected are all that match, healthy those on a node that are not on their way out."""
+    labels = {"app": "a"}
+    world = World(
+        made_node("n1", cpu=8),
+        *(made_pod(name, cpu=1, node="n1", labels=labels) for name in ("runs", "first", "leaves")),
+        made_pod("waits", cpu=1, labels=labels),
+        made_pod("stranger", cpu=1, node="n1", labels={"app": "b"}),
+    )
+    world.engine.pod_terminating(next(pod.uid for pod in world.engine.cluster.pods.values() if pod.name == "leaves"), 0)
+    budgets = [budget("other", maxUnavailable=0, selector={"matchLabels": {"app": "c"}}), budget(**spec)]
+    nobody, found = with_statuses(budgets, world.engine.cluster.pods.values())
+    assert nobody.status is not None
+    assert nobody.status.expected_pods == 0
+    got = found.status
+    assert got is not None
+    assert (got.disruptions_allowed, got.current_healthy, got.desired_healthy, got.expected_pods) == status
+
+
+def test_a_budget_of_another_namespace_counts_nobody_here() -> None:
+    world = World(made_node("n1"), made_pod("a", cpu=1, node="n1", labels={"app": "a"}))
+    there = msgspec.structs.replace(budget(minAvailable=0), metadata=ObjectMeta(name="b", namespace="other"))
+    [found] = with_statuses([there], world.engine.cluster.pods.values())
+    assert found.status is not None
+    assert (found.status.expected_pods, found.status.current_healthy) == (0, 0)

@@ -10,6 +10,7 @@ import yaml
 
 from reprieve.api.errors import InputError
 from reprieve.api.loading import load
+from reprieve.framework.gates import FeatureGates
 from reprieve.simulation.plan import PlanOptions, plan
 from reprieve.simulation.report import Plan
 from reprieve.simulation.scenario import read_scenarios
@@ -180,3 +181,24 @@ def test_many_steps_cost_what_they_bring() -> None:
 def test_what_cannot_be_made_is_an_error_with_its_step(manifest: Json, told: str) -> None:
     with pytest.raises(InputError, match=told):
         planned({"create": [manifest]})
+
+
+def test_what_the_gates_turn_off_is_refused_of_a_step_too() -> None:
+    """Never a wrong answer: the claims of a group would be ignored."""
+    group: Json = {
+        "apiVersion": "scheduling.k8s.io/v1beta1",
+        "kind": "PodGroup",
+        "metadata": {"name": "g"},
+        "spec": {
+            "schedulingPolicy": {"gang": {"minCount": 1}},
+            "resourceClaims": [{"name": "c", "resourceClaimName": "claim"}],
+        },
+    }
+    on, off = (
+        PlanOptions(gates=FeatureGates.of({"DRAWorkloadResourceClaims": value, "WorkloadWithJob": False}))
+        for value in (True, False)
+    )
+    for steps, also in (((group,), ()), ((), (group,))):
+        assert [one.name for one in planned({"create": list(steps)}, also=also, options=on).pod_groups] == ["g"]
+        with pytest.raises(InputError, match="the feature gate DRAWorkloadResourceClaims is off"):
+            planned({"create": list(steps)}, also=also, options=off)

@@ -20,6 +20,7 @@ from reprieve.api.manifests import Manifests
 from reprieve.api.objects import Pod
 from reprieve.controlplane.unknown_fields import PackedSchemas
 from reprieve.simulation.plan import plan
+from reprieve.simulation.workloads import batches
 from reprieve.simulation.workloads.expanding import Expansion, expand
 from reprieve.simulation.workloads.making import Unexpanded
 from reprieve.simulation.workloads.rows import read_rows
@@ -393,6 +394,57 @@ def test_two_of_one_name_are_an_error() -> None:
 def test_a_run_needs_its_cron_job() -> None:
     with pytest.raises(InputError, match="no CronJob default/weekly is in the input"):
         expand(loaded(made("v1", "Namespace")), run=["weekly"])
+
+
+@pytest.mark.parametrize(
+    ("containers", "asking"),
+    [
+        (["node"], ["node"]),
+        (["main"], ["main"]),  # the only one is meant
+        (["side", "node"], ["node"]),
+        (["side", "other"], []),
+    ],
+)
+def test_what_a_node_of_a_train_job_asks_for_is_its_container_s(containers: list[str], asking: list[str]) -> None:
+    """whatif.md 2.5: the resources of the trainer are those of the container `node`, or of the only one."""
+    pods = {"template": {"spec": {"containers": [{"name": name} for name in containers]}}}
+    runtime = made(
+        "trainer.kubeflow.org/v1alpha1",
+        "ClusterTrainingRuntime",
+        {"template": {"spec": {"replicatedJobs": [{"name": "node", "template": {"spec": pods}}]}}},
+        name="torch",
+    )
+    trainer = {"numNodes": 2, "resourcesPerNode": {"requests": {"cpu": "3"}}}
+    job = made("trainer.kubeflow.org/v1alpha1", "TrainJob", {"runtimeRef": {"name": "torch"}, "trainer": trainer})
+    found = expand(loaded(runtime, job)).manifests.pods
+    assert len(found) == 2
+    for one in found:
+        asked = [each.name for each in one.object.spec.containers if each.resources.requests]
+        assert asked == asking
+
+
+def test_no_more_pods_are_made_than_a_plan_may_have(monkeypatch: pytest.MonkeyPatch) -> None:
+    """whatif.md 1.10: of all workloads together."""
+    monkeypatch.setattr(batches, "MOST_PODS", 5)
+    both = (made(*RS[:2], {**SET, "replicas": 3}), made(*RS[:2], {**SET, "replicas": 2}, name="second"))
+    assert len(made_of(*both)) == 5
+    with pytest.raises(InputError, match="more than 5 pods would be made") as caught:
+        expand(loaded(*both, made(*RS[:2], {**SET, "replicas": 1}, name="third")))
+    assert caught.value.subject == 'ReplicaSet "default/third"'
+
+
+@pytest.mark.parametrize("uid", ["", "u-1"])
+def test_a_made_pod_is_its_controller_s(uid: str) -> None:
+    """whatif.md 1.3: the owner reference is the controlling one, with the UID where there is one."""
+    found = expand(loaded(made(*RS[:2], SET, **({"uid": uid} if uid else {})))).manifests.pods
+    [owner] = found[0].object.metadata.owner_references
+    assert (owner.kind, owner.name, owner.uid, owner.controller, owner.block_owner_deletion) == (
+        "ReplicaSet",
+        "x",
+        uid,
+        True,
+        True,
+    )
 
 
 # -- misspelt fields -------------------------------------------------------------------------------

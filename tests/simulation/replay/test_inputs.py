@@ -16,6 +16,7 @@ from reprieve.simulation.replay.job_list import JobList, JobListError
 from reprieve.simulation.replay.selection import Selection, chosen, long_duration, time_of
 from reprieve.simulation.traces import importer
 from reprieve.simulation.traces.priorities import read_priorities
+from reprieve.simulation.traces.registry import UnknownFormatError, importer_of
 
 from .building import job
 
@@ -337,3 +338,15 @@ def test_values_that_traces_do_not_have(read: Any, text: str, message: str) -> N
 @pytest.mark.parametrize(("cores", "workers", "each"), [(8.0, 1, 8000), (8.0, 3, 2666), (0.0, 2, 0)])
 def test_cores_are_shared_by_the_workers(cores: float, workers: int, each: int) -> None:
     assert importer.share(cores, workers) == each
+
+
+def test_which_traces_have_dates() -> None:
+    """replay.md 2.1: a list is of one form, dates where the trace has them, else seconds since it began."""
+    formats = ("openb", "philly", "philly-log", "spot-gpu", "helios", "acme", "gavel")
+    dated = {name for name in formats if importer_of(name).dated}
+    assert dated == {"philly", "philly-log", "helios", "acme"}
+
+
+def test_a_format_that_nobody_knows_is_told_which_there_are() -> None:
+    with pytest.raises(UnknownFormatError, match='"filly" is no known format; known: openb, philly, philly-log'):
+        importer_of("filly")

@@ -49,7 +49,7 @@ def _alike(jobs: Sequence[Job], model: str, first: int, shared: bool, keys: Sequ
     amounts: dict[str, str] = {"cpu": f"{cpu}m" if cpu % 1000 else str(cpu // 1000), "memory": str(memory)}
     if memory % (1 << 30) == 0:
         amounts["memory"] = f"{memory >> 30}Gi"
-    amounts["pods"] = str(max(PODS, gpus * 1000 if shared else 0) if shared else PODS)
+    amounts["pods"] = str(max(PODS, gpus * 1000) if shared else PODS)
     if gpus:
         amounts[GPU_MILLI if shared else GPU] = str(gpus * 1000 if shared else gpus)
     found = []

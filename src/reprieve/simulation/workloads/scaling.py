@@ -28,6 +28,7 @@ from reprieve.simulation.workloads.owners import (
     reference_of,
     runtime_of,
     text,
+    whole_number,
 )
 from reprieve.simulation.workloads.rows import PodSet, Rows, WorkloadKind, entries_of, filled, value_at
 
@@ -49,6 +50,7 @@ _SHORT: Final = {
     "pc": "priorityclass",
 }
 _DELETION_COST: Final = "controller.kubernetes.io/pod-deletion-cost"
+_HIGHEST_ORDINAL: Final = 2**31 - 1
 
 
 class NotThereError(FieldError):
@@ -398,8 +400,8 @@ def _deletion_cost(pod: objects.Pod) -> int:
 
 
 def _ordinal(name: str) -> int:
-    last = name.rpartition("-")[2]
-    return int(last) if last.isdecimal() and len(last) < 9 else 0
+    """Of a StatefulSet's pod, as its controller reads it: an int32 after the last hyphen, else 0."""
+    return whole_number(name.rpartition("-")[2], _HIGHEST_ORDINAL) or 0
 
 
 def _with_priority(manifest: Mapping[str, Any], name: str, number: int) -> tuple[Mapping[str, Any], int]:
