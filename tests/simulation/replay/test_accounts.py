@@ -67,6 +67,32 @@ def test_what_time_on_nodes_comes_to(
     assert found.allocated == found.useful + found.pending + found.restart + found.lost
 
 
+@pytest.mark.parametrize(
+    ("state", "books"),
+    [
+        (WAITING, {"allocated": 2400, "lost": 2400, "restart_left": 10}),
+        (
+            RUNNING,
+            {"allocated": 2400, "pending": 1440, "restart": 160, "lost": 800, "done": 90, "since": 90},
+        ),
+    ],
+)
+def test_gpu_time_is_that_of_all_gpus_of_each_pod(state: int, books: dict[str, int]) -> None:
+    """Two of three pods count, of eight thousandths of a GPU each: restart for 10, work for 90."""
+    found = Account(0, job("j", 0, 1000, gpu=0.008, workers=2))
+    assert booked(found) == {}
+    found.state, found.holding, found.working, found.restart_left = state, 3, 2, 10
+    found.accrue(100, None)
+    assert booked(found) == books
+
+
+def test_a_new_job_has_nothing_behind_it() -> None:
+    found = Account(3, job("j", 0, 1000))
+    assert (found.index, found.state, found.round, found.serial, found.runs) == (3, WAITING, 0, 0, 0)
+    assert (found.evictions, found.evicted_runs, found.lost_runs) == (0, 0, 0)
+    assert (found.first_start, found.end) == (None, None)
+
+
 def test_work_is_counted_from_the_last_checkpoint_over_several_looks() -> None:
     found = account()
     for now in (30, 30, 50, 90):
