@@ -43,7 +43,7 @@ def test_a_pod_waits_unless_it_is_on_a_node() -> None:
             "full",
             namespace="team",
             requests={"cpu": "1"},
-            priority=0,
+            priority=7,
             node="n1",
             labels={"a": "b"},
             spec={"hostNetwork": True},
@@ -53,8 +53,9 @@ def test_a_pod_waits_unless_it_is_on_a_node() -> None:
     plain, full = (one.object for one in built.manifests.pods)
     assert (plain.namespace, plain.spec.node_name, plain.status.phase) == ("default", "", "Pending")
     assert (plain.metadata.labels, plain.spec.containers[0].resources.requests) == ({}, {})
+    assert not plain.spec.priority
     assert (full.namespace, full.spec.node_name, full.status.phase) == ("team", "n1", "Running")
-    assert (full.metadata.labels, full.spec.priority, full.spec.host_network) == ({"a": "b"}, 0, True)
+    assert (full.metadata.labels, full.spec.priority, full.spec.host_network) == ({"a": "b"}, 7, True)
     assert {name: str(amount) for name, amount in full.spec.containers[0].resources.requests.items()} == {"cpu": "1"}
 
 

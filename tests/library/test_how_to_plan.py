@@ -283,3 +283,24 @@ def test_a_cluster_with_more_is_another_one() -> None:
     assert second.cordon("n1").with_manifests(node("n3")).drain("n2").changes == tuple(
         second.cordon("n1").drain("n2").changes
     )
+
+
+def test_who_waits_is_shown_in_html_and_who_has_ended_is_not() -> None:
+    cluster = reprieve.load(
+        node("n1"),
+        pod("waits"),
+        pod("ran-well", phase="Succeeded"),
+        pod("ran-badly", phase="Failed"),
+        pod("runs", nodeName="n1"),
+    )
+    found = cluster._repr_html_().partition("Waiting pods")[2]
+    assert [name for name in ("waits", "ran-well", "ran-badly", "runs") if f"<td>{name}</td>" in found] == ["waits"]
+
+
+def test_why_somebody_waits_is_told_by_the_first_that_says_it() -> None:
+    """The message; where there is none the reason, and where there is none of both how it ended."""
+    gated = pod("gated", schedulingGates=[{"name": "g"}])
+    found = reprieve.load(node("n1"), pod("huge", "99"), gated).plan(suggest=False)
+    assert "Insufficient cpu" in found.waiting["default/huge"]
+    assert set(found.waiting) == {"default/huge", "default/gated"}
+    assert all(found.waiting.values())
