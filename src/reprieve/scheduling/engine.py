@@ -200,7 +200,7 @@ class Engine:
         """Such a controller is gone."""
         if kind == Job.KIND:
             self.cluster.job_deadlines.remove(namespace, name)
-        self._groups.carry_out(self._group_objects.remove_owner(kind, namespace, name), now)
+        self._group_objects.remove_owner(kind, namespace, name)
 
     def watch_owners(self, kinds: Iterable[str], now: float) -> None:
         """Of which kinds controllers are reported from now on: pods of others are not kept waiting for them."""

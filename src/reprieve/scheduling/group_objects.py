@@ -109,7 +109,7 @@ class GroupObjects:
             return []
         gone = self._gone(key)
         made = self._sized.group(key)
-        return gone if made is None else [*gone, *self._there(key, made, self._oldest(key))]
+        return gone if made is None else [*gone, *self._there(key, made)]
 
     def key_of(self, pod: objects.Pod, membership: Membership) -> str:
         """The key of the group that a new pod belongs to; empty if its group leaves it by itself."""
@@ -135,7 +135,7 @@ class GroupObjects:
         if membership.size is not None and self._sized.joined(key, pod.uid, membership.size):
             made = self._sized.group(key)
             if made is not None and key not in self._objects:
-                return self._there(key, made, self._oldest(key))
+                return self._there(key, made)
         held = self._counts.get(key)
         if held is None:
             return []
@@ -167,7 +167,7 @@ class GroupObjects:
                 del self._tasks[named]
         elif self._sized.left(key, pod.uid) and key not in self._objects:
             made = self._sized.group(key)
-            return self._gone(key) if made is None else self._there(key, made, self._oldest(key))
+            return self._gone(key) if made is None else self._there(key, made)
         if held is None:
             return []
         if self._was_dearest(pod, key, held):
@@ -203,10 +203,9 @@ class GroupObjects:
         self._owners[key] = sizes
         return self._owner_changed(key)
 
-    def remove_owner(self, kind: str, namespace: str, name: str) -> Changes:
+    def remove_owner(self, kind: str, namespace: str, name: str) -> None:
         """A controller is gone; its pods, which are about to go, stay what they are."""
         self._owners.pop((kind, namespace, name), None)
-        return []
 
     def watched(self, kinds: frozenset[str]) -> Changes:
         """Which kinds of controllers are reported from now on."""
@@ -237,8 +236,7 @@ class GroupObjects:
             if wanted != before:
                 if before is not None and self._sized.left(before, pod.uid):
                     made = self._sized.group(before)
-                    again = self._there(before, made, self._oldest(before)) if made is not None else self._gone(before)
-                    changes += again
+                    changes += self._there(before, made) if made is not None else self._gone(before)
                 changes.append(Move(pod, wanted))
             if wanted is not None:
                 changes += self._count_owned(pod, owner, wanted)
@@ -253,7 +251,7 @@ class GroupObjects:
         if not self._sized.joined(key, pod.uid, size) and held is not None and (held.given or 0) >= pod.priority:
             return []
         made = self._sized.group(key)
-        return self._there(key, made, self._oldest(key)) if made is not None and key not in self._objects else []
+        return self._there(key, made) if made is not None and key not in self._objects else []
 
     def members(self, key: str) -> Sequence[PodRecord]:
         """The pods that name the group, in whatever leaf they are."""
@@ -261,7 +259,8 @@ class GroupObjects:
 
     # -- inside ------------------------------------------------------------------------------------
 
-    def _there(self, key: str, group: objects.PodGroup, created: float) -> Changes:
+    def _there(self, key: str, group: objects.PodGroup, created: float = 0.0) -> Changes:
+        """`created` orders the groups of a tree (composite.md 2.3); one that pods stand for is in none."""
         if group.foreign is None:
             return [*self._gone(key, stays=True), GroupChange(key, group, created)]
         given = group.spec.priority
@@ -300,7 +299,9 @@ class GroupObjects:
                 changes.append(self._change(key, name, place, group, created))
         if now:
             self._made[key] = now
-        gone = [GroupChange(name, None, 0.0, composite) for composite, name in before if (composite, name) not in now]
+        gone = [
+            GroupChange(name, None, composite=composite) for composite, name in before if (composite, name) not in now
+        ]
         return [*changes, *reversed(gone)]
 
     def _change(self, key: str, name: str, place: int, group: Group, created: float) -> GroupChange:
@@ -327,10 +328,6 @@ class GroupObjects:
         tasks = self._tasks.get(key, {})
         others = [pod for pod in state.members.values() if pod.uid not in tasks] if state is not None else []
         return [*(pod for pod, _ in tasks.values()), *others]
-
-    def _oldest(self, key: str) -> float:
-        """When the first pod of a group that has no object was made."""
-        return min((pod.created for pod in self._pods(key)), default=0.0)
 
 
 def _size(sizes: Mapping[str, int], owner: OwnerOf) -> int:

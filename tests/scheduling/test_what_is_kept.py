@@ -1,0 +1,276 @@
+"""What is gone leaves nothing behind: an engine that runs for months keeps what is there and no more (scheduling.md 1).
+
+Each case is a life: objects come, are decided about, and go.  After the next such life, of other pods, the engine keeps
+as much as before it, wherever it keeps it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from reprieve.api.decoding import decode_object
+from reprieve.api.group_owners import Job
+from reprieve.api.group_sources import GroupSources
+from reprieve.api.meta import OwnerReference
+from reprieve.api.objects import Namespace, ObjectMeta
+from reprieve.api.owners import Service, ServiceSpec
+from reprieve.scheduling.engine import Engine
+from reprieve.scheduling.engine_options import EngineOptions
+from tests.building import composite, group, node, pdb, pod, priority_class, said
+
+GROWS = (dict, set, list, deque)
+
+
+def _parts(found: object) -> Iterator[tuple[str, object]]:
+    for kind in type(found).__mro__:
+        slots = kind.__dict__.get("__slots__", ())
+        for name in (slots,) if isinstance(slots, str) else slots:
+            if hasattr(found, name):
+                yield name, getattr(found, name)
+    yield from getattr(found, "__dict__", {}).items()
+
+
+def kept(engine: Engine) -> dict[str, int]:
+    """How many entries there are in each place where the engine keeps something, by its path."""
+    sizes: dict[str, int] = {}
+    seen: set[int] = set()
+    todo: list[tuple[str, object]] = [("engine", engine)]
+    while todo:
+        path, found = todo.pop()
+        if id(found) in seen or isinstance(found, type):
+            continue
+        seen.add(id(found))
+        if isinstance(found, GROWS):
+            sizes[path] = sizes.get(path, 0) + len(found)
+            inside = list(found.values()) if isinstance(found, dict) else list(found)
+            todo += [(f"{path}[]", one) for one in inside]
+        elif isinstance(found, tuple):
+            todo += [(f"{path}[]", one) for one in found]
+        elif type(found).__module__.startswith("reprieve."):
+            todo += [(f"{path}.{name}", one) for name, one in _parts(found)]
+    return sizes
+
+
+def settle(engine: Engine, now: float, *, confirms: bool = True) -> None:
+    """All that can be tried now is; bindings and preemptions come to their end."""
+    engine.tick(now)
+    while (decision := engine.step(now)) is not None:
+        for binding in decision.bindings:
+            if confirms:
+                engine.bound(binding.pod.uid)
+        if decision.preemption is not None:
+            for uid in [pod.uid for verdict in decision.preemption.victims for pod in verdict.unit.pods]:
+                engine.pod_terminating(uid, now, preempted=True)
+                engine.pod_gone(uid, now)
+            engine.preemption_done(decision.key, now)
+
+
+def _owned(name: str, job: str, **more: Any) -> Any:
+    made = pod(name, cpu=1, **more)
+    reference = OwnerReference(api_version="batch/v1", kind="Job", name=job, uid=f"uid-{job}", controller=True)
+    return replace(made, metadata=replace(made.metadata, owner_references=(reference,)))
+
+
+def _job(name: str) -> Job:
+    notes = {"scheduling.reprieve.dev/gang": "true"}
+    return Job(metadata=ObjectMeta(name=name, namespace="default", annotations=notes), spec={"parallelism": 2})
+
+
+def _foreign(name: str) -> Any:
+    manifest = {
+        "apiVersion": "scheduling.volcano.sh/v1beta1",
+        "kind": "PodGroup",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {"minMember": 2, "minTaskMember": {"master": 1, "worker": 1}},
+    }
+    return decode_object(manifest)
+
+
+def alone(engine: Engine, life: str, now: float) -> None:
+    """Pods that are bound, one that waits, and one with a nomination of before."""
+    for turn in range(3):
+        engine.set_pod(pod(f"p{life}{turn}", cpu=1), now)
+    engine.set_pod(pod(f"w{life}", cpu=9), now)
+    engine.set_pod(pod(f"g{life}", cpu=1, gates=["x"]), now)
+    engine.set_pod(pod(f"n{life}", cpu=9, nominated="n"), now)
+    settle(engine, now)
+
+
+def unconfirmed(engine: Engine, life: str, now: float) -> None:
+    """Nobody says what became of the bindings: the pods go while these are under way."""
+    for turn in range(3):
+        engine.set_pod(pod(f"p{life}{turn}", cpu=1), now)
+    settle(engine, now, confirms=False)
+
+
+def refused(engine: Engine, life: str, now: float) -> None:
+    """A binding fails and is done again."""
+    engine.set_pod(pod(f"p{life}", cpu=1), now)
+    settle(engine, now, confirms=False)
+    engine.bind_failed(f"uid-p{life}", now)
+    settle(engine, now + 30.0)
+
+
+def elsewhere(engine: Engine, life: str, now: float) -> None:
+    """Somebody else binds them: one that waits, one that was assumed on another node."""
+    engine.set_pod(pod(f"w{life}", cpu=9), now)
+    engine.set_pod(pod(f"a{life}", cpu=1), now)
+    settle(engine, now, confirms=False)
+    there = engine.cluster.nodes.names[engine.cluster.pods[f"uid-a{life}"].row]
+    engine.set_pod(pod(f"w{life}", cpu=9, node="m"), now)
+    engine.set_pod(pod(f"a{life}", cpu=1, node="n" if there == "m" else "m"), now)
+
+
+def gangs(engine: Engine, life: str, now: float) -> None:
+    """One that is placed and one that waits."""
+    for name, cpu in (("small", 1), ("large", 3)):
+        engine.set_group(group(f"{name}{life}", min_count=3), now)
+        for turn in range(3):
+            engine.set_pod(pod(f"{name}{life}{turn}", cpu=cpu, group=f"{name}{life}"), now)
+    settle(engine, now)
+    for name in ("small", "large"):
+        engine.remove_group(f"default/{name}{life}", now)
+
+
+def tree(engine: Engine, life: str, now: float) -> None:
+    """Two groups below one."""
+    engine.set_composite(composite(f"top{life}", min_groups=2), now)
+    for turn in range(2):
+        engine.set_group(group(f"leaf{life}{turn}", min_count=1, parent=f"top{life}"), now)
+        engine.set_pod(pod(f"l{life}{turn}", cpu=1, group=f"leaf{life}{turn}"), now)
+    settle(engine, now)
+    for turn in range(2):
+        engine.remove_group(f"default/leaf{life}{turn}", now)
+    engine.remove_composite(f"default/top{life}", now)
+
+
+def preempting(engine: Engine, life: str, now: float) -> None:
+    """A pod and a gang evict who is less important, and are placed."""
+    for turn in range(8):
+        engine.set_pod(pod(f"low{life}{turn}", cpu=1), now)
+    settle(engine, now)
+    engine.set_pod(pod(f"high{life}", cpu=2, priority=5), now)
+    engine.set_group(group(f"crew{life}", min_count=2, priority=7), now)
+    for turn in range(2):
+        engine.set_pod(pod(f"c{life}{turn}", cpu=2, group=f"crew{life}", priority=7), now)
+    settle(engine, now)
+    settle(engine, now + 30.0)
+    engine.remove_group(f"default/crew{life}", now)
+
+
+def in_vain(engine: Engine, life: str, now: float) -> None:
+    """A preemption fails, and its preemptor goes."""
+    for turn in range(8):
+        engine.set_pod(pod(f"low{life}{turn}", cpu=1), now)
+    settle(engine, now)
+    engine.set_pod(pod(f"high{life}", cpu=4, priority=5), now)
+    engine.tick(now)
+    decision = engine.step(now)
+    assert decision is not None
+    assert decision.preemption is not None
+    engine.preemption_failed(decision.key, now)
+
+
+def given_up(engine: Engine, life: str, now: float) -> None:
+    """The preemptor goes while its victims still leave."""
+    for turn in range(8):
+        engine.set_pod(pod(f"low{life}{turn}", cpu=1), now)
+    settle(engine, now)
+    engine.set_pod(pod(f"high{life}", cpu=4, priority=5), now)
+    engine.tick(now)
+    decision = engine.step(now)
+    assert decision is not None
+    assert decision.preemption is not None
+    engine.preemption_done(decision.key, now)
+    engine.pod_gone(f"uid-high{life}", now)
+
+
+def controllers(engine: Engine, life: str, now: float) -> None:
+    """Jobs whose pods are gangs."""
+    engine.set_owner(_job(f"job{life}"), now)
+    for turn in range(2):
+        engine.set_pod(_owned(f"o{life}{turn}", f"job{life}"), now)
+    settle(engine, now)
+    engine.remove_owner("Job", "default", f"job{life}", now)
+
+
+def sized(engine: Engine, life: str, now: float) -> None:
+    """Pods that say themselves how many they are."""
+    for turn in range(2):
+        notes = {"kueue.x-k8s.io/pod-group-total-count": "2"}
+        labels = {"kueue.x-k8s.io/pod-group-name": f"k{life}"}
+        engine.set_pod(pod(f"k{life}{turn}", cpu=1, labels=labels, annotations=notes), now)
+    settle(engine, now)
+
+
+def foreign(engine: Engine, life: str, now: float) -> None:
+    """A PodGroup of Volcano that stands for a tree."""
+    engine.set_group(_foreign(f"v{life}"), now)
+    for turn, task in enumerate(("master", "worker")):
+        notes = {"scheduling.k8s.io/group-name": f"v{life}", "volcano.sh/task-spec": task}
+        engine.set_pod(pod(f"v{life}{turn}", cpu=1, annotations=notes), now)
+    settle(engine, now)
+    engine.remove_group(f"default/v{life}", now)
+
+
+def around(engine: Engine, life: str, now: float) -> None:
+    """What stands around pods: classes, budgets, namespaces and services."""
+    terms = said(minimum_runtime="1h", pdb_policy="Respect")
+    labels = {"app": life}
+    engine.set_namespace(Namespace(metadata=ObjectMeta(name=f"ns{life}", labels=labels)), now)
+    engine.set_class(priority_class(f"class{life}", 5, terms), now)
+    engine.set_budget(pdb(f"budget{life}"), now)
+    service = Service(metadata=ObjectMeta(name=f"s{life}", namespace="default"), spec=ServiceSpec(selector=labels))
+    engine.set_selector_owner(service, now)
+    engine.set_pod(pod(f"p{life}", cpu=1, priority_class=f"class{life}", priority=5, annotations=terms), now)
+    settle(engine, now)
+    assert engine.remove_selector_owner("Service", "default", f"s{life}", now)
+    engine.remove_budget(f"default/budget{life}", now)
+    engine.remove_class(f"class{life}", now)
+    engine.remove_namespace(f"ns{life}", now)
+
+
+LIVES = (
+    around,
+    alone,
+    unconfirmed,
+    refused,
+    elsewhere,
+    gangs,
+    tree,
+    preempting,
+    in_vain,
+    given_up,
+    controllers,
+    sized,
+    foreign,
+)
+LOGS = (".resized_gangs.keys", "._changes._log.rows")
+"""Logs of what changed lately: bounded by themselves."""
+
+
+@pytest.mark.parametrize("life", LIVES, ids=lambda life: str(life.__name__))
+def test_what_is_gone_leaves_nothing_behind(life: Callable[[Engine, str, float], None]) -> None:
+    """The first lives fill what is kept by shape; from then on nothing grows."""
+    engine = Engine(EngineOptions(sources=GroupSources.switched({"owners": True})))
+    engine.watch_owners(["Job"], 0.0)
+    engine.set_node(node("n", cpu=4), 0.0)
+    engine.set_node(node("m", cpu=4), 0.0)
+    sizes = []
+    for turn in range(4):
+        now = 1000.0 * (turn + 1)
+        life(engine, f"{turn}x", now)
+        for one in list(engine.cluster.pods.values()):
+            engine.pod_gone(one.uid, now + 60.0)
+        settle(engine, now + 700.0)
+        engine.take_unnominated()
+        engine.take_released()
+        engine.take_deferred_writes()
+        sizes.append({path: size for path, size in kept(engine).items() if not path.endswith(LOGS)})
+    assert engine.cluster.groups == {}
+    assert sizes[3] == sizes[2]
