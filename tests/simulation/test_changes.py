@@ -513,6 +513,36 @@ def test_the_priority_of_a_train_job_is_not_that_of_others_with_its_runtime() ->
         made(loaded(*NODES, *jobs), "set-priority trainjob/t=7")
 
 
+@pytest.mark.parametrize(
+    ("own", "policy", "kind", "before"),
+    [
+        ({}, {"numNodes": 4}, "ClusterTrainingRuntime", 4),
+        ({}, {"numNodes": 4}, "TrainingRuntime", 4),
+        ({"numNodes": 3}, {"numNodes": 4}, "ClusterTrainingRuntime", 3),
+        ({}, {}, "ClusterTrainingRuntime", 1),
+        ({}, {"numNodes": 4}, "", 1),
+    ],
+    ids=["of its runtime", "of a runtime of its namespace", "its own", "nobody says it", "no runtime in the input"],
+)
+def test_a_train_job_had_as_many_nodes_as_its_runtime_says(own: Json, policy: Json, kind: str, before: int) -> None:
+    """whatif.md 2.5, 4.8: what it says itself comes first, and where nobody says it, it is one."""
+    version = "trainer.kubeflow.org/v1alpha1"
+    replicated = {"name": "node", "template": {"spec": {"template": TEMPLATE}}}
+    runtime = {
+        "apiVersion": version,
+        "kind": kind,
+        "metadata": {"name": "torch"} | ({"namespace": "default"} if kind == "TrainingRuntime" else {}),
+        "spec": {"mlPolicy": policy, "template": {"spec": {"replicatedJobs": [replicated]}}},
+    }
+    spec: Json = {"runtimeRef": {"name": "torch", **({"kind": kind} if kind else {})}, "trainer": own}
+    job = {"apiVersion": version, "kind": "TrainJob", "metadata": {"name": "t"}, "spec": spec}
+    cluster = loaded(*NODES, *([runtime] if kind else []), job)
+    after = made(cluster, "scale trainjob/t=2")
+    assert [each.sentence for each in after.made] == [f"trainjob default/t {before} -> 2"]
+    assert len(expand(cluster).manifests.pods) == (before if kind else 0)
+    assert len(expand(after.manifests).manifests.pods) == (2 if kind else 0)
+
+
 def test_without_takes_all_that_is_owned() -> None:
     members = [pod(f"g-{i}", on="n1", owner="Job g", schedulingGroup={"podGroupName": "g"}) for i in range(2)]
     job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "g"}, "spec": {"template": TEMPLATE}}

@@ -251,7 +251,7 @@ class Workloads:
             most = value_at(each.entry, each.pods.most) if each.pods.most else None
             if isinstance(most, int) and number > most:
                 raise FieldError("", f"{found}: no more than its {each.pods.most}, {most}")
-        before = _number(_at(manifest, scaled), meant[0].pods.default if meant else 1)
+        before = _number(_at(manifest, scaled), meant[0].pods.default if meant else self._nodes_of_runtime(manifest))
         self._replace(index, _with(manifest, scaled, number))
         if found.kind == "StatefulSet":
             first = _number(value_at(manifest, "spec.ordinals.start"), 0)
@@ -259,6 +259,11 @@ class Workloads:
         if not meant:
             return before, there[number:], []
         return before, _beyond(there, meant, found, number), []
+
+    def _nodes_of_runtime(self, manifest: Mapping[str, Any]) -> int:
+        """How many nodes a TrainJob has that does not say it: as many as its runtime says, else one (whatif.md 2.5)."""
+        runtime = runtime_of(manifest, self._manifests.unknown)
+        return _number(value_at(runtime.manifest, "spec.mlPolicy.numNodes"), 1) if runtime is not None else 1
 
     def set_priority(self, found: Named, name: str, number: int) -> int:
         """Give the templates of a workload another priority; how many there were."""
