@@ -6,16 +6,40 @@ Also numbers in words, tables in HTML, and the records of who waits.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
+import msgspec
 import pytest
 
+import reprieve
+from reprieve.api.errors import InputError
+from reprieve.api.loading import load
+from reprieve.controlplane.unknown_fields import PackedSchemas
 from reprieve.library import waiting
 from reprieve.library.building import ClusterBuilder
+from reprieve.library.cluster import Cluster
 from reprieve.library.helping import helps_of
 from reprieve.library.tables import MOST_ROWS, Table, html
 from reprieve.library.wording import count, seconds_text
-from reprieve.observability.records import DecisionRecord, Members, Ref, Timings
+from reprieve.observability.records import (
+    Candidate,
+    Comparison,
+    Cost,
+    DecisionRecord,
+    Members,
+    Message,
+    PreemptionRecord,
+    Reason,
+    Ref,
+    Shortage,
+    Shortfall,
+    Timings,
+    TooBig,
+)
+from reprieve.preemption.outcome import NEVER
+from reprieve.simulation.plan import PlanOptions, plan
 
 
 def test_a_node_has_room_for_pods_unless_it_says_otherwise() -> None:
@@ -123,6 +147,184 @@ def test_a_lower_minimum_helps_where_some_have_a_place(
         assert one.sentence == f"With minCount {helps} instead of {minimum} it could start: so many have a place."
 
 
+def rejection(
+    *,
+    members: Members | None = None,
+    lack: Shortfall | None = None,
+    reasons: list[Reason] | None = None,
+    message: str = "",
+    pods: list[Message] | None = None,
+    priority: int = 0,
+) -> DecisionRecord:
+    return DecisionRecord(
+        id=1,
+        time="",
+        entity=Ref(kind="Pod" if members is None else "PodGroup", namespace="default", name="g", priority=priority),
+        result="Unschedulable",
+        message=message,
+        attempt=1,
+        timings=Timings(attempt_seconds=0.0, waiting_seconds=0.0),
+        members=members,
+        lack=lack,
+        reasons=reasons or [],
+        pods=pods or [],
+    )
+
+
+def test_reasons_that_somebody_can_change_are_told_with_their_nodes() -> None:
+    """In the order of the record; reasons that nothing is known to help against are left out."""
+    reasons = [
+        Reason(reason="node(s) had untolerated taint(s)", nodes=1),
+        Reason(reason="node(s) had volume node affinity conflict", nodes=9),
+        Reason(reason="node(s) were unschedulable", nodes=2),
+        Reason(reason="node(s) didn't match Pod's node affinity/selector", nodes=3),
+        Reason(reason="node(s) didn't have free ports for the requested pod ports", nodes=4),
+    ]
+    assert [(one.kind, one.nodes, one.sentence) for one in helps_of(rejection(reasons=reasons))] == [
+        (
+            "Toleration",
+            1,
+            "A toleration for the taints of 1 node, or the taints taken off: nothing goes there without.",
+        ),
+        ("Uncordon", 2, "2 nodes uncordoned: nothing goes there meanwhile."),
+        ("Selector", 3, "A node selector or affinity that 3 nodes would match."),
+        ("Ports", 4, "Its host ports free on one of 4 nodes."),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("group", "names", "nodes", "more", "asked", "sentence"),
+    [
+        (False, ["n1"], 1, 1, 1, "2 more cpu and 1Gi more memory free on n1, where least is missing."),
+        (False, ["n1", "n2"], 2, 1, 1, "2 more cpu and 1Gi more memory free on n1 or n2, where least is missing."),
+        (
+            False,
+            ["n1", "n2", "n3"],
+            3,
+            1,
+            1,
+            "2 more cpu and 1Gi more memory free on n1, n2 or n3, where least is missing.",
+        ),
+        (
+            False,
+            ["n1", "n2"],
+            3,
+            1,
+            1,
+            "2 more cpu and 1Gi more memory free on n1, n2 and 1 more node, where least is missing.",
+        ),
+        (
+            False,
+            ["n1", "n2"],
+            7,
+            1,
+            1,
+            "2 more cpu and 1Gi more memory free on n1, n2 and 5 more nodes, where least is missing.",
+        ),
+        (
+            True,
+            ["n1"],
+            1,
+            1,
+            1,
+            "2 more cpu and 1Gi more memory free on n1, where least is missing: one more pod must find a place.",
+        ),
+        (
+            True,
+            ["n1", "n2"],
+            2,
+            2,
+            2,
+            "2 more cpu and 1Gi more memory free on n1 or n2, where least is missing: 2 more pods must find a place.",
+        ),
+        (
+            True,
+            ["n1", "n2"],
+            2,
+            1,
+            1,
+            "2 more cpu and 1Gi more memory free on any 1 of n1 or n2, where least is missing: "
+            "one more pod must find a place.",
+        ),
+        (
+            True,
+            ["n1", "n2"],
+            2,
+            3,
+            3,
+            "Places for 3 more pods; least is missing on n1 or n2: 2 more cpu and 1Gi more memory for each.",
+        ),
+    ],
+)
+def test_where_least_is_missing_is_told_with_its_amounts(
+    group: bool, names: list[str], nodes: int, more: int, asked: int, sentence: str
+) -> None:
+    """Of a group so many nodes as members are missing; where fewer lack that little it is said for each member."""
+    missing = {"cpu": "2", "memory": "1Gi"}
+    lack = Shortfall(closest=Shortage(missing=missing, nodes=nodes, names=names), more=more)
+    [found] = helps_of(rejection(members=Members(tried=4, placed=0, min_count=4) if group else None, lack=lack))
+    assert (found.kind, found.resource, found.amount, found.missing) == ("Free", "cpu", "2", missing)
+    assert (found.nodes, found.on, found.sentence) == (asked, tuple(names), sentence)
+
+
+def test_a_larger_node_helps_where_every_amount_can_be_counted() -> None:
+    big = [TooBig(resource="cpu", asked="64", largest="8"), TooBig(resource="memory", asked="1Ti", largest="8Gi")]
+    found = helps_of(rejection(lack=Shortfall(too_big=big)))
+    assert [(one.kind, one.resource, one.amount, one.nodes) for one in found] == [
+        ("Node", "cpu", "64", 1),
+        ("Node", "memory", "1Ti", 1),
+    ]
+    assert found[0].sentence == "A node with 64 cpu: it asks for that much, and the largest node has 8."
+    more = [*big, TooBig(resource="gpu", asked="9", largest="1", or_more=True)]
+    closest = Shortage(missing={"cpu": "2"}, nodes=1, names=["n1"])
+    assert [one.kind for one in helps_of(rejection(lack=Shortfall(too_big=more, closest=closest)))] == ["Free"]
+    assert [one.kind for one in helps_of(rejection(lack=Shortfall(too_big=big, closest=closest)))] == [
+        "Node",
+        "Node",
+        "Free",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("message", "pods", "lowest", "kinds"),
+    [
+        ("", [], None, []),
+        ("", [], 0, ["Priority"]),
+        ("", [], 7, ["Priority"]),
+        (f"not placed: {NEVER}", [], 7, ["Policy"]),
+        ("", [Message(message=NEVER, reason="Unschedulable", pods=1, names=["a"])], None, ["Policy"]),
+    ],
+)
+def test_a_higher_priority_helps_who_may_preempt(
+    message: str, pods: list[Message], lowest: int | None, kinds: list[str]
+) -> None:
+    """preemption.md 1: who has the policy Never pushes out nobody whatever its priority."""
+    found = helps_of(rejection(message=message, pods=pods, priority=-3), lowest)
+    assert [one.kind for one in found] == kinds
+    if kinds == ["Priority"]:
+        said = f"A priority of {lowest} or more (it has -3): as the cluster is now it could then make room."
+        assert [(one.priority, one.sentence) for one in found] == [(lowest, said)]
+
+
+def test_nothing_helps_who_has_room_made_for_it() -> None:
+    record = rejection(reasons=[Reason(reason="node(s) were unschedulable", nodes=2)])
+    assert len(helps_of(record)) == 1
+    cost = Cost(units=1, pods=1, highest_priority=0)
+    comparison = Comparison(candidates=1, chosen=Candidate(domain="n1"))
+    record.preemption = PreemptionRecord(
+        domain="n1",
+        potential_victims=1,
+        evicted=[],
+        reprieved=[],
+        reprieved_total=0,
+        cost=cost,
+        comparison=comparison,
+        nominations=[],
+        nominations_total=0,
+    )
+    assert helps_of(record, 7) == []
+
+
 # -- words ---------------------------------------------------------------------------------------------------------
 
 
@@ -202,3 +404,97 @@ def test_the_last_record_of_each_is_kept_of_the_last_so_many(monkeypatch: pytest
     assert asyncio.run(kept.find("Pod", "default", "a")) == [found["a"]]
     assert asyncio.run(kept.find("Pod", "default", "b")) == []
     assert kept.hints(("Pod", "default", "a")) == kept.hints(("Pod", "default", "b")) == []
+
+
+def test_rejections_of_a_plan_are_kept_and_nothing_else() -> None:
+    """Of who is placed, or gets a place by preemption, there is no record; of who is turned down, what would help."""
+    cluster = (
+        ClusterBuilder()
+        .add_node("n1", {"cpu": "4"})
+        .add_node("n2", {"cpu": "2"})
+        .add_pod("old", requests={"cpu": "4"}, node="n1", priority=1)
+        .add_pod("fits", requests={"cpu": "2"})
+        .add_pod("urgent", requests={"cpu": "4"}, priority=9)
+        .add_pod("large", requests={"cpu": "8"}, priority=9)
+        .build()
+    )
+    kept = waiting.WaitingRecords()
+    document = plan(cluster.manifests, PlanOptions(observer=kept)).plan
+    assert {one.name: one.outcome for one in document.pods} == {
+        "fits": "Scheduled",
+        "urgent": "Scheduled",
+        "large": "Unschedulable",
+    }
+    assert len(document.preemptions) == 1
+    assert kept.of("Pod", "default", "fits") is kept.of("Pod", "default", "urgent") is None
+    turned_down = kept.of("Pod", "default", "large")
+    assert turned_down is not None
+    assert (turned_down.entity.kind, turned_down.result) == ("Pod", "Unschedulable")
+    [largest] = kept.hints(("Pod", "default", "large"))
+    assert (largest.kind, largest.amount) == ("Node", "8")
+
+
+# -- what is loaded ------------------------------------------------------------------------------------------------
+
+UNSURE = {"apiVersion": "batch/v1", "kind": "Zebra", "metadata": {"name": "z"}, "spec": {"replicas": 1}}
+"""Of a kind that nobody knows: it may call for pods, and may not."""
+SURE = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "j"}, "spec": {"parallelism": 1}}
+"""A Job without a template: it calls for pods, and nobody knows which."""
+WARNINGS = {
+    "Zebra": '<object 1>: Zebra "z": no kind "Zebra" is known in version "batch/v1"',
+    "Job": '<object 1>: Job "default/j": there is no pod template at spec.template',
+}
+
+
+@pytest.mark.parametrize(
+    ("manifest", "how", "error"),
+    [
+        (UNSURE, {}, False),
+        (UNSURE, {"lenient": True}, False),
+        (UNSURE, {"strict": True}, True),
+        (SURE, {}, True),
+        (SURE, {"lenient": True}, False),
+        (SURE, {"strict": True}, True),
+    ],
+)
+def test_what_calls_for_pods_for_certain_is_an_error_unless_told_otherwise(
+    manifest: dict[str, Any], how: dict[str, Any], error: bool
+) -> None:
+    """whatif.md 1: what only may call for pods is a warning; `strict` makes it an error, `lenient` the other none.
+
+    A Cluster that is made of manifests that were read already holds to the same.
+    """
+    manifests = load([("<object 1>", manifest)], schemas=PackedSchemas())
+    ways: list[Callable[[], Cluster]] = [
+        lambda: reprieve.load(manifest, **how),
+        lambda: Cluster(manifests, **how),
+    ]
+    for make in ways:
+        if error:
+            with pytest.raises(InputError):
+                make()
+        else:
+            (warning,) = make().warnings
+            assert warning.startswith(WARNINGS[manifest["kind"]])
+
+
+@pytest.mark.parametrize(
+    ("message", "reason", "told"),
+    [
+        ("no room", "Unschedulable", "no room"),
+        ("", "SchedulingGated", "SchedulingGated"),
+        ("no room", "", "no room"),
+        ("", "", "Waiting"),
+    ],
+)
+def test_who_waits_is_told_by_the_most_that_is_known(message: str, reason: str, told: str) -> None:
+    """The message, else the reason, else the outcome; of who has a place nothing."""
+    cluster = ClusterBuilder().add_node("n1", {"cpu": "4"}).add_pod("waits", requests={"cpu": "8"}).build()
+    found = cluster.plan(suggest=False)
+    [pod] = found.plan.pods
+    waits = msgspec.structs.replace(pod, message=message, reason=reason, outcome="Waiting")
+    placed = msgspec.structs.replace(waits, name="runs", node_name="n1")
+    found = replace(found, plan=msgspec.structs.replace(found.plan, pods=(waits, placed)))
+    assert found.waiting == {"default/waits": told}
+    assert found.placements == {"default/runs": "n1"}
+    assert found.preemptions == ()
