@@ -187,3 +187,32 @@ def test_a_failed_append_writes_nothing(tmp_path: Path) -> None:
     log.append([row(3, name="c")])
     assert [(r.revision, r.name) for r in log.rows()] == [(2, "a"), (3, "c")]
     log.close()
+
+
+def test_a_log_that_is_closed_is_left_alone(tmp_path: Path) -> None:
+    """A copy that was due when the server stopped, and a second end, find nothing to do."""
+    log = SqliteLog(tmp_path / "state.db")
+    log.append([row(2)])
+    log.close()
+    log.checkpoint()
+    log.close()
+    again = SqliteLog(tmp_path / "state.db")
+    assert [r.revision for r in again.rows()] == [2]
+    again.close()
+
+
+def test_a_copy_is_due_after_as_much_as_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A commit costs the pages it touches besides the bodies; a compaction costs them as well; a copy starts anew."""
+    body = b"x" * 1000
+    cost = 3 * 4096 + len(body)
+    monkeypatch.setattr(log_module, "CHECKPOINT_BYTES", 2 * cost + 3 * 4096)
+    log = SqliteLog(tmp_path / "state.db")
+    log.append([row(2, body=body)])
+    log.append([row(3, body=body)])
+    log.compact(3, [])
+    assert not log.checkpoint_due()
+    log.append([row(4)])
+    assert log.checkpoint_due()
+    log.checkpoint()
+    assert not log.checkpoint_due()
+    log.close()

@@ -25,7 +25,7 @@ from reprieve.controlplane.storage import (
     Subscription,
 )
 from reprieve.controlplane.storage.log import Row
-from reprieve.controlplane.storage.store import Limits
+from reprieve.controlplane.storage.store import COMPACT_STEP, Limits
 
 NAMES = ("a", "b", "c")
 SPACES = ("", "ns1", "ns2")
@@ -364,9 +364,74 @@ def test_a_selector_turns_changes_into_comings_and_goings() -> None:
     assert events == [("ADDED", 3, "in"), ("MODIFIED", 4, "in"), ("DELETED", 5, "in")]
 
 
-def test_future_revisions_are_named() -> None:
-    with pytest.raises(FutureRevisionError):
-        Store().page("things", at=99)
+def test_revisions_that_cannot_be_shown_are_named() -> None:
+    """Clients know these texts of kube-apiserver: with the first a watch is begun anew, with the second it waits."""
+    store = Store()
+    for value in "abc":
+        write(store, "", "a", value)
+    store.flush()
+    store.compact(3)
+    assert [state.revision for state in store.page("things", at=3).states] == [3]
+    assert [state.revision for state in store.page("things", at=4).states] == [4]
+    for ask in (lambda: store.page("things", at=2), lambda: store.subscribe("things", since=2)):
+        with pytest.raises(CompactedError) as old:
+            ask()
+        assert str(old.value) == "too old resource version: 2 (3)"
+        assert (old.value.asked, old.value.compacted) == (2, 3)
+    with pytest.raises(FutureRevisionError) as early:
+        store.page("things", at=5)
+    assert str(early.value) == "Too large resource version: 5, current: 4"
+    assert (early.value.asked, early.value.current) == (5, 4)
+
+
+def test_the_newest_states_are_those_staged_by_key() -> None:
+    store = Store()
+    assert list(store.heads("absent")) == list(store.heads("absent", "ns1")) == []
+    for space, name in (("ns2", "a"), ("ns1", "b"), ("ns1", "a"), ("ns10", "a")):
+        write(store, space, name, "x")
+    assert [state.key for state in store.heads("things")] == [
+        ("ns1", "a"), ("ns1", "b"), ("ns10", "a"), ("ns2", "a")]  # fmt: skip
+    assert [state.key for state in store.heads("things", "ns1")] == [("ns1", "a"), ("ns1", "b")]
+    for state in list(store.heads("things")):
+        store.delete(state)
+    assert list(store.heads("things")) == store.resources() == []
+    assert store.count("things") == 0
+
+
+def test_what_is_staged_may_be_taken_back_as_a_whole() -> None:
+    """Those who derived something of it are told once; where nothing is staged nobody is, and nothing is spoilt."""
+    store, told = Store(), list[int]()
+    store.undone.append(lambda: told.append(store.revision))
+    kept = write(store, "", "a", "1")
+    store.flush()
+    store.discard()
+    assert told == []
+    assert (store.ticket.done, store.ticket.error) == (True, None)
+    staged(store, "", "b", "1")
+    ticket = store.delete(kept).ticket
+    store.discard()
+    assert told == [2]
+    assert (ticket.done, str(ticket.error)) == (True, "the writes were taken back")
+    assert list(store.heads("things")) == [kept]
+    assert store.ticket.error is None
+    assert write(store, "", "b", "2").revision == 3
+    store.flush()
+    assert [state.name for state in store.page("things").states] == ["a", "b"]
+
+
+@pytest.mark.parametrize(("changes", "kept"), [(100 + COMPACT_STEP, 100 + COMPACT_STEP), (101 + COMPACT_STEP, 100)])
+def test_history_is_cut_to_its_limit_where_it_is_a_step_beyond_it(changes: int, kept: int) -> None:
+    """Not at every write: that would cost one deletion in the log each."""
+    store = Store(limits=Limits(history_changes=100, history_bytes=10**9))
+    for number in range(changes):
+        write(store, "", "a", str(number))
+        store.flush()
+    oldest = store.revision - kept
+    events = store.subscribe("things", since=oldest).take()
+    assert [event.state.revision for event in events] == list(range(oldest + 1, store.revision + 1))
+    if kept < changes:
+        with pytest.raises(CompactedError):
+            store.subscribe("things", since=oldest - 1)
 
 
 def test_a_restart_keeps_objects_history_and_revisions(tmp_path: Path) -> None:

@@ -220,7 +220,7 @@ class Store:
     def heads(self, resource: str, namespace: str | None = None) -> Iterator[Stored]:
         """Yield the newest states of a resource in key order, staged ones included (for admission)."""
         table = self._tables.get(resource)
-        if table is not None and table.items:
+        if table is not None:
             for key in self._keys(table, namespace):
                 yield table.items[key]
 
