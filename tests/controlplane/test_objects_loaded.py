@@ -264,6 +264,24 @@ BAD: dict[str, tuple[Json, str]] = {
     "a kind that is misspelt": (made("v1", "Pood", "x"), 'document 2: Pood "shop/x": no Pood in version v1 is served'),
     "a request": (made("v1", "Binding", "x"), "a Binding is a request, not an object that is kept"),
     "no metadata": ({"apiVersion": "v1", "kind": "Pod"}, "document 2: Pod: metadata: Required value"),
+    "a status that is refused": (
+        made(
+            "policy/v1",
+            "PodDisruptionBudget",
+            "bad",
+            spec={"minAvailable": 1, "selector": {}},
+            status={"disruptionsAllowed": -1, "currentHealthy": 0, "desiredHealthy": 0, "expectedPods": 0},
+        ),
+        'in.yaml: document 2: PodDisruptionBudget "shop/bad": status.disruptionsAllowed: Invalid value: -1',
+    ),
+    "labels of a node that are a list": (
+        made("v1", "Node", "bad", "", metadata={"labels": ["a"]}),
+        'in.yaml: document 2: Node "bad": Node in version "v1" cannot be handled as a Node: ',
+    ),
+    "a node without a name": (
+        {"apiVersion": "v1", "kind": "Node", "metadata": {}},
+        'in.yaml: document 2: Node "": metadata.name: Required value',
+    ),
     "twice": (NODE, 'document 2: Node "n1": is in the input twice; first in in.yaml: document 1'),
     "owners that are no list": (
         _changed(lambda pod: pod["metadata"].update(ownerReferences="me")),

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from reprieve.controlplane import errors
+from reprieve.controlplane.amounts import added, amounts, printed, subtracted
 from reprieve.controlplane.errors import Cause, StatusError
 from reprieve.controlplane.numbers import parse_int
 from reprieve.controlplane.schema import field_errors as fe
@@ -137,3 +138,23 @@ def test_a_success_says_what_went() -> None:
     assert said["details"] == {"name": "p", "group": "g", "kind": "pods", "uid": "u"}
     assert errors.success("p", "", "pods", "")["details"] == {"name": "p", "kind": "pods"}
     assert errors.quoted(["a", 'b"']) == '["a" "b\\""]'
+
+
+# -- quantities ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "total", "difference"),
+    [
+        ({"a": "1n"}, {"a": "1Ki"}, {"a": "1024000000001n"}, {"a": "-1023999999999n"}),
+        ({"a": "1Ki"}, {"a": "1k"}, {"a": "2024"}, {"a": "24"}),
+        ({"a": "0"}, {"a": "1Ki"}, {"a": "1Ki"}, {"a": "-1Ki"}),
+        ({}, {"a": "1Ki"}, {"a": "1Ki"}, {"a": "-1Ki"}),
+        ({"a": "1Ki"}, {}, {"a": "1Ki"}, {"a": "1Ki"}),
+    ],
+)
+def test_sums_are_in_the_form_of_the_first_part_that_is_something(
+    left: Json, right: Json, total: Json, difference: Json
+) -> None:
+    assert printed(added(amounts(left), amounts(right))) == total
+    assert printed(subtracted(amounts(left), amounts(right))) == difference

@@ -5,6 +5,7 @@ Rules: KEP-5710, KEP-6012, KEP-5729 and KEP-5547 (upgrade and rollback); kube-ap
 
 from __future__ import annotations
 
+import asyncio
 import copy
 from collections.abc import Iterator
 from typing import Any
@@ -14,10 +15,13 @@ from tests.controlplane.recorded.shapes import custom_kind, shape
 from tests.controlplane.server.inprocess import Plane, running
 
 from reprieve.controlplane.admission_chain import Operation, Request, User
+from reprieve.controlplane.background import background
 from reprieve.controlplane.conversion import from_storage, to_storage
+from reprieve.controlplane.deleting import CRD_CLEANUP
 from reprieve.controlplane.errors import StatusError
 from reprieve.controlplane.features import DropDisabled, Features
-from reprieve.controlplane.preparing import count_generation
+from reprieve.controlplane.kubelet import KubeletOptions
+from reprieve.controlplane.preparing import count_generation, date_taints
 from reprieve.controlplane.storage import StorageError, Store
 
 Json = dict[str, Any]
@@ -284,3 +288,69 @@ def test_a_generation_is_carried_over_and_counted(
         new[changed]["new"] = "x"
     count_generation(kind, new, old, door)
     assert new["metadata"].get("generation") == after
+
+
+def test_a_definition_goes_with_its_objects_once_nobody_holds_it(plane: Plane) -> None:
+    """It says that it goes, once; a second DELETE changes nothing; its finalizers are kept, ours goes with the last."""
+    held = definition("widgets", "Widget")
+    held["metadata"]["finalizers"] = ["a/b"]
+    assert plane.ask(f"POST {DEFINITIONS}", held).status == 201
+    plane.create(widgets(), {"metadata": {"name": "w"}})
+    name = "widgets.example.com"
+    gone = plane.ask(f"DELETE {DEFINITIONS}/{name}").json
+    assert gone["metadata"]["deletionTimestamp"] == plane.clock.stamp()
+    assert gone["metadata"]["finalizers"] == ["a/b", CRD_CLEANUP]
+    assert conditions(plane, name)["Terminating"] == (
+        "True",
+        "InstanceDeletionPending",
+        "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon",
+    )
+    plane.run(asyncio.sleep(1))
+    assert plane.store.count("widgets.example.com") == 0
+    left = plane.ask(f"GET {DEFINITIONS}/{name}").json
+    assert left["metadata"]["finalizers"] == ["a/b"]
+    assert plane.ask(f"DELETE {DEFINITIONS}/{name}").status == 200
+    assert plane.ask(f"GET {DEFINITIONS}/{name}").json == left
+    assert (
+        plane.ask(f"PUT {DEFINITIONS}/{name}", {**left, "metadata": {**left["metadata"], "finalizers": []}}).status
+        == 200
+    )
+    assert plane.ask(f"GET {DEFINITIONS}/{name}").status == 404
+
+
+def test_a_deletion_of_a_definition_that_is_undone_deletes_nothing(
+    plane: Plane, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert plane.ask(f"POST {DEFINITIONS}", definition("widgets", "Widget")).status == 201
+    plane.create(widgets(), {"metadata": {"name": "w"}})
+
+    def fail(_: Any) -> None:
+        raise StorageError("no room")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(plane.store._log, "append", fail)
+        assert plane.ask(f"DELETE {DEFINITIONS}/widgets.example.com").status == 500
+    plane.run(asyncio.sleep(1))
+    assert plane.ask(f"GET {widgets()}/w").status == 200
+    assert "deletionTimestamp" not in plane.ask(f"GET {DEFINITIONS}/widgets.example.com").json["metadata"]
+
+
+@pytest.mark.parametrize(("kind", "dated"), [("ResourceSlice", True), ("ResourceClaim", False)])
+def test_taints_of_devices_are_dated_where_nobody_did(kind: str, dated: bool) -> None:
+    """KEP-5055: a slice says of each taint of each device since when; other kinds have none."""
+    devices = [{"name": "a", "taints": [{"key": "k"}, {"key": "l", "timeAdded": "then"}]}, {"name": "b"}]
+    new: Json = {"spec": {"devices": devices}}
+    date_taints(shape("resource.k8s.io/v1", kind), new, None, "now")
+    times = [taint.get("timeAdded") for taint in new["spec"]["devices"][0]["taints"]]
+    assert times == ["now" if dated else None, "then"]
+    assert new["spec"]["devices"][1] == {"name": "b"}
+
+
+@pytest.mark.parametrize(("kubelets", "nodes"), [(None, 0), (KubeletOptions(nodes=2), 2)])
+def test_what_works_beside_the_server(plane: Plane, kubelets: KubeletOptions | None, nodes: int) -> None:
+    async def work() -> None:
+        async with background(plane.registry, kubelets=kubelets):
+            await asyncio.sleep(0)
+
+    plane.run(work())
+    assert len(plane.ask("GET /api/v1/nodes").json["items"]) == nodes

@@ -159,6 +159,15 @@ def test_quota_asks_what_a_pod_specifies(plane: Plane) -> None:
     assert "requested: requests.cpu=1" in refused(plane, pod("more", cpu="1")).message
 
 
+def test_quota_asks_nothing_of_a_pod_that_is_there(plane: Plane) -> None:
+    """One that was made before the quota was may still be written."""
+    plane.create(pod("early", cpu=None))
+    with_quota(plane, "q", {"requests.cpu": "2"})
+    plane.patch("v1", "Pod", "early", {"metadata": {"labels": {"a": "b"}}})
+    assert plane.get("v1", "Pod", "early")["metadata"]["labels"] == {"a": "b"}
+    assert used(plane, "q") == {"requests.cpu": "0"}
+
+
 @pytest.mark.parametrize(
     ("kind", "scope", "obj", "covered"),
     [

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from tests.controlplane.recorded.oracle import needs_transcripts, transcript
 
 from reprieve.controlplane.patching import PatchError, strategic_merge
+from reprieve.controlplane.patching.strategic import go_map
 from reprieve.controlplane.schema import schema_for
 
 Json = dict[str, Any]
@@ -169,3 +170,12 @@ def test_every_item_is_there_once_and_orders_are_kept(live: list[str], patched: 
 def test_merging_twice_changes_nothing_more(live: list[str], patched: list[str]) -> None:
     once = strategic_merge(POD, containers(*live), containers(*patched))
     assert strategic_merge(POD, once, containers(*patched)) == once
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [(True, "true"), (False, "false"), (None, "<nil>"), ("True", "True"), (1, "1"), ({"b": [True, 2], "a": {}},
+     "map[a:map[] b:[true 2]]")],
+)  # fmt: skip
+def test_values_are_shown_as_go_prints_them(value: Any, shown: str) -> None:
+    assert go_map(value) == shown

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
@@ -214,3 +215,24 @@ def test_a_certificate_is_made_anew_thirty_days_before_its_end(
         patched.setattr(security, "_SERVER_DAYS", lasts)
         first = certificates(tmp_path).certificate.read_bytes()
     assert (certificates(tmp_path).certificate.read_bytes() != first) is made_anew
+
+
+def test_certificates_are_in_a_folder_of_the_owner_and_say_what_they_are_for(tmp_path: Path) -> None:
+    """RFC 5280, 4.2.1: what every client has to understand is critical; the rest tells those who ask."""
+    folder = tmp_path / "deep" / "tls"
+    made = certificates(folder, ["extra.example"])
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    ca, server = (x509.load_pem_x509_certificate(path.read_bytes()) for path in (made.ca, made.certificate))
+    critical = {"BasicConstraints": True, "KeyUsage": True}
+    for found, further in (
+        (ca, {"SubjectKeyIdentifier": False}),
+        (server, {"ExtendedKeyUsage": False, "SubjectAlternativeName": False, "AuthorityKeyIdentifier": False}),
+    ):
+        assert {type(one.value).__name__: one.critical for one in found.extensions} == critical | further
+    constraints = [one.extensions.get_extension_for_class(x509.BasicConstraints).value for one in (ca, server)]
+    assert [(one.ca, one.path_length) for one in constraints] == [(True, 0), (False, None)]
+    usages = [one.extensions.get_extension_for_class(x509.KeyUsage).value for one in (ca, server)]
+    assert [(one.digital_signature, one.key_cert_sign, one.crl_sign) for one in usages] == [
+        (True, True, True), (True, False, False)]  # fmt: skip
+    names = server.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    assert "extra.example" in names.get_values_for_type(x509.DNSName)

@@ -12,6 +12,8 @@ import pytest
 from tests.controlplane.server.inprocess import Plane, running
 
 from reprieve.controlplane.admission_chain import User
+from reprieve.controlplane.authorization import Attributes
+from reprieve.controlplane.writing import WriteOptions
 
 Json = dict[str, Any]
 PODS = "/api/v1/namespaces/default/pods"
@@ -188,3 +190,22 @@ def test_whose_extra_one_may_act_with(plane: Plane, key: str, allowed: bool) -> 
     if allowed:
         info = answer.json["status"]["userInfo"]
         assert (info["username"], info["extra"]) == ("joe", {"team": ["x"]})
+
+
+def test_rights_that_were_staged_and_taken_back_are_none(plane: Plane) -> None:
+    """What was derived of a binding that could not be written is forgotten with it."""
+    authorizer, registry, rbac = plane.plane.authorizer, plane.registry, "rbac.authorization.k8s.io"
+    asked = Attributes("get", resource="pods", namespace="default")
+    rule = {"verbs": ["get"], "apiGroups": [""], "resources": ["pods"]}
+    plane.create(f"{RBAC}/clusterroles", {"metadata": {"name": "r"}, "rules": [rule]})
+    binding = {
+        "metadata": {"name": "b"},
+        "roleRef": {"apiGroup": rbac, "kind": "ClusterRole", "name": "r"},
+        "subjects": [{"apiGroup": rbac, "kind": "User", "name": "jane"}],
+    }
+    kind = registry.kind(f"{rbac}/v1", "ClusterRoleBinding")
+    assert not authorizer.decide(User("jane"), asked).allowed
+    registry.create_now(kind, "", binding, WriteOptions(manager=""))
+    assert authorizer.decide(User("jane"), asked).allowed
+    plane.store.discard()
+    assert not authorizer.decide(User("jane"), asked).allowed

@@ -292,3 +292,13 @@ def test_a_token_ends_with_what_it_is_bound_to(plane: Plane) -> None:
     assert plane.ask("GET /version", token=token).status == 200
     plane.ask(f"DELETE {ACCOUNTS}/other")
     assert plane.ask("GET /version", token=token).status == 401
+
+
+def test_a_budget_nobody_has_looked_at_is_still_being_processed(plane: Plane) -> None:
+    running_pod(plane)
+    plane.create(BUDGETS, {"metadata": {"name": "b"}, "spec": {"minAvailable": 1, "selector": {}}})
+    answer = evict(plane)
+    assert answer.refusal == (429, "TooManyRequests", REFUSED)
+    [cause] = answer.json["details"]["causes"]
+    assert cause["message"] == "The disruption budget b is still being processed by the server."
+    assert "deletionTimestamp" not in plane.ask(f"GET {PODS}/p").json["metadata"]
