@@ -394,7 +394,8 @@ def test_the_newest_states_are_those_staged_by_key() -> None:
     assert [state.key for state in store.heads("things", "ns1")] == [("ns1", "a"), ("ns1", "b")]
     for state in list(store.heads("things")):
         store.delete(state)
-    assert list(store.heads("things")) == store.resources() == []
+    assert not list(store.heads("things"))
+    assert not store.resources()
     assert store.count("things") == 0
 
 
