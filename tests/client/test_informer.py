@@ -15,10 +15,12 @@ from reprieve.api.objects import Pod
 from reprieve.client.errors import ApiError, UnreachableError
 from reprieve.client.informer import Change, Informer, InformerOptions
 from reprieve.client.listing import list_objects
+from reprieve.client.pacing import BackoffPolicy
 
 from .clock import FakeClock, until
 from .scripted import (
     PODS,
+    Json,
     Reply,
     Scripted,
     answer,
@@ -687,3 +689,89 @@ def test_unreadable_items_are_named() -> None:
         assert error.path == "spec.priority"
 
     asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("known", "sent", "told"),
+    [
+        ("7", "7", 0),
+        ("7", "6", 0),
+        ("7", "8", 1),
+        ("9", "10", 1),  # as numbers, not as text
+        ("10", "9", 0),
+        ("x7", "x7", 0),
+        ("x7", "x6", 1),  # opaque revisions have no order: only what is the same has been seen
+        ("7", "x7", 1),
+        ("x7", "7", 1),
+    ],
+)
+def test_what_a_resumed_stream_repeats_is_not_told_again(known: str, sent: str, told: int) -> None:
+    """An object that cannot be read is reported for each revision once."""
+    broken = pod("a", 1)
+    broken["spec"] = {"containers": "none"}
+    broken["metadata"]["resourceVersion"] = sent
+    end = bookmark(1, end=True)
+    end["object"]["metadata"]["resourceVersion"] = known
+    last = pod("last", 99)
+
+    async def run() -> None:
+        first = lines(end)
+        second = lines(event("MODIFIED", broken), event("ADDED", last), then="silence")
+        async with informing(first, second) as heard:
+            await until(lambda: heard.changes)
+            assert heard.changes == ["added last@99"]
+            assert len(heard.trouble) == told
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("refusal", "waited"),
+    [
+        (status(500), 0.1),
+        (status(503), 0.1),
+        (status(500, retry_after=0), 0.1),
+        (status(429, retry_after=3), 3.0),
+        (status(503, retry_after=1), 1.0),
+    ],
+)
+def test_how_long_an_informer_waits_after_a_refusal(refusal: Reply, waited: float) -> None:
+    """Its own back-off, or as long as the server wishes where that is longer."""
+
+    async def run() -> None:
+        backoff = BackoffPolicy(initial=0.1, maximum=1.0, jitter=0.0)
+        replies = (refusal, refusal, lines(bookmark(5, end=True), then="silence"))
+        async with informing(*replies, backoff=backoff) as heard:
+            await until(lambda: heard.informer.synced)
+            waits = [seconds for seconds in heard.clock.slept if seconds < InformerOptions().first_silence]
+            assert waits == [waited, max(waited, 0.2)]
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("between", "waits"),
+    [
+        (bookmark(6), [0.1, 0.1]),  # something was heard: from the start
+        (None, [0.1, 0.2]),
+    ],
+)
+def test_the_back_off_begins_anew_when_something_was_heard(between: Json | None, waits: list[float]) -> None:
+    async def run() -> None:
+        backoff = BackoffPolicy(initial=0.1, maximum=1.0, jitter=0.0)
+        sent = () if between is None else (between,)
+        second = lines(*sent, b"", then="cut")
+        replies = (lines(bookmark(5, end=True)), status(500), second, lines(bookmark(9), then="silence"))
+        async with informing(*replies, backoff=backoff) as heard:
+            await until(lambda: heard.informer.revision == "9")
+            assert [seconds for seconds in heard.clock.slept if seconds < 15.0] == waits
+
+    asyncio.run(run())
+
+
+def test_the_times_of_an_informer() -> None:
+    """client-go's reflector: 0.8 s to 30 s of back-off, watches of five to ten minutes, a pause after less than 1 s."""
+    found = InformerOptions()
+    assert found.watch_list
+    assert (found.silence, found.first_silence, found.shortest_watch, found.quick) == (180.0, 20.0, 300.0, 1.0)
+    assert (found.backoff.initial, found.backoff.maximum, found.backoff.factor) == (0.8, 30.0, 2.0)

@@ -16,6 +16,7 @@ from reprieve.client.connection import Identity
 from reprieve.client.leading import Election, Fence, LeadershipLostError, LeaseOptions
 from reprieve.client.transport import Limits
 
+from ..waiting import DEADLINE
 from .clock import FakeClock, until
 from .scripted import Json, Scripted, client_of, scripted
 
@@ -56,7 +57,7 @@ class LeaseServer:
 
     @property
     def holder(self) -> str:
-        return str(self.lease["spec"]["holderIdentity"]) if self.lease else ""
+        return str(((self.lease or {}).get("spec") or {}).get("holderIdentity") or "")
 
     @staticmethod
     def _refuse(code: int, reason: str) -> web.Response:
@@ -352,3 +353,109 @@ def test_times_of_a_lease_leave_room_for_another_attempt(
     else:
         with pytest.raises(ValueError, match="duration > renew deadline"):
             made()
+
+
+MINE = {"holderIdentity": "me", "leaseDurationSeconds": 15, "leaseTransitions": 4}
+
+
+@pytest.mark.parametrize(
+    ("spec", "term", "acquired_now"),
+    [
+        (None, 1, True),
+        ({}, 1, True),
+        ({"holderIdentity": None}, 1, True),
+        ({"holderIdentity": ""}, 1, True),
+        ({"holderIdentity": "", "leaseTransitions": 4}, 5, True),  # given back: taken at once, the next term
+        ({"leaseTransitions": 4, "leaseDurationSeconds": 3600}, 5, True),
+        ({"holderIdentity": "me"}, 0, True),
+        (MINE, 4, True),  # of an earlier life: the same term goes on
+        ({**MINE, "acquireTime": "2020-01-01T00:00:00.000000Z"}, 4, False),
+    ],
+)
+def test_what_a_lease_says_or_leaves_out_when_it_is_taken(spec: Json | None, term: int, acquired_now: bool) -> None:
+    async def run() -> None:
+        lease = LeaseServer()
+        lease.lease = {"metadata": {"name": "scheduler", "resourceVersion": "0", "labels": {"a": "b"}}}
+        if spec is not None:
+            lease.lease["spec"] = spec
+        clock = FakeClock(instant=1.0)
+        async with scripted(lease.handle) as server, client_of(server, clock=clock) as client:
+            election = Election(client, LeaseOptions("kube-system", "scheduler", "me", release=False))
+            task = asyncio.create_task(election.run())
+            await asyncio.wait_for(election.wait_leading(), DEADLINE)
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+            assert election.leader == "me"
+        written = lease.lease
+        assert election.fence.term == written["spec"]["leaseTransitions"] == term
+        assert written["metadata"]["labels"] == {"a": "b"}
+        assert (written["spec"]["holderIdentity"], written["spec"]["leaseDurationSeconds"]) == ("me", 15)
+        now = clock.now().strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        assert written["spec"]["renewTime"] == now
+        assert written["spec"]["acquireTime"] == (now if acquired_now else "2020-01-01T00:00:00.000000Z")
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("spec", "given_back"),
+    [
+        (None, None),  # without a spec it is nobody's
+        ({}, None),
+        ({"holderIdentity": ""}, None),
+        ({"holderIdentity": "other", "leaseTransitions": 7}, None),
+        (MINE, 4),
+        ({"holderIdentity": "me"}, 0),
+    ],
+)
+def test_what_is_given_back_is_ones_own_alone(spec: Json | None, given_back: int | None) -> None:
+    """And with a duration of one second, as client-go does, so that others need not wait."""
+
+    async def run() -> None:
+        lease = LeaseServer()
+        clock = FakeClock()
+        async with scripted(lease.handle) as server, client_of(server, clock=clock) as client:
+            election = Election(client, LeaseOptions("kube-system", "scheduler", "me"))
+            task = asyncio.create_task(election.run())
+            await asyncio.wait_for(election.wait_leading(), DEADLINE)
+            assert lease.lease is not None
+            lease.lease.pop("spec")
+            if spec is not None:
+                lease.lease["spec"] = spec
+            before = json.dumps(lease.lease)
+            task.cancel()
+            [ended] = await asyncio.gather(task, return_exceptions=True)
+            assert isinstance(ended, asyncio.CancelledError), "giving back fails for nobody"
+        if given_back is None:
+            assert json.dumps(lease.lease) == before
+        else:
+            found = lease.lease["spec"]
+            assert (found["holderIdentity"], found["leaseDurationSeconds"]) == ("", 1)
+            assert found["leaseTransitions"] == given_back
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("duration", "waits"), [(None, 15.0), (0, 15.0), (1, 1.0), (20, 20.0)], ids=["none", "zero", "short", "long"]
+)
+def test_how_long_a_lease_of_others_is_waited_for(duration: int | None, waits: float) -> None:
+    """As long as the lease says, and as long as one's own would last where it does not."""
+
+    async def run() -> None:
+        lease = LeaseServer()
+        spec: Json = {"holderIdentity": "other", "leaseDurationSeconds": duration}
+        lease.lease = {"metadata": {"name": "scheduler", "resourceVersion": "0"}, "spec": spec}
+        clock = FakeClock(instant=3.0)
+        began = clock.monotonic()
+        async with scripted(lease.handle) as server, client_of(server, clock=clock) as client:
+            election = Election(client, LeaseOptions("kube-system", "scheduler", "me", release=False))
+            task = asyncio.create_task(election.run())
+            await asyncio.wait_for(election.wait_leading(), DEADLINE)
+            taken = clock.monotonic() - began
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+        # The lease is looked at each 2 s, and up to a fifth later; taking over is itself followed by one such pause.
+        assert waits <= taken <= waits + 2 * 2.4
+
+    asyncio.run(run())

@@ -16,7 +16,7 @@ from reprieve.api.errors import InputError
 from reprieve.api.loading import FIRST_CREATION, read
 from reprieve.api.manifests import Loaded, Manifests
 from reprieve.client.errors import ApiError
-from reprieve.client.reading import Reading, add_new, manifests_of, read_cluster
+from reprieve.client.reading import Reading, add_new, manifests_of, read_cluster, read_makers
 
 from .scripted import Json, client_of, scripted, status
 
@@ -336,3 +336,26 @@ def test_what_was_read_is_in_its_order_and_dated() -> None:
     reading = Cluster({"/api/v1/pods": [pod_on("b"), pod_on("a")]}).read()
     found: list[Loaded[Any]] = manifests_of(reading, "live").all()
     assert [(one.object.name, one.order) for one in found] == [("n1", 0), ("b", 1), ("a", 2)]
+
+
+@pytest.mark.parametrize(
+    ("kind", "version", "plural"),
+    [
+        ("Deployment", "apps/v1", "deployments"),
+        ("StatefulSet", "apps/v1", "statefulsets"),
+        ("ReplicaSet", "apps/v1", "replicasets"),
+        ("Job", "batch/v1", "jobs"),
+    ],
+)
+def test_each_kind_that_makes_pods_is_read_where_it_is_served(kind: str, version: str, plural: str) -> None:
+    path = f"/apis/{version}/namespaces/default/{plural}/web"
+
+    async def reply(request: web.Request) -> web.StreamResponse:
+        return web.json_response({"spec": {"replicas": 1}}, status=200 if request.path == path else 404)
+
+    async def run() -> list[Json]:
+        async with scripted(reply) as server, client_of(server) as client:
+            return await read_makers(client, [(kind, group, "default", "web") for group in ("", version[:-3], "x.io")])
+
+    made = {"apiVersion": version, "kind": kind, "spec": {"replicas": 1}}
+    assert asyncio.run(run()) == [made, made]

@@ -261,3 +261,81 @@ def test_nothing_secret_of_a_connection_is_in_its_text() -> None:
         assert "s3cret" not in repr(part)
     assert all("visible" in repr(part) for part in parts[1:])
     assert (TlsSettings().insecure, plugin.provide_cluster_info) == (False, False)
+
+
+@pytest.mark.parametrize(
+    ("data", "file", "insecure", "trusted"),
+    [
+        (None, None, False, {"of the machine"}),
+        ("given", None, False, {"given"}),
+        (None, "filed", False, {"filed"}),
+        ("given", "filed", False, {"given"}),  # texts win over files
+        (None, None, True, set()),
+        ("given", "filed", True, set()),
+    ],
+)
+def test_which_authorities_are_trusted(
+    data: str | None,
+    file: str | None,
+    insecure: bool,
+    trusted: set[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Those of the settings alone, the machine's where they name none, and none are asked where all is trusted."""
+    texts = {name: pem(certificate(name))[0] for name in ("of the machine", "given", "filed")}
+    for name, content in texts.items():
+        (tmp_path / name).write_bytes(content)
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "of the machine"))
+    monkeypatch.setenv("SSL_CERT_DIR", str(tmp_path / "none"))
+    settings = TlsSettings(
+        ca_data=None if data is None else texts[data],
+        ca_file=None if file is None else tmp_path / file,
+        insecure=insecure,
+    )
+    context = TlsContexts(settings, FakeClock(), "here").context()
+    names = {
+        name.value
+        for der in context.get_ca_certs(binary_form=True)
+        for name in x509.load_der_x509_certificate(der).subject.get_attributes_for_oid(NameOID.COMMON_NAME)
+    }
+    assert names == trusted
+    assert (context.check_hostname, context.verify_mode) == (
+        (False, ssl.CERT_NONE) if insecure else (True, ssl.CERT_REQUIRED)
+    )
+    assert context.minimum_version == ssl.TLSVersion.TLSv1_2
+
+
+@pytest.mark.parametrize(
+    ("later", "changed", "looked"),
+    [(0.0, True, False), (59.9, True, False), (60.0, True, True), (60.1, True, True), (3600.0, False, False)],
+)
+@pytest.mark.parametrize("role", ["ca_file", "certificate_file", "key_file"])
+def test_a_context_is_made_again_when_a_file_has_changed_for_a_minute(
+    role: str, later: float, changed: bool, looked: bool, tmp_path: Path
+) -> None:
+    cert, key = pem(CLIENT)
+    files = {"ca_file": CA_PEM, "certificate_file": cert, "key_file": key}
+    for name, content in files.items():
+        (tmp_path / name).write_bytes(content)
+    clock = FakeClock()
+    settings = TlsSettings(
+        ca_file=tmp_path / "ca_file",
+        certificate_file=tmp_path / "certificate_file",
+        key_file=tmp_path / "key_file",
+    )
+    contexts = TlsContexts(settings, clock, "here")
+    first = contexts.context()
+    if changed:
+        (tmp_path / role).write_bytes(files[role] + b"\n")
+    clock.advance(later)
+    second = contexts.context()
+    assert (second is not first) is looked
+    assert contexts.context() is second
+
+
+def test_another_certificate_of_a_plugin_is_another_context() -> None:
+    contexts = TlsContexts(TlsSettings(ca_data=CA_PEM), FakeClock(), "here")
+    without, mine, other = contexts.context(), contexts.context(pem(CLIENT)), contexts.context(pem(SERVER))
+    assert len({id(found) for found in (without, mine, other)}) == 3
+    assert contexts.context(pem(SERVER)) is other

@@ -364,6 +364,7 @@ def test_the_pace() -> None:
         tasks = [asyncio.create_task(ask(number)) for number in range(6)]
         await until(lambda: clock.sleeping == 3)
         assert passed == [0, 1, 2]
+        assert len(clock.slept) == 3, "whose turn it is does not sleep at all"
         for expected in (3, 4, 5):
             clock.advance(0.1)
             await until(lambda: len(passed) > expected)  # noqa: B023 - used at once
@@ -431,3 +432,30 @@ def test_backoff_grows_to_its_maximum_and_begins_anew() -> None:
     assert [backoff.next() for _ in range(4)] == [1.5, 3.0, 6.0, 7.5]
     backoff.reset()
     assert backoff.next() == 1.5
+
+
+@pytest.mark.parametrize(
+    ("asked_at", "slept"),
+    [
+        ((0.0, 0.0), []),  # the burst
+        ((0.0, 0.0, 0.0), [0.5]),
+        ((0.0, 0.0, 0.25), [0.25]),
+        ((0.0, 0.0, 0.5), []),  # just refilled
+        ((0.0, 0.0, 0.75, 0.75), [0.25]),
+        ((0.0, 0.0, 60.0, 60.0, 60.0), [0.5]),  # no more than a burst is saved up
+        ((0.0, 0.0, 0.0, 0.0), [0.5, 0.5]),
+    ],
+)
+def test_how_long_one_waits_for_a_turn(asked_at: tuple[float, ...], slept: list[float]) -> None:
+    """Of a bucket of two that gets another two a second; whose turn it is does not sleep, not even for no time."""
+
+    async def run() -> None:
+        clock = FakeClock(instant=60.0)
+        bucket = TokenBucket(2.0, 2, clock)
+        began = clock.monotonic()
+        for at in asked_at:
+            clock.time = max(clock.time, began + at)
+            await bucket.take()
+        assert clock.slept == slept
+
+    asyncio.run(run())

@@ -13,6 +13,7 @@ import pytest
 from reprieve.client.connection import Connection
 from reprieve.client.errors import ApiError, UnreachableError
 from reprieve.client.leading import Fence, LeadershipLostError
+from reprieve.client.pacing import BackoffPolicy
 from reprieve.client.transport import ApiClient
 from reprieve.client.writing import ATTEMPTS, WriterPool
 
@@ -128,6 +129,34 @@ def test_what_passes_is_tried_again(error: Exception, attempts: int) -> None:
             assert len(tried) == attempts
             waits = writers._client.clock.slept  # type: ignore[attr-defined]
             assert all(wait >= (getattr(error, "retry_after", None) or 0) for wait in waits)
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("error", "waits"),
+    [
+        (UnreachableError("cut"), [0.1, 0.2, 0.4, 0.5]),
+        (ApiError(500, "InternalError", "no"), [0.1, 0.2, 0.4, 0.5]),
+        (ApiError(429, "TooManyRequests", "later", retry_after=0.0), [0.1, 0.2, 0.4, 0.5]),
+        (ApiError(429, "TooManyRequests", "later", retry_after=0.3), [0.3, 0.3, 0.4, 0.5]),
+        (ApiError(503, "", "later", retry_after=9.0), [9.0] * 4),
+    ],
+    ids=str,
+)
+def test_a_write_waits_for_its_back_off_or_as_long_as_the_server_wishes(error: Exception, waits: list[float]) -> None:
+    async def run() -> None:
+        clock = FakeClock(instant=60.0)
+        client = ApiClient(Connection("http://127.0.0.1:1", "test"), clock=clock, environment={})
+
+        async def act() -> None:
+            raise error
+
+        writers = WriterPool(client, backoff=BackoffPolicy(initial=0.1, maximum=0.5, jitter=0.0))
+        with pytest.raises(type(error)):
+            await writers.submit("a", act)
+        await writers.aclose()
+        assert clock.slept == waits
 
     asyncio.run(run())
 

@@ -279,9 +279,9 @@ class Informer(Generic[T]):
     def _seen(self, revision: str) -> bool:
         """Whether a resumed stream repeats what is known: revisions grow along one stream."""
         last = self._revision
-        if last is None or revision == last:
-            return last is not None
-        return revision.isdecimal() and last.isdecimal() and int(revision) < int(last)
+        if last is None or not (revision.isdecimal() and last.isdecimal()):
+            return revision == last
+        return int(revision) <= int(last)
 
     def _apply(self, event: Event, meta: Metadata) -> None:
         key = meta.key

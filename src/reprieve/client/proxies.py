@@ -39,12 +39,12 @@ def from_environment(server: str, environment: Mapping[str, str]) -> str | None:
     proxy = environment.get(name) or environment.get(name.lower())
     if not proxy or url.host is None:
         return None
-    if _exempt(url.host, url.port or 0, environment.get("NO_PROXY") or environment.get("no_proxy") or ""):
+    if _exempt(url.host, url.port, environment.get("NO_PROXY") or environment.get("no_proxy") or ""):
         return None
     return checked(proxy, f"the environment variable {name}")
 
 
-def _exempt(host: str, port: int, listed: str) -> bool:
+def _exempt(host: str, port: int | None, listed: str) -> bool:
     host = host.lower().rstrip(".")
     try:
         address = ipaddress.ip_address(host)
@@ -55,7 +55,9 @@ def _exempt(host: str, port: int, listed: str) -> bool:
     return any(_matches(entry.strip().lower(), host, port, address) for entry in listed.split(",") if entry.strip())
 
 
-def _matches(entry: str, host: str, port: int, address: ipaddress.IPv4Address | ipaddress.IPv6Address | None) -> bool:
+def _matches(
+    entry: str, host: str, port: int | None, address: ipaddress.IPv4Address | ipaddress.IPv6Address | None
+) -> bool:
     if entry == "*":
         return True
     try:

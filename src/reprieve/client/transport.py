@@ -345,7 +345,6 @@ class ApiClient:
                     body = await self._body(response, where)
             except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
                 raise _unreachable(error, where) from None
-            response.release()
             refusal = api_error(response.status, body, response.headers, where)
             if not (renewing and refusal.code == 401 and await self._credentials.renewed(credential)):
                 raise refusal
