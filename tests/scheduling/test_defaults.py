@@ -1,0 +1,225 @@
+"""What holds where nothing is said: defaults of options, of plugins' args and of what a decision tells."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import pkgutil
+from collections.abc import Iterator, Mapping
+from types import FunctionType
+from typing import Any
+
+import msgspec
+import pytest
+
+import reprieve.scheduling as room
+from reprieve.api.group_sources import DEFAULT_SOURCES
+from reprieve.framework.configuration_reading import configuration_of
+from reprieve.framework.gates import FeatureGates
+from reprieve.framework.plugin import Plugin
+from reprieve.framework.profile import Profile
+from reprieve.framework.status import SUCCESS
+from reprieve.preemption.default_preemption import DefaultPreemption
+from reprieve.preemption.options import PreemptionOptions
+from reprieve.queueing.queue import Timing
+from reprieve.scheduling.engine import Engine
+from reprieve.scheduling.engine_options import EngineOptions
+from reprieve.scheduling.profiles import REGISTRY, default_profile, profiles_of
+from tests.building import node, pod
+
+GATES = FeatureGates()
+Json = dict[str, Any]
+
+TAKEN: dict[str, Json] = {
+    "NodeResourcesFit": {
+        "ignoredResources": [],
+        "ignoredResourceGroups": [],
+        "scoringStrategy": {
+            "type": "LeastAllocated",
+            "resources": [{"name": "cpu", "weight": 1}, {"name": "memory", "weight": 1}],
+        },
+    },
+    "NodeResourcesBalancedAllocation": {
+        "resources": [{"name": "cpu", "weight": 1}, {"name": "memory", "weight": 1}],
+    },
+    "InterPodAffinity": {"hardPodAffinityWeight": 1, "ignorePreferredTermsOfExistingPods": False},
+    "PodTopologySpread": {"defaultConstraints": [], "defaultingType": "System"},
+    "VolumeBinding": {"bindTimeoutSeconds": 600},
+    "DynamicResources": {"filterTimeout": "10s", "bindingTimeout": "600s"},
+    "GangScheduling": {"treeSearch": "Greedy"},
+    "DefaultPreemption": {
+        "minCandidateNodesPercentage": 10,
+        "minCandidateNodesAbsolute": 100,
+        "victimSearch": "Reprieve",
+        "cost": ["pdbViolations", "highestPriority", "prioritySum", "pods", "startTime"],
+        "cascadeDepth": 0,
+        "placement": "MinimizeVictims",
+        "holdSeconds": 600,
+        "successor": True,
+        "waitForCompletions": "0s",
+    },
+}
+"""What plugins take for args that a file leaves out: upstream's, and of ours docs/rules' (cost.md 1, 5)."""
+
+OTHERWISE: dict[str, Json] = {
+    "NodeResourcesFit": {"ignoredResourceGroups": ["example.com"]},
+    "NodeResourcesBalancedAllocation": {"resources": [{"name": "cpu"}]},
+    "InterPodAffinity": {"ignorePreferredTermsOfExistingPods": True},
+    "PodTopologySpread": {"defaultingType": "List"},
+    "VolumeBinding": {"bindTimeoutSeconds": 599},
+    "DynamicResources": {"bindingTimeout": "599s"},
+    "GangScheduling": {"treeSearch": "Retry"},
+    "DefaultPreemption": {"successor": False},
+}
+
+
+def _settings(plugin: Plugin) -> Json:
+    """What a plugin was made with, as far as it can be compared."""
+    every = vars(plugin).items()
+    return {name: value for name, value in every if type(value).__eq__ is not object.__eq__ or _is_chosen(value)}
+
+
+def _is_chosen(value: object) -> bool:
+    return isinstance(value, FunctionType)
+
+
+def _made(name: str, args: Json) -> Json:
+    return _settings(REGISTRY[name](GATES, args))
+
+
+@pytest.mark.parametrize("name", TAKEN)
+def test_args_that_are_left_out_are_those_that_are_told(name: str) -> None:
+    """All of them, and each that is left out by itself."""
+    silent = _made(name, {})
+    assert silent == _made(name, TAKEN[name])
+    for left_out in TAKEN[name]:
+        assert silent == _made(name, {key: value for key, value in TAKEN[name].items() if key != left_out})
+    assert silent != _made(name, OTHERWISE[name])
+
+
+def _preemption(profile: Profile) -> PreemptionOptions:
+    (plugin,) = [plugin for plugin in profile.plugins if isinstance(plugin, DefaultPreemption)]
+    found = plugin._options
+    return dataclasses.replace(found, cost=tuple(found.cost))
+
+
+STANDARD = ("pdbViolations", "highestPriority", "prioritySum", "pods", "startTime")
+OURS = PreemptionOptions(
+    group_policy=True,
+    victim_search="Reprieve",
+    placement="MinimizeVictims",
+    cost=STANDARD,
+    cascade_depth=0,
+    hold_seconds=600.0,
+    successor=True,
+    wait_for_completions=0.0,
+)
+COMPATIBLE = dataclasses.replace(OURS, placement="Compatible", hold_seconds=0.0, successor=False)
+
+
+def test_the_default_profile_goes_for_whom_it_says() -> None:
+    """cost.md 1, 4.8, 5: the cheapest eviction, room held for ten minutes; compatible as kube-scheduler does it."""
+    assert _preemption(default_profile(GATES)) == OURS == PreemptionOptions()
+    assert _preemption(default_profile(GATES, compatible=True)) == COMPATIBLE
+    assert default_profile(GATES).name == "default-scheduler"
+    assert default_profile(GATES, "mine").name == "mine"
+
+
+ELSEWHERE: Json = {
+    "cost": ["pods"],
+    "cascadeDepth": 1,
+    "holdSeconds": 7,
+    "successor": True,
+    "placement": "Scored",
+    "waitForCompletions": "9s",
+}
+
+
+@pytest.mark.parametrize("place", [None, 0, 1])
+@pytest.mark.parametrize("names", [("a",), ("a", "b")])
+def test_compatible_holds_in_every_profile_whatever_a_file_says_of_it(
+    place: int | None, names: tuple[str, ...]
+) -> None:
+    """Who goes is as in kube-scheduler; what the file says otherwise stands: the search, other plugins' args."""
+    found: list[Json] = [{"name": "VolumeBinding", "args": {"bindTimeoutSeconds": 5}}]
+    if place is not None:
+        found.insert(place, {"name": "DefaultPreemption", "args": {**ELSEWHERE, "victimSearch": "PriorityFloor"}})
+    profiles = [{"schedulerName": name, "pluginConfig": found} for name in names]
+    kind = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
+    given = configuration_of({**kind, "profiles": profiles})
+    wanted = COMPATIBLE if place is None else dataclasses.replace(COMPATIBLE, victim_search="PriorityFloor")
+    for profile in profiles_of(given, GATES, compatible=True):
+        assert _preemption(profile) == wanted
+        (volumes,) = [plugin for plugin in profile.plugins if plugin.name == "VolumeBinding"]
+        assert _settings(volumes) == _made("VolumeBinding", {"bindTimeoutSeconds": 5})
+    if place is not None:
+        said = profiles_of(given, GATES)[0]
+        assert (_preemption(said).placement, _preemption(said).hold_seconds) == ("Scored", 7.0)
+
+
+SAID: dict[str, Json] = {
+    "Decision": {"attempt": 1},
+    "EngineOptions": {
+        "gates": FeatureGates(),
+        "timing": Timing(),
+        "sources": DEFAULT_SOURCES,
+        "current_reasons": True,
+        "share": True,
+    },
+    "GroupAssignment": {"status": SUCCESS},
+}
+"""Fields that say something where nobody has set them."""
+
+
+def _defaults() -> Iterator[tuple[str, Mapping[str, Any]]]:
+    for module in pkgutil.iter_modules(room.__path__):
+        found = importlib.import_module(f"{room.__name__}.{module.name}")
+        for name, kind in vars(found).items():
+            if not isinstance(kind, type) or kind.__module__ != found.__name__ or issubclass(kind, msgspec.Struct):
+                continue
+            if dataclasses.is_dataclass(kind):
+                fields = dataclasses.fields(kind)
+                said = {one.name: one.default for one in fields if one.default is not dataclasses.MISSING}
+                made = {one.name: one.default_factory for one in fields}
+                said |= {key: make() for key, make in made.items() if make is not dataclasses.MISSING}
+                yield name, said
+            elif hasattr(kind, "_field_defaults"):
+                yield name, kind._field_defaults
+
+
+@pytest.mark.parametrize(
+    "name", ["Decision", "EngineOptions", "GroupAssignment", "Binding", "TreeLevel", "GroupChange"]
+)
+def test_what_is_not_said_is_nothing(name: str) -> None:
+    """No bindings, no condition, no end: a field that nobody sets stands for nothing, but for those of the table."""
+    (said,) = [fields for kind, fields in _defaults() if kind == name]
+    told = {key: value for key, value in said.items() if value or key in SAID.get(name, {})}
+    assert told == SAID.get(name, {})
+
+
+def test_nothing_else_says_more_than_it_is_told() -> None:
+    """The same of every other record of this room."""
+    loud = {"Registry", "_Walk"}  # a policy for calls, and the usual way through a tree
+    for name, said in _defaults():
+        if name not in {*SAID, *loud}:
+            assert not any(bool(len(value) if hasattr(value, "__array__") else value) for value in said.values()), name
+
+
+def test_an_engine_without_options_is_that_of_a_scheduler_without_a_file() -> None:
+    """It tries pods of its own name alone, remembers what it has worked out, and checks and measures nothing."""
+    engine, named = Engine(), Engine(EngineOptions())
+    for one in (engine, named):
+        one.set_node(node("n", cpu=4), 0.0)
+        one.set_pod(pod("ours", cpu=1), 0.0)
+        one.set_pod(pod("theirs", cpu=1, scheduler="other"), 0.0)
+        tried = []
+        while (decision := one.step(0.0)) is not None:
+            tried.append((decision.key, decision.profile, decision.attempt, decision.queued))
+        assert tried == [("pod/uid-ours", "default-scheduler", 1, 0.0)]
+        assert one.attempts == 1
+        assert one.reach is not None
+        assert not one.waits_for_completions
+        assert not one.awaits_permission
+        assert not one.blocking
+    assert list(EngineOptions().named_profiles) == ["default-scheduler"]
+    assert Engine(EngineOptions(share=False)).reach is None

@@ -1,0 +1,78 @@
+"""Where else the first member of a gang could have taken the devices that all of them share (KEP-5729)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from reprieve.scheduling import shared_device_placement
+from tests.building import World, gang, group, node, pod
+from tests.plugins.devices import claim, device_class, devices, slice_of, user
+
+EMPTIER, ROOMIER = node("n1", cpu=2), node("n2", cpu=8)
+"""The first member likes n1 best, where only two have room; n2 holds three."""
+
+
+def _world(*items: Any, devices_each: int = 1) -> World:
+    world = World(EMPTIER, ROOMIER, device_class(), pod("there", cpu=5, node="n2"))
+    world.add(slice_of("n1", devices(devices_each)), slice_of("n2", devices(devices_each)))
+    return world.add(*items)
+
+
+def _crew(size: int, *claims: str, own: bool = False, least: int | None = None) -> list[Any]:
+    names = [f"p{turn}" for turn in range(size)]
+    members = [user(name, *claims, *([f"own-{name}"] if own else []), group="crew") for name in names]
+    return [group("crew", min_count=size if least is None else least), *members]
+
+
+def _owned(size: int) -> list[Any]:
+    return [claim(f"own-p{turn}") for turn in range(size)]
+
+
+def test_what_all_share_is_taken_where_all_have_room() -> None:
+    world = _world(claim("c"), *_crew(3, "c")).settle()
+    assert [world.where.get(f"p{turn}") for turn in range(3)] == ["n2"] * 3
+
+
+def test_the_first_member_alone_takes_the_emptier_node() -> None:
+    """Without this the case above would show nothing."""
+    assert _world(claim("c"), *_crew(1, "c")).settle().where["p0"] == "n1"
+
+
+@pytest.mark.parametrize("shared", [("c",), ("c", "d")])
+def test_members_may_have_devices_of_their_own_beside_those_they_share(shared: tuple[str, ...]) -> None:
+    """Only what all of them share ties them together."""
+    made = [claim(name) for name in shared]
+    world = _world(*made, *_owned(3), *_crew(3, *shared, own=True), devices_each=3 + len(shared)).settle()
+    assert [world.where.get(f"p{turn}") for turn in range(3)] == ["n2"] * 3
+
+
+def test_each_with_a_device_of_its_own_goes_where_there_is_one() -> None:
+    """Nothing is shared: the members may be apart."""
+    world = _world(*_owned(3), *_crew(3, own=True), devices_each=2).settle()
+    assert {world.where[f"p{turn}"] for turn in range(3)} == {"n1", "n2"}
+
+
+def test_what_is_allocated_already_stays_where_it_is() -> None:
+    """The claim is used on n1, where one more has room: there is no other place for the gang."""
+    world = _world(claim("c"), user("first", "c")).settle()
+    assert world.where["first"] == "n1"
+    world.add(*_crew(3, "c")).settle()
+    assert not any(f"p{turn}" in world.where for turn in range(3))
+
+
+@pytest.mark.parametrize(("most", "found"), [(1, False), (2, True)])
+def test_so_many_sets_of_nodes_are_tried_and_no_more(most: int, found: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the order of the nodes: the one that holds the gang is the second."""
+    monkeypatch.setattr(shared_device_placement, "MOST_TRIED", most)
+    monkeypatch.setattr(shared_device_placement, "hopeful", lambda _cycle, sets: sets)
+    world = _world(claim("c"), *_crew(3, "c")).settle()
+    assert ("p0" in world.where) is found
+
+
+def test_a_gang_without_claims_is_not_looked_at_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has no place, and no devices to blame."""
+    monkeypatch.setattr(shared_device_placement, "hopeful", lambda *_: pytest.fail("looked at again"))
+    world = _world(claim("c"), *gang("g", 3, cpu=9)).settle()
+    assert set(world.where) == {"there"}
