@@ -75,12 +75,12 @@ OTHERWISE: dict[str, Json] = {
 
 def _settings(plugin: Plugin) -> Json:
     """What a plugin was made with, as far as it can be compared."""
-    every = vars(plugin).items()
-    return {name: value for name, value in every if type(value).__eq__ is not object.__eq__ or _is_chosen(value)}
+    return {name: value for name, value in vars(plugin).items() if _is_compared(value)}
 
 
-def _is_chosen(value: object) -> bool:
-    return isinstance(value, FunctionType)
+def _is_compared(value: object) -> bool:
+    """By what it holds; a function, which was chosen, by itself."""
+    return isinstance(value, FunctionType) or any("__eq__" in vars(kind) for kind in type(value).__mro__[:-1])
 
 
 def _made(name: str, args: Json) -> Json:

@@ -1,0 +1,215 @@
+"""What the engine answers whoever carries out its decisions: who is known, who may be tried, what is under way."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+
+import pytest
+from msgspec.structs import replace
+
+from reprieve.api.foreign_groups import SCHEDULERS_OF
+from reprieve.api.group_owners import OWNER_KINDS, GroupOwner
+from reprieve.api.group_sources import GroupSources
+from reprieve.api.meta import ObjectMeta, OwnerReference
+from reprieve.api.objects import Pod
+from reprieve.framework.plugin import Plugin
+from reprieve.scheduling.engine import Engine
+from reprieve.scheduling.engine_options import EngineOptions
+from tests.building import World, gang, group, node, pod, profile_with
+
+KINDS = {kind.KIND: kind for kind in OWNER_KINDS}
+
+
+def test_of_who_is_unknown_nothing_is_said_and_nothing_happens() -> None:
+    """Confirmations may come after their pod is gone."""
+    engine = World(node("n"), pod("p", cpu=1, node="n")).engine
+    engine.bound("nobody")
+    engine.bind_failed("nobody", 1.0)
+    engine.pod_gone("nobody", 1.0)
+    engine.pod_terminating("nobody", 1.0)
+    engine.preemption_done("pod/nobody", 1.0)
+    assert engine.preemption_failed("pod/nobody", 1.0) == []
+    assert engine.permit("nobody", allow=True, now=1.0) is None
+    assert not engine.wants_room("pod/nobody")
+    assert not engine.preempting("pod/nobody")
+    assert (engine.take_unnominated(), engine.take_released(), engine.take_deferred_writes()) == ([], [], [])
+    assert engine.ask_permission(1.0) == ([], [])
+    assert not engine.awaits_permission
+    assert engine.step(1.0) is None
+    assert engine.attempts == 0
+    assert list(engine.cluster.pods) == ["uid-p"]
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_every_attempt_is_measured_by_whoever_asks(fails: bool) -> None:
+    """With the profile and its plugins; while it runs the picture is its thread's alone, however it ends."""
+    engine = Engine(EngineOptions({"mine": profile_with(), "yours": profile_with()}))
+    seen: list[tuple[str, bool, bool]] = []
+
+    @contextmanager
+    def watch(profile: str, plugins: Sequence[Plugin]) -> Iterator[None]:
+        seen.append((profile, engine.cluster.held_by_this_thread, len(plugins) > 0))
+        if fails:
+            raise RuntimeError
+        yield
+
+    engine.watch = watch
+    engine.set_node(node("n", cpu=4), 0.0)
+    engine.set_pod(pod("p", cpu=1, scheduler="mine"), 1.0)
+    engine.set_pod(pod("q", cpu=1, scheduler="yours"), 2.0)
+    for turn, profile in enumerate(("mine", "yours"), 1):
+        assert not engine.cluster.held_by_this_thread
+        if fails:
+            with pytest.raises(RuntimeError):
+                engine.step(3.0)
+        else:
+            decision = engine.step(3.0)
+            assert decision is not None
+            assert decision.profile == profile
+        assert not engine.cluster.held_by_this_thread
+        assert engine.attempts == turn
+        assert seen[-1] == (profile, True, True)
+
+
+def test_a_decision_says_whose_and_which_attempt_it_is() -> None:
+    """Counted from one; `queued` is when the pod might first be tried, whenever it was."""
+    world = World(node("n", cpu=1), pod("p", cpu=2))
+    first = world.step()
+    assert (first.attempt, first.profile) == (1, "default-scheduler")
+    world.add(node("n", cpu=2))
+    second = world.settle().engine.decisions[-1]
+    assert (second.attempt, second.queued, second.key) == (2, first.queued, first.key)
+
+
+@pytest.mark.parametrize("kind", ["Job", "JobSet"])
+def test_a_controller_that_is_gone_is_forgotten_and_no_other(kind: str) -> None:
+    """workloads.md 2.10: pods wait for a controller that is not known; those of one that does not ask do not."""
+    engine = Engine(EngineOptions(sources=GroupSources.switched({"owners": True})))
+    engine.watch_owners(["Job", "JobSet"], 0.0)
+    for one in ("Job", "JobSet"):
+        owner: GroupOwner = KINDS[one](metadata=ObjectMeta(name="o", namespace="default"))
+        engine.set_owner(owner, 1.0)
+
+    def joins(name: str, of: str, namespace: str = "default") -> str | None:
+        made = pod(name, namespace=namespace, labels={"jobset.sigs.k8s.io/jobset-name": "o"} if of == "JobSet" else {})
+        labels = {**made.metadata.labels, "jobset.sigs.k8s.io/replicatedjob-name": "w"} if of == "JobSet" else {}
+        job = "o-w-0" if of == "JobSet" else "o"
+        above = OwnerReference(api_version="batch/v1", kind="Job", name=job, uid="u", controller=True)
+        meta = replace(made.metadata, labels=labels, owner_references=(above,))
+        found: Pod = replace(made, metadata=meta)
+        record = engine.set_pod(found, 2.0)
+        assert record is not None
+        return record.group or None
+
+    gangs = {"Job": "default/job:o", "JobSet": "default/jobset:o:w"}
+    assert [joins(f"before-{one}".lower(), one) for one in gangs] == [None, None]
+    engine.remove_owner(kind, "default", "another", 3.0)
+    engine.remove_owner(kind, "elsewhere", "o", 3.0)
+    assert [joins(f"between-{one}".lower(), one) for one in gangs] == [None, None]
+    engine.remove_owner(kind, "default", "o", 3.0)
+    assert [joins(f"after-{one}".lower(), one) for one in gangs] == [
+        gangs[one] if one == kind else None for one in gangs
+    ]
+
+
+@pytest.mark.parametrize(
+    ("profiles", "scheduler", "ours"),
+    [
+        ((), "", False),
+        (("volcano",), "", True),
+        (("mine",), "", False),
+        (("mine",), "mine", True),
+        (("mine",), "volcano", False),
+        (("volcano",), "mine", False),
+    ],
+)
+def test_whose_group_of_another_api_is(profiles: tuple[str, ...], scheduler: str, ours: bool) -> None:
+    """workloads.md 4.4: that of its pods' scheduler; without pods the scheduler its API was made for has it."""
+    version = "scheduling.volcano.sh/v1beta1"
+    assert "volcano" in SCHEDULERS_OF[version]
+    engine = Engine(EngineOptions({name: profile_with() for name in profiles}))
+    if scheduler:
+        engine.set_group(group("g", min_count=1), 0.0)
+        engine.set_pod(pod("p", group="g", scheduler=scheduler), 1.0)
+    assert engine.is_for_us("default/g", version) is ours
+
+
+def test_who_waits_for_room_wants_it_until_it_may_not_be_tried() -> None:
+    world = World(node("n", cpu=2), pod("low", cpu=2, node="n"), pod("high", cpu=2, priority=5))
+    decision = world.step()
+    engine, key = world.engine, decision.key
+    assert (engine.wants_room(key), engine.preempting(key)) == (True, True)
+    engine.preemption_done(key, world.now)
+    assert engine.preempting(key)
+    world.gone("low")
+    assert (engine.wants_room(key), engine.preempting(key)) == (True, False)
+    world.gone("high")
+    assert (engine.wants_room(key), engine.preempting(key)) == (False, False)
+
+
+def test_a_preemption_that_fails_takes_its_nominations_back() -> None:
+    """preemption.md 7.5: of all members; they are told, and nothing is under way any more."""
+    low = [pod(f"low{turn}", cpu=2, node=f"n{turn}") for turn in range(2)]
+    world = World(node("n0", cpu=2), node("n1", cpu=2), *low, *gang("g", 2, cpu=2, priority=5))
+    decision = world.step()
+    assert len(decision.nominations) == 2
+    assert world.engine.preempting(decision.key)
+    assert world.engine.cluster.doomed == {"uid-low0", "uid-low1"}
+    reverted = world.engine.preemption_failed(decision.key, world.now)
+    assert sorted(one.name for one in reverted) == ["g-0", "g-1"]
+    assert not world.engine.preempting(decision.key)
+    assert world.engine.cluster.doomed == set()
+    assert {one.nominated for one in reverted} == {-1}
+
+
+@pytest.mark.parametrize(("age", "held"), [(4.0, True), (5.0, False), (6.0, False)])
+def test_groups_that_may_not_be_tried_hold_no_room_for_longer_than_is_said(age: float, held: bool) -> None:
+    """scheduling.md 3.8: the others may be yet to come; from `after` seconds on they are not waited for."""
+    world = World(node("n", cpu=4), group("g", min_count=2))
+    world.engine.set_pod(pod("p", cpu=1, group="g", nominated="n"), world.now)
+    world.engine.give_up_gated(world.now + age, after=5.0)
+    assert (world.record("p").nominated >= 0) is held
+    assert [one.name for one in world.engine.take_unnominated()] == ([] if held else ["p"])
+
+
+def test_what_was_taken_is_not_told_again() -> None:
+    world = World(node("n", cpu=4), group("g", min_count=2))
+    world.engine.set_pod(pod("p", cpu=1, group="g", nominated="n"), world.now)
+    world.engine.complete(world.now)
+    assert [one.name for one in world.engine.take_unnominated()] == ["p"]
+    assert world.engine.take_unnominated() == []
+    assert world.engine.take_plugin_incidents() == []
+
+
+@pytest.mark.parametrize(("stamp", "created", "expected"), [(None, None, 7.0), (None, 3.0, 3.0), (5.0, None, 5.0)])
+def test_when_a_pod_was_made(stamp: float | None, created: float | None, expected: float) -> None:
+    """As whoever feeds the engine says, else as the pod says, else now."""
+    made = pod("p")
+    if stamp is not None:
+        made = replace(made, metadata=replace(made.metadata, creation_timestamp=datetime.fromtimestamp(stamp, UTC)))
+    found = Engine().set_pod(made, 7.0, created=created)
+    assert found is not None
+    assert found.created == expected
+
+
+@pytest.mark.parametrize("phase", ["Succeeded", "Failed", "Running", "Pending", "Unknown"])
+def test_a_pod_that_has_ended_is_gone(phase: str) -> None:
+    """preemption.md 1: it has no room; with any other phase it stays."""
+    engine = Engine()
+    engine.set_node(node("n"), 0.0)
+    engine.set_pod(pod("p", node="n"), 1.0)
+    ended = phase in ("Succeeded", "Failed")
+    assert (engine.set_pod(pod("p", node="n", phase=phase), 2.0) is None) is ended
+    assert (engine.set_pod(pod("q", node="n", phase=phase), 2.0) is None) is ended
+    assert set(engine.cluster.pods) == (set() if ended else {"uid-p", "uid-q"})
+
+
+def test_a_pod_without_uid_is_known_by_its_name() -> None:
+    nameless = pod("p")
+    for namespace, uid in ((None, "default/p"), ("other", "other/p")):
+        meta = replace(nameless.metadata, uid="", namespace=namespace or "")
+        found = Engine().set_pod(replace(nameless, metadata=meta), 0.0)
+        assert found is not None
+        assert found.uid == uid
