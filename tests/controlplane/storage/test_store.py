@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -25,7 +26,7 @@ from reprieve.controlplane.storage import (
     Subscription,
 )
 from reprieve.controlplane.storage.log import Row
-from reprieve.controlplane.storage.store import COMPACT_STEP, Limits
+from reprieve.controlplane.storage.store import COMPACT_STEP, Limits, as_object
 
 NAMES = ("a", "b", "c")
 SPACES = ("", "ns1", "ns2")
@@ -397,6 +398,41 @@ def test_the_newest_states_are_those_staged_by_key() -> None:
     assert not list(store.heads("things"))
     assert not store.resources()
     assert store.count("things") == 0
+
+
+def test_a_body_is_kept_without_its_kind_and_wears_its_revision() -> None:
+    """One object is served in several versions: whoever shows it says of what kind it is."""
+    store = Store()
+    given = {"kind": "Thing", "apiVersion": "v1", **body("a", "1")}
+    state = store.put("things", "", "a", given, None).state
+    kept = {"metadata": {"name": "a", "labels": {"v": "1"}, "resourceVersion": "2"}, "data": "1"}
+    assert msgspec.json.decode(state.raw) == state.decode() == kept
+    shown = as_object("Thing", "v2", state)
+    assert shown == {"kind": "Thing", "apiVersion": "v2", **kept}
+    assert list(shown)[:2] == ["kind", "apiVersion"]
+    gone = store.delete(state, {"kind": "Thing", "apiVersion": "v1", **body("a", "2")}).state
+    assert msgspec.json.decode(gone.raw) == {
+        "metadata": {"name": "a", "labels": {"v": "2"}, "resourceVersion": "3"}, "data": "2"}  # fmt: skip
+
+
+@pytest.mark.parametrize("in_a_loop", [True, False])
+def test_an_end_commits_what_is_staged_and_ends_every_watch(in_a_loop: bool, tmp_path: Path) -> None:
+    store = Store(SqliteLog(tmp_path / "state.db"))
+    watches = [store.subscribe(resource) for resource in ("things", "others")]
+
+    async def end() -> None:
+        write(store, "", "a", "1")
+        await store.aclose()
+
+    if in_a_loop:
+        asyncio.run(end())
+    else:
+        write(store, "", "a", "1")
+        store.close()
+    assert [watch.closed for watch in watches] == [True, True]
+    again = Store(SqliteLog(tmp_path / "state.db"))
+    assert [state.name for state in again.page("things").states] == ["a"]
+    again.close()
 
 
 def test_what_is_staged_may_be_taken_back_as_a_whole() -> None:
