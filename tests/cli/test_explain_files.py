@@ -6,6 +6,17 @@ from pathlib import Path
 
 import pytest
 
+from reprieve.cli.explain_files import of_namespace, waiting_document
+from reprieve.simulation.report import (
+    Account,
+    Answer,
+    CompositeOutcome,
+    Help,
+    Plan,
+    PodGroupOutcome,
+    PodOutcome,
+    Stats,
+)
 from tests.cli.conftest import Run
 
 CLUSTER = """apiVersion: v1
@@ -374,3 +385,78 @@ def test_others_who_wait_are_counted(run: Run, tmp_path: Path) -> None:
         "  1 pod       of priority 1  Unschedulable",
         "  1 pod       of priority 0  Unschedulable",
     ]
+
+
+def plan_of_all() -> Plan:
+    """Two namespaces, each with a tree, groups and pods, in an order that is not the one of the answer."""
+    tip = (Help(kind="Node", sentence="A node."),)
+
+    def tree(namespace: str, name: str, outcome: str, parent: str | None = None) -> CompositeOutcome:
+        return CompositeOutcome(
+            namespace=namespace,
+            name=name,
+            parent=parent,
+            priority=3,
+            min_group_count=1,
+            groups=("g",),
+            scheduled=0,
+            outcome=outcome,
+        )
+
+    def group(namespace: str, name: str, outcome: str) -> PodGroupOutcome:
+        return PodGroupOutcome(
+            namespace=namespace,
+            name=name,
+            priority=2,
+            min_count=1,
+            scheduled=0,
+            outcome=outcome,
+            parent="root",
+            reason="Unschedulable",
+            message="no room",
+            help=tip,
+        )
+
+    def one(namespace: str, name: str, node: str | None = None, of: str | None = None) -> PodOutcome:
+        outcome = "Scheduled" if node else "Unschedulable"
+        return PodOutcome(
+            namespace=namespace, name=name, pod_group=of, priority=1, outcome=outcome, node_name=node, help=tip
+        )
+
+    return Plan(
+        pods=(one("a", "alone"), one("a", "placed", node="n1"), one("a", "member", of="g"), one("b", "alone")),
+        pod_groups=(group("a", "g", "Unschedulable"), group("a", "done", "Scheduled"), group("b", "g", "Gated")),
+        composite_pod_groups=(
+            tree("b", "root", "Gated"),
+            tree("a", "a-child", "Unschedulable", "root"),
+            tree("a", "root", "Unschedulable"),
+            tree("a", "done", "Scheduled"),
+        ),
+        stats=Stats(seconds=0, virtual_seconds=0, attempts=1),
+    )
+
+
+def test_who_waits_is_listed_trees_before_groups_before_pods() -> None:
+    """whatif.md 11: roots before what is below them; who is placed is left out, and so are pods of groups."""
+    account = Account(nodes=1, running_before=0, running_after=0)
+    found = waiting_document(Answer(plan_of_all(), account)).items
+    assert [(each.kind, each.namespace, each.name, each.parent) for each in found] == [
+        ("CompositePodGroup", "a", "root", None),
+        ("CompositePodGroup", "a", "a-child", "root"),
+        ("CompositePodGroup", "b", "root", None),
+        ("PodGroup", "a", "g", "root"),
+        ("PodGroup", "b", "g", "root"),
+        ("Pod", "a", "alone", None),
+        ("Pod", "b", "alone", None),
+    ]
+    assert [len(each.help) for each in found] == [0, 0, 0, 1, 1, 1, 1]
+    assert [each.priority for each in found] == [3, 3, 3, 2, 2, 1, 1]
+    assert (found[3].outcome, found[3].reason, found[3].message) == ("Unschedulable", "Unschedulable", "no room")
+
+
+@pytest.mark.parametrize(("namespace", "sizes"), [("a", (3, 2, 3)), ("b", (1, 1, 1)), ("c", (0, 0, 0))])
+def test_a_namespace_has_what_is_in_it_of_every_sort(namespace: str, sizes: tuple[int, int, int]) -> None:
+    found = of_namespace(plan_of_all(), namespace)
+    assert (len(found.pods), len(found.pod_groups), len(found.composite_pod_groups)) == sizes
+    there = {each.namespace for each in found.pods} | {each.namespace for each in found.pod_groups}
+    assert there | {each.namespace for each in found.composite_pod_groups} <= {namespace}

@@ -34,6 +34,7 @@ from reprieve.observability.records import (
     Unit,
     Why,
 )
+from reprieve.simulation.report import Help
 from tests.building import START, composite, gang, group, node, pod
 
 WAITING = Asked("Pod", "default", "a")
@@ -487,3 +488,50 @@ def test_nodes_that_are_not_listed_are_counted(nodes: int, total: int, told: str
 def test_reasons_that_are_not_listed_are_counted() -> None:
     reasons = [Reason(reason=f"reason {number}", nodes=1) for number in range(15)]
     assert "... and 3 more reasons" in plain(explanation_of(evidence(record(reasons=reasons))))
+
+
+@pytest.mark.parametrize(
+    ("tried", "result", "told"),
+    [
+        (4, "Unschedulable", "Of 4 pods tried together 1 found a place."),
+        (4, "Error", None),
+        (None, "Unschedulable", None),
+    ],
+)
+def test_members_are_counted_where_they_were_tried_together(tried: int | None, result: str, told: str | None) -> None:
+    """Not where the attempt failed by an error: it was not tried to its end."""
+    members = Members(tried=tried, placed=1, min_count=4) if tried is not None else None
+    text = plain(explanation_of(evidence(record(members=members, result=result))))
+    assert ("tried together" in text) == (told is not None)
+    assert told is None or told in text
+
+
+def test_the_document_says_of_each_kind_what_it_has() -> None:
+    """whatif.md 11: the priority of who has none is 0; who has no node has none in the document."""
+    asked_about = document(evidence(item=pod("a", cpu=1, group="g", node="n1", priority=5)))["object"]
+    assert (asked_about["nodeName"], asked_about["podGroup"], asked_about["priority"]) == ("n1", "g", 5)
+    waits = document(evidence(item=pod("a", cpu=1)))["object"]
+    assert (waits["nodeName"], waits["podGroup"], waits["priority"]) == (None, None, 0)
+    members = [pod("g-0", cpu=1, group="g", node="n1"), pod("g-1", cpu=1, group="g")]
+    [of_group] = [one for one in gang("g", 2, min_count=2, cpu=1) if isinstance(one, objects.PodGroup)]
+    found = Evidence(Asked("PodGroup", "default", "g"), group=of_group, members=members)
+    said = document(found)["object"]
+    assert (said["minCount"], said["pods"], said["scheduled"], said["priority"]) == (2, 2, 1, 0)
+    assert not {"nodeName", "podGroup", "minGroupCount"} & said.keys()
+    root = composite("root", min_groups=3)
+    tree = Evidence(Asked("CompositePodGroup", "default", "root"), composite=root, members=members)
+    said = document(tree)["object"]
+    assert (said["minGroupCount"], said["pods"], said["scheduled"], said["priority"]) == (3, 2, 1, 0)
+    assert "minCount" not in said
+    ranked = Evidence(Asked("PodGroup", "default", "r"), group=group("r", min_count=1, priority=7), members=[])
+    assert document(ranked)["object"]["priority"] == 7
+
+
+@pytest.mark.parametrize(("tried", "said"), [(None, True), ("Free", True), ("Node", False)])
+def test_a_request_above_every_node_is_a_reason_unless_the_advice_names_it(tried: str | None, said: bool) -> None:
+    """whatif.md 11: a node that was tried and would help is told with what it has to have."""
+    lacking = record(lack=Shortfall(too_big=[TooBig(resource="cpu", asked="64", largest="8")]))
+    helping = (Help(kind=tried, sentence="This would help."),) if tried is not None else None
+    told = plain(explanation_of(evidence(lacking, computed=Answered(helps=helping))))
+    assert ("  It asks for 64 cpu, and the largest node has 8.\n" in told) == said
+    assert ("This would help." in told) == (tried is not None)

@@ -3,13 +3,18 @@
 from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace as replaced
 
+from reprieve.cli.capacity import capacity_sections
+from reprieve.cli.drain_plan import drain_sections
 from reprieve.cli.render import MOST_ROWS, _spread, plan_sections
-from reprieve.cli.sections import plain
+from reprieve.cli.sections import Tone, plain
 from reprieve.library.wording import seconds_text
 from reprieve.simulation.report import (
     Account,
     Answer,
+    BrokenGang,
+    DisplacedPod,
     LostPod,
     Plan,
     PodGroupOutcome,
@@ -18,6 +23,8 @@ from reprieve.simulation.report import (
     Stats,
     UnitAccount,
 )
+from reprieve.simulation.whatif.capacity import Capacity, Domain, Pool
+from reprieve.simulation.whatif.draining import DrainedNode, DrainPlan
 
 
 def pod(name: str, node: str | None, group: str | None = None, message: str | None = None) -> PodOutcome:
@@ -170,3 +177,156 @@ def test_gangs_below_their_minimum_say_how_it_came(evicted: int, gone: int, why:
     sections = plan_sections(Answer(plan, Account(nodes=3, running_before=0, running_after=0)))
     [found] = [section for section in sections if section.title == "Below their minimum"]
     assert [row.cells for row in found.rows] == [("gang a/g", "3 of minCount 4 left", why)]
+
+
+POOL = Pool(name="gpu", nodes=2, pods=3, free="12", stranded="4")
+CAPACITY = Capacity(
+    shape="job default/j",
+    pods_per_copy=1,
+    requests={},
+    now=2,
+    with_preemption=2,
+    victims=0,
+    largest_gang=3,
+    resource="cpu",
+    pools=(POOL,),
+)
+
+
+@pytest.mark.parametrize(
+    ("found", "title", "notes", "tone"),
+    [
+        (
+            CAPACITY,
+            "2 more of job default/j fit now.",
+            ("A copy is 1 pod.", "No more of them with preemption.", "The largest gang of such pods: 3."),
+            Tone.GOOD,
+        ),
+        (
+            replaced(CAPACITY, now=1, with_preemption=2, victims=1, pods_per_copy=2, requests={"cpu": "4", "gpu": "1"}),
+            "1 more of job default/j fits now.",
+            (
+                "A copy is 2 pods, 4 cpu, 1 gpu in all.",
+                "2 with preemption, which would evict 1 pod.",
+                "The largest gang of such pods: 3.",
+            ),
+            Tone.GOOD,
+        ),
+        (
+            replaced(CAPACITY, now=0, with_preemption=3, victims=2, at_least=("withPreemption",)),
+            "0 more of job default/j fit now.",
+            (
+                "A copy is 1 pod.",
+                "3 or more with preemption, which would evict 2 pods.",
+                "The largest gang of such pods: 3.",
+                "No more were tried.",
+            ),
+            Tone.WAITING,
+        ),
+        (
+            replaced(CAPACITY, at_least=("now", "largestGang")),
+            "2 or more of job default/j fit now.",
+            ("A copy is 1 pod.", "The largest gang of such pods: 3 or more.", "No more were tried."),
+            Tone.GOOD,
+        ),
+    ],
+)
+def test_how_many_copies_fit_is_told_as_far_as_it_was_tried(
+    found: Capacity, title: str, notes: tuple[str, ...], tone: Tone
+) -> None:
+    """whatif.md 8: what is as many as were tried is told with "or more", each figure by itself."""
+    first, *_ = capacity_sections(found)
+    assert (first.title, first.notes, first.tone) == (title, notes, tone)
+
+
+def test_domains_and_pools_are_rows_of_a_capacity() -> None:
+    """Who has the rest has a column where anybody has; what is stranded may not be known."""
+    columns = ("pool", "nodes", "pods that fit", "cpu free", "stranded")
+    _, alone = capacity_sections(CAPACITY)
+    assert (alone.title, alone.columns) == ("Nodes", columns)
+    assert [row.cells for row in alone.rows] == [("gpu", "2", "3", "12", "4")]
+    other = Pool(name="cpu", nodes=1, pods=0, free="1", stranded=None, by=("job a/x", "job a/y"))
+    domains = (Domain(name="a", nodes=2, pods=3), Domain(name="b", nodes=1, pods=0))
+    _, by_zone, pools = capacity_sections(replaced(CAPACITY, topology_key="zone", domains=domains, pools=(POOL, other)))
+    assert (by_zone.title, by_zone.columns) == ("By zone", ("domain", "nodes", "largest gang"))
+    assert [row.cells for row in by_zone.rows] == [("a", "2", "3"), ("b", "1", "0")]
+    assert pools.columns == (*columns, "most of the rest there has")
+    assert [row.cells for row in pools.rows] == [
+        ("gpu", "2", "3", "12", "4", ""),
+        ("cpu", "1", "0", "1", "unknown", "job a/x, job a/y"),
+    ]
+
+
+def displaced(outcome: str, to: str | None = None) -> DisplacedPod:
+    return DisplacedPod(
+        namespace="a", name="p", pod_group=None, priority=0, node_name="n1", change="drain n1", outcome=outcome, to=to
+    )
+
+
+@pytest.mark.parametrize(
+    ("node", "verdict", "notes", "rows", "tones"),
+    [
+        (
+            DrainedNode(name="n1"),
+            "Everybody finds another place.",
+            ("nobody has to go",),
+            [],
+            (Tone.GOOD, Tone.PLAIN),
+        ),
+        (
+            DrainedNode(name="n1", displaced=(displaced("Moved", "n2"),), kubectl_needs=("--force",)),
+            "Everybody finds another place.",
+            ("kubectl drain needs --force",),
+            [("pod a/p", "from n1", "to n2", "")],
+            (Tone.GOOD, Tone.PLAIN),
+        ),
+        (
+            DrainedNode(name="n1", displaced=(displaced("Moved", "n1"),)),
+            "Everybody finds a place, but not all another one.",
+            (),
+            [("pod a/p", "from n1", "back to n1", "")],
+            (Tone.GOOD, Tone.PLAIN),
+        ),
+        (
+            DrainedNode(name="n1", displaced=(displaced("Waiting"),), waiting=1),
+            "Not everybody finds another place.",
+            (),
+            [("pod a/p", "from n1", "waits", "")],
+            (Tone.WAITING, Tone.WAITING),
+        ),
+        (
+            DrainedNode(name="n1", displaced=(displaced("Lost"),), lost=1, waiting=1),
+            "Not everybody finds another place.",
+            (),
+            [("pod a/p", "from n1", "lost: no controller makes it again", "")],
+            (Tone.WAITING, Tone.BAD),
+        ),
+        (
+            DrainedNode(
+                name="n1",
+                budgets=("a/b", "a/c"),
+                broken_gangs=(
+                    BrokenGang(namespace="a", name="g", min_count=4, before=5, left=3, coming_back=2, after=1),
+                ),
+            ),
+            "Not everybody finds another place.",
+            (
+                "nobody has to go",
+                "stopped by a/b, a/c until it allows the evictions",
+                "breaks gang a/g: 3 of 5 left, minCount 4, 1 placed at the end",
+            ),
+            [],
+            (Tone.WAITING, Tone.BAD),
+        ),
+    ],
+    ids=["empty", "moved", "back", "waiting", "lost", "stopped"],
+)
+def test_what_the_drain_of_a_node_does_is_told_under_its_number(
+    node: DrainedNode, verdict: str, notes: tuple[str, ...], rows: list[tuple[str, ...]], tones: tuple[Tone, Tone]
+) -> None:
+    """whatif.md 7: the verdict first; a node in red where a budget stops it or somebody is lost."""
+    whole, first, second = drain_sections(DrainPlan(nodes=(node, DrainedNode(name="n9"))))
+    assert (whole.title, first.title, second.title) == (verdict, "1. n1", "2. n9")
+    assert (first.notes, [row.cells for row in first.rows]) == (notes, rows)
+    assert first.columns == (("",) * 4 if rows else ())
+    assert (whole.tone, first.tone) == tones
