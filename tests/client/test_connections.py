@@ -144,6 +144,8 @@ CASES: dict[str, Case] = {
     "a stream to its end": Case(streams_to_the_end, lines(EVENT), again=True),
     "a stream that is refused": Case(leaves_a_stream, status(403, "Forbidden"), ApiError, again=True),
     "a stream whose refusal is too long": Case(leaves_a_stream, going_on(403, LONG), UnreachableError),
+    "a stream whose refusal is cut": Case(leaves_a_stream, cut_in_the_middle(403), UnreachableError),
+    "a stream whose refusal does not end in time": Case(streams_for_a_moment, going_on(403, b"{"), UnreachableError),
     "a stream that is not opened in time": Case(streams_for_a_moment, silent, UnreachableError),
 }
 

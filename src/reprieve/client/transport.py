@@ -342,7 +342,11 @@ class ApiClient:
                     self._answered("GET", response.status, began)
                     if response.status == 200:
                         return response
-                    body = await self._body(response, where)
+                    try:
+                        body = await self._body(response, where)
+                    except BaseException:
+                        response.close()  # a refusal that does not end would keep the connection
+                        raise
             except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
                 raise _unreachable(error, where) from None
             refusal = api_error(response.status, body, response.headers, where)

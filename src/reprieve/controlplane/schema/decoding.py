@@ -230,9 +230,10 @@ def _quantity(_: Node) -> Clean:
         if type(value) is not str and type(value) is not int and type(value) is not float:
             raise IrregularError
         try:
-            return canonical(value)
+            found = canonical(value)
         except ValueError:
             raise IrregularError from None
+        return value if found == value else found  # what is remembered may be an equal text that somebody else sent
 
     return clean
 
