@@ -122,18 +122,7 @@ def _gain(made: Problem, state: Eviction, going: Collection[int], number: int = 
 
 
 def _something_happens(state: Eviction, chance: random.Random) -> None:
-    staying = sorted(set(range(len(state.numbers.units))) - state.gone)
-    what = chance.choice(("evict", "evict", "restore", "bar", "unbar", "settle"))
-    if what == "evict" and staying:
-        state.evict(chance.choice(staying))
-    elif what == "restore" and state.gone:
-        state.restore(chance.choice(sorted(state.gone)))
-    elif what == "bar":
-        state.bar(chance.randrange(len(state.numbers.units)))
-    elif what == "unbar":
-        state.unbar(chance.randrange(len(state.numbers.units)))
-    else:
-        state.settle()
+    tiny.change(state, chance.choice(("evict", "evict", "restore", "bar", "unbar", "settle")), chance)
 
 
 @each_seed(range(40))

@@ -93,22 +93,8 @@ def _overdrawn(made: Problem, state: Eviction) -> list[int]:
 
 def _do_something(state: Eviction, chance: random.Random) -> None:
     """One change of those that a search makes."""
-    staying = sorted(set(range(len(state.numbers.units))) - state.gone)
     what = chance.choice(("evict", "evict", "restore", "restore", "bar", "unbar", "settle", "settle", "repack", "off"))
-    if what == "evict" and staying:
-        state.evict(chance.choice(staying))
-    elif what == "restore" and state.gone:
-        state.restore(chance.choice(sorted(state.gone)))
-    elif what == "bar":
-        state.bar(chance.randrange(len(state.numbers.units)))
-    elif what == "unbar":
-        state.unbar(chance.randrange(len(state.numbers.units)))
-    elif what == "settle":
-        state.settle()
-    elif what == "repack":
-        state.repack()
-    else:
-        state.take_off(chance.randrange(len(state.left)))
+    tiny.change(state, what, chance)
 
 
 @each_seed(SEEDS)

@@ -18,6 +18,7 @@ from reprieve.preemption.units import PreemptionUnit
 from reprieve.preemption.victim_search import problem as searched
 from reprieve.preemption.victim_search.problem import Numbers
 from reprieve.preemption.victim_search.state import NOBODY as NOBODY_GOES
+from reprieve.preemption.victim_search.state import Eviction
 from reprieve.preemption.victim_search.state import Price as SearchedPrice
 from tests.preemption.exact import NOBODY, Kind, Price, Problem, Unit
 
@@ -195,3 +196,22 @@ def random_problem(seed: int, *, kinds: int = 1, budgets: int = 0, nodes: int = 
 def without(made: Problem, kept: Collection[str]) -> Problem:
     """The same where only these units are there; what the others hold is nobody's."""
     return replace(made, units=tuple(each for each in made.units if each.name in kept))
+
+
+def change(state: Eviction, what: str, chance: random.Random) -> None:
+    """One change of those that a search makes: "evict", "restore", "bar", "unbar", "settle", "repack" or "off"."""
+    staying = sorted(set(range(len(state.numbers.units))) - state.gone)
+    if what == "evict" and staying:
+        state.evict(chance.choice(staying))
+    elif what == "restore" and state.gone:
+        state.restore(chance.choice(sorted(state.gone)))
+    elif what == "bar":
+        state.bar(chance.randrange(len(state.numbers.units)))
+    elif what == "unbar":
+        state.unbar(chance.randrange(len(state.numbers.units)))
+    elif what == "repack":
+        state.repack()
+    elif what == "off":
+        state.take_off(chance.randrange(len(state.left)))
+    else:
+        state.settle()

@@ -163,8 +163,8 @@ def preempting(engine: Engine, life: str, now: float) -> None:
     engine.remove_group(f"default/crew{life}", now)
 
 
-def in_vain(engine: Engine, life: str, now: float) -> None:
-    """A preemption fails, and its preemptor goes."""
+def nominated(engine: Engine, life: str, now: float) -> str:
+    """The key of a preemptor whose victims are chosen and not gone yet."""
     for turn in range(8):
         engine.set_pod(pod(f"low{life}{turn}", cpu=1), now)
     settle(engine, now)
@@ -173,20 +173,19 @@ def in_vain(engine: Engine, life: str, now: float) -> None:
     decision = engine.step(now)
     assert decision is not None
     assert decision.preemption is not None
-    engine.preemption_failed(decision.key, now)
+    return decision.key
+
+
+def in_vain(engine: Engine, life: str, now: float) -> None:
+    """A preemption fails, and its preemptor goes."""
+    key = nominated(engine, life, now)
+    engine.preemption_failed(key, now)
 
 
 def given_up(engine: Engine, life: str, now: float) -> None:
     """The preemptor goes while its victims still leave."""
-    for turn in range(8):
-        engine.set_pod(pod(f"low{life}{turn}", cpu=1), now)
-    settle(engine, now)
-    engine.set_pod(pod(f"high{life}", cpu=4, priority=5), now)
-    engine.tick(now)
-    decision = engine.step(now)
-    assert decision is not None
-    assert decision.preemption is not None
-    engine.preemption_done(decision.key, now)
+    key = nominated(engine, life, now)
+    engine.preemption_done(key, now)
     engine.pod_gone(f"uid-high{life}", now)
 
 
