@@ -243,7 +243,7 @@ class Deletion:
 
 
 def _default_propagation(kind: Kind, metadata: Json) -> Propagation | None:
-    """What becomes of dependents where a request does not say: what a finalizer says, else what the kind does.
+    """What becomes of dependents where a request does not say: what a finalizer says, else the kind (api.md 6.1).
 
     A batch/v1 Job and a v1 ReplicationController orphan theirs, as a kube-apiserver does for clients from before there
     was garbage collection (kubectl and the controllers ask for Background themselves).

@@ -423,7 +423,7 @@ WITH_GARBAGE = ("job", "replicationcontroller", "replicaset", "garbage-collector
     ],
 )
 def test_a_job_leaves_its_pods_behind_unless_told_otherwise(finalizers: list[str], asked: Any, left: int) -> None:
-    """By the request, else by a finalizer; kubectl asks for Background itself."""
+    """api.md 6.1: by the request, else by a finalizer; kubectl asks for Background itself."""
     world = World(WITH_GARBAGE)
     made = job()
     made["metadata"]["finalizers"] = finalizers
