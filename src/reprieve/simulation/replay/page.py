@@ -288,7 +288,7 @@ class _Strip:
     def __init__(self, outcome: Outcome) -> None:
         timeline = outcome.timeline
         assert timeline is not None
-        self._tracks = timeline
+        self._timeline = timeline
         self._gpus = [max(1, round(row.gpus / row.workers)) for row in outcome.rows]
         """Of a worker of each job; a part of one, and none, is drawn as one."""
         hit = {timeline.node[stay] for _, _, victims in timeline.preemptions for stay in victims}
@@ -317,16 +317,16 @@ class _Strip:
         )
 
     def _middle(self) -> int:
-        times = sorted(when for when, _, _ in self._tracks.preemptions)
+        times = sorted(when for when, _, _ in self._timeline.preemptions)
         return times[len(times) // 2] if times else self._end // 2
 
     def _within(self, stays: Sequence[int]) -> list[int]:
-        timeline = self._tracks
+        timeline = self._timeline
         return [stay for stay in stays if timeline.begin[stay] < self._end and timeline.end[stay] > self._begin]
 
     def draw(self, axes: Any, narrow: bool) -> None:
         """See the class."""
-        timeline = self._tracks
+        timeline = self._timeline
         row = {name: at for at, name in enumerate(reversed(self._nodes))}
         by_node: dict[str, list[int]] = {}
         for stay in self._stays:
@@ -354,14 +354,14 @@ class _Strip:
         axes.set_xlabel("days")
 
     def _gpus_of(self, stay: int) -> int:
-        job = self._tracks.job[stay]
+        job = self._timeline.job[stay]
         return self._gpus[job] if job >= 0 else 1
 
     def _days(self, milliseconds: int) -> float:
         return min(max(milliseconds, self._begin), self._end) / 86_400_000
 
     def _arrows(self, axes: Any, height: Mapping[int, tuple[float, float]]) -> None:
-        timeline = self._tracks
+        timeline = self._timeline
         runs: dict[int, list[int]] = {}
         for stay in self._stays:
             if timeline.job[stay] >= 0:

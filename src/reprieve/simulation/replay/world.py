@@ -161,7 +161,7 @@ class Replay:
         self.on_end: Callable[[], None] = lambda: None
         """Called whenever a job has ended: for whoever shows progress."""
         self._gpus_of_node = {name: self._gpus(item) for name, item in self._node_objects.items()}
-        self._room_of_gpus: FreeGpus | None = None
+        self._free_gpus: FreeGpus | None = None
         """Where GPUs are shared and no plugin keeps their room."""
         self.fragmentation = Fragmentation(self.engine.cluster, self.terms, jobs, self._free_per_gpu(policy))
         self.capacity = sum(self._gpus_of_node.values())
@@ -279,8 +279,8 @@ class Replay:
 
     def placed(self, pod: PodRecord) -> None:
         """A worker is on its node: the job may have enough of them now."""
-        if self._room_of_gpus is not None:
-            self._take_gpus(self._room_of_gpus, pod)
+        if self._free_gpus is not None:
+            self._take_gpus(self._free_gpus, pod)
         account = self._of.get(pod.uid)
         if account is None:
             return
@@ -319,8 +319,8 @@ class Replay:
     def gone(self, pod: PodRecord) -> None:
         """A pod has left; those of the job's own end were accounted for before."""
         now = self.now
-        if self._room_of_gpus is not None:
-            self._room_of_gpus.give_back(pod.uid)
+        if self._free_gpus is not None:
+            self._free_gpus.give_back(pod.uid)
         if self.timeline is not None:
             self.timeline.gone(pod.uid, now)
         account = self._of.pop(pod.uid, None)
@@ -450,7 +450,7 @@ class Replay:
             for plugin in map(unguarded, profile.plugins):
                 if isinstance(plugin, TracksFreeGpus):
                     return _asked(plugin)
-        room = self._room_of_gpus = FreeGpus({name: gpus // GPU for name, gpus in self._gpus_of_node.items()})
+        room = self._free_gpus = FreeGpus({name: gpus // GPU for name, gpus in self._gpus_of_node.items()})
         for pod in self.engine.cluster.pods.values():
             if pod.row >= 0:
                 self._take_gpus(room, pod)
