@@ -4,10 +4,7 @@ of changes", "Streaming lists")."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
 
 import pytest
 
@@ -17,11 +14,11 @@ from reprieve.client.informer import Change, Informer, InformerOptions
 from reprieve.client.pacing import BackoffPolicy
 
 from .clock import FakeClock, until
+from .informing import Heard, informing
 from .scripted import (
     PODS,
     Json,
     Reply,
-    Scripted,
     answer,
     bookmark,
     client_of,
@@ -37,47 +34,6 @@ from .scripted import (
 
 EMPTY = lines(bookmark(1, end=True), then="silence")
 SILENT = lines(then="silence")
-
-
-@dataclass
-class Heard:
-    """An informer that runs, and what it told."""
-
-    informer: Informer[Pod]
-    server: Scripted
-    clock: FakeClock
-    changes: list[str] = field(default_factory=list)
-    trouble: list[str] = field(default_factory=list)
-    task: asyncio.Task[None] | None = None
-
-    def hear(self, change: Change[Pod]) -> None:
-        item = change.object
-        self.changes.append(f"{change.kind.value} {item.name}@{item.metadata.resource_version}")
-
-    def queries(self) -> list[dict[str, str]]:
-        return [dict(request.query) for request in self.server.seen]
-
-
-@asynccontextmanager
-async def informing(*replies: Reply, instant: float = 15.0, **options: Any) -> AsyncIterator[Heard]:
-    clock = FakeClock(instant=instant)
-    async with scripted(*replies) as server, client_of(server, clock=clock) as client:
-        heard: Heard
-
-        def hear(change: Change[Pod]) -> None:
-            heard.hear(change)
-
-        def complain(reason: str) -> None:
-            heard.trouble.append(reason)
-
-        informer = Informer(client, PODS, Pod, hear, options=InformerOptions(**options), on_trouble=complain)
-        heard = Heard(informer, server, clock)
-        heard.task = asyncio.create_task(informer.run())
-        try:
-            yield heard
-        finally:
-            heard.task.cancel()
-            await asyncio.gather(heard.task, return_exceptions=True)
 
 
 @dataclass(frozen=True)
