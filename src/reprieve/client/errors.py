@@ -12,7 +12,11 @@ from collections.abc import Mapping
 
 import msgspec
 
+from reprieve.api.selectors import parse_integer
+
 _LONGEST = 500
+_LONGEST_WAIT = 3600.0
+"""Seconds: who asks for a longer wait is asked again after an hour, so that no answer silences a client for good."""
 
 
 class ClientError(Exception):
@@ -94,6 +98,8 @@ def api_error(code: int, body: bytes, headers: Mapping[str, str], where: str) ->
         return ApiError(code, "", f"{where}: {text or 'empty answer'}", retry_after=retry_after)
     if retry_after is None and status.details is not None:
         retry_after = status.details.retry_after_seconds
+    if retry_after is not None:
+        retry_after = min(retry_after, _LONGEST_WAIT)
     return ApiError(
         code or status.code, status.reason or "", f"{where}: {status.message or 'refused'}", retry_after=retry_after
     )
@@ -120,6 +126,5 @@ def _status(body: bytes) -> _Status | None:
 
 def _seconds(text: str | None) -> float | None:
     """Retry-After in seconds; dates (RFC 9110 allows them, API servers do not send them) count as unsaid."""
-    if text is None or not text.strip().isdecimal():
-        return None
-    return float(text)
+    seconds = parse_integer(text.strip()) if text is not None else None
+    return float(seconds) if seconds is not None and seconds >= 0 else None

@@ -11,19 +11,12 @@ from tests.controlplane.admission.plane import pod
 from tests.controlplane.controllers.test_lifecycle import config_map, reference
 from tests.controlplane.controllers.world import Json, World, owner
 
-from reprieve.controlplane.controllers.indexes import read_indexes, write_indexes
 from reprieve.controlplane.controllers.sources import Source
 from reprieve.controlplane.controllers.views import read_pod
 from reprieve.controlplane.errors import StatusError
 
 NAMES = st.sampled_from("abcde")
 quick = settings(max_examples=60, deadline=None, derandomize=True)
-
-
-@quick
-@given(st.sets(st.integers(0, 200)))
-def test_indexes_come_back(indexes: set[int]) -> None:
-    assert read_indexes(write_indexes(indexes)) == indexes
 
 
 @quick

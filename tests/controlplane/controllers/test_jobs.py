@@ -8,7 +8,6 @@ import pytest
 from tests.controlplane.admission.plane import priority_class
 from tests.controlplane.controllers.world import Json, World, ended, job, template
 
-from reprieve.controlplane.controllers.indexes import read_indexes, write_indexes
 from reprieve.controlplane.controllers.jobs import TRACKING, Jobs
 
 CONTROLLERS = ("job", "garbage-collector", "podgroup-protection")
@@ -95,6 +94,22 @@ def test_indexed(world: World) -> None:
     assert status(world)["completedIndexes"] == "0-1"
     run(world, 6)
     assert status(world)["completedIndexes"] == "0-3"
+    assert "Complete" in conditions(world)
+
+
+@pytest.mark.parametrize("index", ["9" * 5000, "-1", "4", "x"])
+def test_an_annotation_that_is_no_index_counts_for_nothing(world: World, index: str) -> None:
+    """Upstream's getCompletionIndex: such a pod is freed and another makes up for it."""
+    world.create(job(completionMode="Indexed", completions=2, parallelism=1, pod=ended(5)))
+    world.schedule()
+    [pod] = world.names()
+    annotation = {"batch.kubernetes.io/job-completion-index": index}
+    world.patch("v1", "Pod", pod, {"metadata": {"annotations": annotation}})
+    world.forward(6)
+    assert "completedIndexes" not in status(world)
+    for _ in range(2):
+        run(world, 6)
+    assert status(world)["completedIndexes"] == "0-1"
     assert "Complete" in conditions(world)
 
 
@@ -320,17 +335,6 @@ def test_gang_goes_with_its_job(world: World) -> None:
     assert world.all("scheduling.k8s.io/v1beta1", "PodGroup") == []
     assert world.all("scheduling.k8s.io/v1beta1", "Workload") == []
     assert world.pods() == []
-
-
-@pytest.mark.parametrize(
-    ("text", "indexes"), [("", set()), ("0", {0}), ("0-2,5", {0, 1, 2, 5}), ("3,4-4", {3, 4}), ("x,1-y", set())]
-)
-def test_reading_indexes(text: str, indexes: set[int]) -> None:
-    assert read_indexes(text) == indexes
-
-
-def test_writing_indexes() -> None:
-    assert write_indexes({5, 0, 1, 2, 7, 8}) == "0-2,5,7-8"
 
 
 # -- spec.scheduling (KEP-5547)

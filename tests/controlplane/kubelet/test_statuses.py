@@ -200,7 +200,7 @@ def test_seconds_of_annotations(text: str | None, seconds: float | None) -> None
 
 
 @pytest.mark.parametrize(
-    ("text", "code"), [("0", 0), ("255", 255), ("256", 0), ("-1", 0), ("x", 0), (None, 0), ("1", 1)]
+    ("text", "code"), [("0", 0), ("255", 255), ("256", 0), ("-1", 0), ("x", 0), (None, 0), ("1", 1), ("9" * 5000, 0)]
 )
 def test_exit_codes_of_annotations(text: str | None, code: int) -> None:
     metadata = {"annotations": {"reprieve.dev/exit-code": text}} if text is not None else {}

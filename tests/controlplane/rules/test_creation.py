@@ -190,6 +190,8 @@ def test_pod_groups_of_the_newer_versions(version: str, spec: Json, expected: li
         (_workload({"name": "a.b", "schedulingPolicy": _BASIC}), [("Invalid", "spec.podGroupTemplates[0].name")]),
         (_of("policy/v1", "PodDisruptionBudget", spec={"maxUnavailable": "101%"}),
          [("Invalid", "spec.maxUnavailable")]),
+        (_of("policy/v1", "PodDisruptionBudget", spec={"maxUnavailable": f"{'9' * 5000}%"}),
+         [("Invalid", "spec.maxUnavailable")]),
         (_of("policy/v1", "PodDisruptionBudget", spec={"minAvailable": 1, "unhealthyPodEvictionPolicy": "X"}),
          [("NotSupported", "spec.unhealthyPodEvictionPolicy")]),
         (_of("v1", "ResourceQuota", spec={"hard": {"nosuch": "1", "pods": "500m", "cpu": "-1"}}),

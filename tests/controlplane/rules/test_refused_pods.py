@@ -445,6 +445,13 @@ STATUSES: list[tuple[str, Json, Json, list[str]]] = [
          "completion mode"],
     ),
     (
+        "an index beyond int64", {}, {"completedIndexes": "9" * 20},
+        [f'status.completedIndexes: Invalid value: "{"9" * 20}": error parsing completedIndexes: cannot convert '
+         f'string to integer for index: "{"9" * 20}"',
+         f'status.completedIndexes: Invalid value: "{"9" * 20}": cannot set non-empty completedIndexes when '
+         "non-indexed completion mode"],
+    ),
+    (
         "completion time alone", {}, {"completionTime": END},
         ["status.completionTime: Invalid value: \"2026-01-01T00:01:00Z\": cannot set completionTime when there is no "
          "Complete=True condition"],

@@ -10,13 +10,15 @@ is why ``uncountedTerminatedPods`` stays empty here. Gangs: see ``jobgroups``.
 from __future__ import annotations
 
 import copy
+import itertools
 from datetime import datetime, timedelta
 
+from reprieve.api.job_indexes import JobIndexes
 from reprieve.api.json import Json
+from reprieve.api.selectors import parse_integer
 from reprieve.controlplane.clock import parse_stamp
 from reprieve.controlplane.conditions import condition_of, is_true, put_condition
 from reprieve.controlplane.controllers.availability import put_counts
-from reprieve.controlplane.controllers.indexes import read_indexes, write_indexes
 from reprieve.controlplane.controllers.jobfailures import Verdict, finished_at, judge, next_try
 from reprieve.controlplane.controllers.jobgroups import group_of, never_started
 from reprieve.controlplane.controllers.owning import CREATES_AT_ONCE, PodOwner, pod_of_template
@@ -42,7 +44,7 @@ class _Sync:
         self.completions: int | None = self.spec.get("completions")
         self.parallelism: int = self.spec.get("parallelism", 1)
         self.indexed = self.spec.get("completionMode") == "Indexed"
-        self.done: set[int] = read_indexes(self.status.get("completedIndexes", ""))
+        self.done = JobIndexes(self.completions or 0, self.status.get("completedIndexes", ""))
         self.failure: tuple[str, str] | None = None
         """(reason, message) why the Job fails."""
         self.last_failure: datetime | None = None
@@ -155,7 +157,7 @@ class Jobs(PodOwner):
             index = _index(pod)
             if seen.phase == "Succeeded":
                 if sync.indexed:
-                    if index is not None and index not in sync.done and index < (sync.completions or 0):
+                    if index is not None and 0 <= index < (sync.completions or 0):
                         sync.done.add(index)
                 else:
                     sync.add("succeeded", 1)
@@ -165,7 +167,7 @@ class Jobs(PodOwner):
                 sync.last_failure = when if sync.last_failure is None else max(sync.last_failure, when)
             self._untrack(seen)
         if sync.indexed:
-            sync.status["completedIndexes"] = write_indexes(sync.done)
+            sync.status["completedIndexes"] = str(sync.done)
             sync.status["succeeded"] = len(sync.done)
         if ended:
             self.context.sources.sync()
@@ -305,8 +307,7 @@ class Jobs(PodOwner):
     # -- indexes and pods
 
     def _index_of(self, pod: PodSeen) -> int | None:
-        text = (pod.metadata.labels or {}).get(INDEX, "")
-        return int(text) if text.isdecimal() else None
+        return parse_integer((pod.metadata.labels or {}).get(INDEX, ""))
 
     def _surplus_indexes(self, sync: _Sync, active: list[PodSeen]) -> list[PodSeen]:
         """Active pods whose index is done, out of range or taken twice."""
@@ -324,13 +325,8 @@ class Jobs(PodOwner):
     def _free_indexes(sync: _Sync, taken: set[int], count: int) -> list[int]:
         if not sync.indexed:
             return []
-        found: list[int] = []
-        for index in range(sync.completions or 0):
-            if len(found) == count:
-                break
-            if index not in sync.done and index not in taken:
-                found.append(index)
-        return found
+        free = (index for index in sync.done.missing(sync.completions or 0) if index not in taken)
+        return list(itertools.islice(free, count))
 
     def _pod(self, sync: _Sync, group: str, index: int | None) -> Json:
         pod = pod_of_template(sync.job, sync.spec["template"])
@@ -391,8 +387,7 @@ class Jobs(PodOwner):
 
 
 def _index(pod: Json) -> int | None:
-    text = annotations_of(pod).get(INDEX, "")
-    return int(text) if text.isdecimal() else None
+    return parse_integer(annotations_of(pod).get(INDEX, ""))
 
 
 def _job_name(pod: PodSeen) -> tuple[Key, ...]:

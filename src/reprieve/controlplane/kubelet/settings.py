@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from reprieve.api.json import Json
+from reprieve.api.selectors import parse_integer
 
 RUN_SECONDS = "reprieve.dev/run-seconds"
 EXIT_CODE = "reprieve.dev/exit-code"
@@ -69,4 +70,5 @@ def seconds_of(metadata: Json, name: str) -> float | None:
 def exit_code_of(metadata: Json) -> int:
     """Read the exit code from the annotation."""
     text = (metadata.get("annotations") or {}).get(EXIT_CODE, "0")
-    return int(text) if text.isdecimal() and int(text) < 256 else 0
+    code = parse_integer(text)
+    return code if code is not None and 0 <= code < 256 else 0

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from reprieve.api.json import Json
+from reprieve.api.selectors import parse_integer
 from reprieve.controlplane.clock import parse_stamp
 from reprieve.controlplane.rules import rows as r
 from reprieve.controlplane.rules.rows import Found
@@ -171,16 +172,14 @@ def _malformed(text: str, completions: int) -> str:
                 "separated by '-'"
             )
         for end in ends:
-            if not end.isdecimal() or not end.isascii():
+            number = parse_integer(end)
+            if number is None:
                 return f'cannot convert string to integer for index: "{end}"'
-            if int(end) >= completions:
+            if number >= completions:
                 return f'too large index: "{end}"'
-        first = int(ends[0])
-        if first <= last:
-            return f"non-increasing order, previous: {last}, current: {first}"
-        if len(ends) == _ENDS and int(ends[1]) <= first:
-            return f"non-increasing order, previous: {first}, current: {int(ends[1])}"
-        last = int(ends[-1])
+            if number <= last:
+                return f"non-increasing order, previous: {last}, current: {number}"
+            last = number
     return ""
 
 

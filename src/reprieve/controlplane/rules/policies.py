@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import combinations
 
 from reprieve.api.json import Json
+from reprieve.api.selectors import parse_integer
 from reprieve.controlplane.rules import names, resources, selectors
 from reprieve.controlplane.rules import rows as r
 from reprieve.controlplane.schema import field_errors as fe
@@ -46,7 +47,10 @@ def int_or_percent(*fields: str) -> r.Check:
 
 def _share(text: str) -> tuple[str, ...]:
     found = names.percent(text)
-    return ("must not be greater than 100%",) if not found and int(text[:-1]) > 100 else found
+    if found:
+        return found
+    share = parse_integer(text[:-1])
+    return ("must not be greater than 100%",) if share is None or share > 100 else ()
 
 
 def _one_bound(spec: Json, path: str) -> r.Found:

@@ -6,13 +6,15 @@ Each function is given the object and what makes things (`Maker`), and makes its
 from __future__ import annotations
 
 import hashlib
+import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from reprieve.api.job_indexes import JobIndexes
 from reprieve.api.objects import Node, NodeSelector, Pod, Toleration
-from reprieve.api.selectors import CompiledNodeSelector, SelectorError, compile_node_selector
+from reprieve.api.selectors import CompiledNodeSelector, SelectorError, compile_node_selector, parse_integer
 from reprieve.cluster.taints import tolerates
 from reprieve.simulation.workloads.owners import HASH, is_active, key_of, mapping, name_of_meta, text, whole_number
 from reprieve.simulation.workloads.rows import value_at
@@ -36,8 +38,6 @@ _DAEMONS_TOLERATE: Final = (
 )
 _ON_HOST_NETWORK: Final = ("node.kubernetes.io/network-unavailable", "NoSchedule")
 _ANCESTOR: Final = "trainer.kubeflow.org/trainjob-ancestor-step"
-_MOST_INDEXES: Final = 100_000
-_HIGHEST_INDEX: Final = 2**31 - 1
 _HIGHEST_REVISION: Final = 2**63 - 1
 
 
@@ -57,7 +57,8 @@ def job(workload: Workload, maker: Maker) -> None:
     if completions is not None or indexed:
         completions = maker.count(workload, "spec.completions", completions, 1)
     there = [pod for pod in maker.there(workload) if is_active(pod)]
-    done = _indexes(status.get("completedIndexes")) | _indexes(status.get("failedIndexes"))
+    finished = (text(status.get("completedIndexes")), text(status.get("failedIndexes")))
+    done = JobIndexes((completions or 0) if indexed else 0, *finished)
     succeeded = len(done) if indexed else _number(status.get("succeeded"))
     if completions is not None:
         wanted = max(0, min(parallelism, completions - succeeded))
@@ -76,14 +77,11 @@ def job(workload: Workload, maker: Maker) -> None:
         for _ in range(wanted - len(there)):
             pods.add(f"{name}-")
         return
-    taken = done | {int(has) for pod in there if (has := pod.metadata.labels.get(INDEX, "")).isdecimal()}
-    index, missing = 0, wanted - len(there)
-    while missing > 0 and index < (completions or 0):
-        if index not in taken:
-            at = {INDEX: str(index)}
-            pods.add(f"{name}-{index}-", labels=at, annotations=at, hostname=f"{name}-{index}")
-            missing -= 1
-        index += 1
+    taken = {parse_integer(pod.metadata.labels.get(INDEX, "")) for pod in there}
+    free = (index for index in done.missing(completions or 0) if index not in taken)
+    for index in itertools.islice(free, max(0, wanted - len(there))):
+        at = {INDEX: str(index)}
+        pods.add(f"{name}-{index}-", labels=at, annotations=at, hostname=f"{name}-{index}")
 
 
 def cron_job(workload: Workload, maker: Maker) -> None:
@@ -272,23 +270,6 @@ def _newest(owner: Mapping[str, Any]) -> tuple[int, str, str]:
 
 def _number(value: object) -> int:
     return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
-
-
-def _indexes(value: object) -> set[int]:
-    """Indexes as the status of a Job writes them: `0-2,5`; the lowest, no more than a Job may have."""
-    intervals = []
-    for part in text(value).split(","):
-        first, _, last = part.partition("-")
-        interval = whole_number(first, _HIGHEST_INDEX), whole_number(last or first, _HIGHEST_INDEX)
-        if interval[0] is not None and interval[1] is not None:
-            intervals.append((interval[0], interval[1]))
-    found: set[int] = set()
-    begin = 0
-    for first_index, last_index in sorted(intervals):
-        begin = max(begin, first_index)
-        found.update(range(begin, min(last_index + 1, begin + _MOST_INDEXES - len(found))))
-        begin = max(begin, last_index + 1)
-    return found
 
 
 def _with_daemons_own(spec: Mapping[str, Any]) -> list[Any]:
