@@ -5,6 +5,7 @@ Rules: replay.md 1.3, 1.4, 2.7, 2.8, 3.7.
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from pathlib import Path
 from typing import Any
@@ -350,3 +351,49 @@ def test_which_traces_have_dates() -> None:
 def test_a_format_that_nobody_knows_is_told_which_there_are() -> None:
     with pytest.raises(UnknownFormatError, match='"filly" is no known format; known: openb, philly, philly-log'):
         importer_of("filly")
+
+
+@dataclasses.dataclass(frozen=True)
+class Point:
+    """An entry point of another package."""
+
+    name: str
+    content: Any
+    value: str = "other.package:FORMAT"
+
+    def load(self) -> Any:
+        if isinstance(self.content, Exception):
+            raise self.content
+        return self.content
+
+
+def test_formats_of_other_packages(monkeypatch: pytest.MonkeyPatch) -> None:
+    """replay.md 2.6: one more is known by its entry point; one that cannot be used is named with where it is from."""
+    other = dataclasses.replace(importer_of("philly"), name="other")
+    points = [
+        Point("zzz", 5),
+        Point("other", other),
+        Point("broken", ImportError("no module named x")),
+        Point("philly", 5),
+    ]
+    groups: list[str] = []
+
+    def entry_points(*, group: str) -> list[Point]:
+        groups.append(group)
+        return points
+
+    monkeypatch.setattr("importlib.metadata.entry_points", entry_points)
+    assert importer_of("other") is other
+    assert importer_of("philly").name == "philly", "those that come with reprieve are first"
+    assert set(groups) == {"reprieve.importers"}
+    for name, message in (
+        ("zzz", '"zzz" of other.package:FORMAT is no Importer'),
+        ("broken", '"broken" of other.package:FORMAT cannot be loaded: no module named x'),
+        (
+            "none",
+            '"none" is no known format; known: openb, philly, philly-log, spot-gpu, helios, acme, gavel, broken, ',
+        ),
+    ):
+        with pytest.raises(UnknownFormatError) as refused:
+            importer_of(name)
+        assert str(refused.value).startswith(message)

@@ -483,6 +483,10 @@ def _quantity(amount: int) -> str:
     return str(amount)
 
 
+def _duration_of(job: Job) -> str:
+    return "" if job.work is None else _decimals(job.work)
+
+
 def written(job: Job, *, dated: bool) -> dict[str, str]:
     """The row of a job; a value that an empty field stands for is left out."""
     shape = job.shape
@@ -491,7 +495,7 @@ def written(job: Job, *, dated: bool) -> dict[str, str]:
     return {
         "job": job.name,
         "submit": submit,
-        "duration": "" if job.work is None else _decimals(job.work),
+        "duration": _duration_of(job),
         "workers": str(shape.workers),
         "min_workers": str(shape.min_workers) if shape.min_workers != shape.workers else "",
         "cpu": _decimals(shape.cpu) if shape.cpu else "",
@@ -506,6 +510,19 @@ def written(job: Job, *, dated: bool) -> dict[str, str]:
         "topology_key": shape.topology_key,
         "labels": ";".join(f"{key}={content}" for key, content in shape.labels),
     }
+
+
+def check_row(job: Job, checked: set[Shape]) -> None:
+    """Whether a list can hold the job: what would be written of it is read. Raises ValueError with a `column`.
+
+    `checked` are the shapes that were before, and grows.
+    """
+    row = written(job, dated=False) if job.shape not in checked else {"job": job.name, "duration": _duration_of(job)}
+    for column, text in row.items():
+        read = COLUMNS[column][1]
+        if text and read is not None:
+            _read(read, column, text)
+    checked.add(job.shape)
 
 
 def write_jobs(jobs: Iterable[Job], out: io.TextIOBase, *, dated: bool) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
+from reprieve.api.work_annotations import LONGEST
 from reprieve.simulation.replay.job_list import Job, JobListError, Shapes, csv_rows
 from reprieve.simulation.traces.importer import Importer, ImportOptions, Values, duration, text, whole
 
@@ -21,12 +22,14 @@ _LAYOUTS: Final = {len(names): names for base in (_SHORT, _LONG) for names in (b
 _WANTED: Final = ("type", "steps", "arrival", "scale_factor", "duration")
 
 
-def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:
+def _rows(path: Path) -> Iterator[tuple[int, list[str] | JobListError]]:
     yield 0, list(_WANTED)
     for line, row in csv_rows(path, delimiter="\t"):
         layout = _LAYOUTS.get(len(row))
         if layout is None:
-            raise JobListError(str(path), line, "", f"{len(row)} fields, want {', '.join(map(str, sorted(_LAYOUTS)))}")
+            want = ", ".join(map(str, sorted(_LAYOUTS)))
+            yield line, JobListError(str(path), line, "", f"{len(row)} fields, want {want}")
+            continue
         values = dict(zip(layout, row, strict=True))
         yield line, [values.get(name, "") for name in _WANTED]
 
@@ -44,6 +47,8 @@ def _job(line: int, row: Values, options: ImportOptions, shapes: Shapes) -> Job 
         rate = options.durations.get((row["type"], scale)) or options.durations.get((row["type"], 0))
         if rate is None:
             raise ValueError(f'no duration, and --durations has no "{row["type"]}" of scale factor {scale}')
+        if row["steps"] / rate > LONGEST:
+            raise ValueError(f"{row['steps']} steps at {rate:g} a second take more than ten years")
         work = round(row["steps"] / rate * 1000)
     if work == 0:
         return "ran no time at all"

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from reprieve.simulation.replay.job_list import Job, Shapes, seconds
+from reprieve.simulation.replay.job_list import Job, JobListError, Shapes, seconds
 
 Values = Mapping[str, Any]
 """What the wanted columns of a row were read into."""
@@ -37,8 +37,6 @@ class ImportOptions:
     """Clusters of the trace to keep; none: all."""
     durations: Mapping[tuple[str, int], float] = field(default_factory=dict)
     """(job type, scale factor) -> steps a second; scale factor 0 stands for any."""
-    shared: bool = False
-    """Some GPU of the trace is shared: GPUs are counted in thousandths."""
 
 
 Maker = Callable[[int, Values, ImportOptions, Shapes], Job | str]
@@ -58,8 +56,8 @@ class Importer:
     rules: tuple[str, ...] = ()
     machine_columns: Mapping[str, Callable[[str], Any]] | None = None
     machine_of: Callable[[Values], Machine] | None = None
-    rows: Callable[[Path], Iterator[tuple[int, list[str]]]] | None = None
-    """Reads what is no CSV: the names of columns first, then rows."""
+    rows: Callable[[Path], Iterator[tuple[int, list[str] | JobListError]]] | None = None
+    """Reads what is no CSV: the names of columns first, then rows, or what is wrong with one."""
     optional: frozenset[str] = frozenset()
     """Columns that a file may lack; they are read as empty."""
     clusters: str = ""
@@ -130,12 +128,9 @@ def workers_for(gpus: int, least: int = 1) -> tuple[int, int]:
     """(workers, GPUs of each): as few workers of equal size as there can be, 8 GPUs at most each, `least` or more."""
     if gpus == 0:
         return max(least, 1), 0
-    workers = max(least, -(-gpus // GPUS_A_WORKER), 1)
-    if workers >= gpus:
-        return gpus, 1
-    while gpus % workers:
-        workers += 1
-    return workers, gpus // workers
+    most = min(GPUS_A_WORKER, gpus // max(least, 1))
+    each = next((each for each in range(most, 1, -1) if gpus % each == 0), 1)
+    return gpus // each, each
 
 
 def share(total: float, workers: int) -> int:

@@ -8,7 +8,6 @@ import msgspec
 
 from reprieve.simulation.replay.job_list import MAX_BYTES, Job, JobListError, Shapes
 from reprieve.simulation.traces.importer import (
-    GPUS_A_WORKER,
     Importer,
     ImportOptions,
     Values,
@@ -38,10 +37,11 @@ class _Logged(msgspec.Struct):
     attempts: list[_Attempt] = []
 
 
-_COLUMNS: Final = ("jobid", "vc", "submitted_time", "worked_seconds", "hosts", "gpus")
+_COLUMNS: Final = ("jobid", "vc", "submitted_time", "attempts", "hosts", "gpus")
+_NO_TIME: Final = (None, "", "None")
 
 
-def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:
+def _rows(path: Path) -> Iterator[tuple[int, list[str] | JobListError]]:
     """The jobs as rows; a job's line is its place in the array, from 2 on, as in a table with a header."""
     with path.open("rb") as stream:
         data = stream.read(MAX_BYTES + 1)
@@ -56,38 +56,33 @@ def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:
         try:
             job = msgspec.json.decode(raw, type=_Logged)
         except msgspec.DecodeError as error:
-            raise JobListError(str(path), line, "", f"not a job (counted from 2): {error}") from None
+            yield line, JobListError(str(path), line, "", f"not a job (counted from 2): {error}")
+            continue
         hosts = job.attempts[-1].detail if job.attempts else []
         gpus = sum(len(host.gpus) for host in hosts)
-        yield line, [job.jobid, job.vc, job.submitted_time, _worked(job.attempts), str(len(hosts)), str(gpus)]
+        yield line, [job.jobid, job.vc, job.submitted_time, _known(job.attempts), str(len(hosts)), str(gpus)]
 
 
-def _worked(attempts: list[_Attempt]) -> str:
-    """Seconds of the attempts that have a beginning and an end; empty where there are none."""
-    spans = [(each.start_time, each.end_time) for each in attempts]
-    known = [(begin, end) for begin, end in spans if begin not in (None, "", "None") and end not in (None, "", "None")]
-    if not known:
-        return ""
-    return str(sum(when(end or "") - when(begin or "") for begin, end in known) / 1000)
+def _known(attempts: list[_Attempt]) -> str:
+    """The attempts that have a beginning and an end, `BEGIN to END` each, separated by commas."""
+    known = (each for each in attempts if each.start_time not in _NO_TIME and each.end_time not in _NO_TIME)
+    return ", ".join(f"{each.start_time} to {each.end_time}" for each in known)
 
 
 def _work(content: str) -> int | None:
+    """Milliseconds of all attempts; None where there are none."""
     if not content:
         return None
-    found = round(float(content) * 1000)
-    if found < 0:
-        raise ValueError("ends before it starts")
-    return found
+    times = [attempt.partition(" to ") for attempt in content.split(", ")]
+    return sum(when(end) - when(begin) for begin, _, end in times)
 
 
 def _job(line: int, row: Values, options: ImportOptions, shapes: Shapes) -> Job | str:
-    work = started(None, None, row["worked_seconds"])
+    work = started(None, None, row["attempts"])
     if isinstance(work, str):
         return work
     if not row["gpus"]:
         return "was never placed"
-    if row["gpus"] > GPUS_A_WORKER * 1000:
-        raise ValueError("want at most 8000 GPUs")
     workers, gpus = workers_for(row["gpus"], row["hosts"])
     return Job(row["jobid"], row["submitted_time"], work, shapes.of(workers=workers, gpu=gpus * 1000, tenant=row["vc"]))
 
@@ -99,7 +94,7 @@ IMPORTER: Final = Importer(
         "jobid": text,
         "vc": tenant,
         "submitted_time": when,
-        "worked_seconds": _work,
+        "attempts": _work,
         "hosts": whole,
         "gpus": whole,
     },

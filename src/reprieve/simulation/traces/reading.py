@@ -9,9 +9,9 @@ from typing import Any
 
 from reprieve.simulation.openb import GPU_MILLI, GPU_MODEL
 from reprieve.simulation.replay.fitting import PODS, Document, node_document
-from reprieve.simulation.replay.job_list import MAX_JOBS, Job, JobListError, Shape, Shapes, csv_rows, job_name, shown
+from reprieve.simulation.replay.job_list import MAX_JOBS, Job, JobListError, Shape, Shapes, check_row, csv_rows, shown
 from reprieve.simulation.replay.objects_of import GPU
-from reprieve.simulation.traces.importer import Importer, ImportOptions, Machine
+from reprieve.simulation.traces.importer import Importer, ImportOptions, Machine, whole
 from reprieve.simulation.traces.priorities import PriorityRules
 
 PLENTY_CPU, PLENTY_MEMORY = 1_000_000, 16 << 40
@@ -40,6 +40,7 @@ def read_trace(
     """The jobs of a trace. Raises JobListError, or OSError where it cannot be read."""
     options = options or ImportOptions()
     shapes = Shapes()
+    checked: set[Shape] = set()
     jobs: list[Job] = []
     names: dict[str, int] = {}
     left_out: Counter[str] = Counter()
@@ -52,7 +53,7 @@ def read_trace(
             if options.only and importer.clusters and str(values[importer.clusters]) not in options.only:
                 left_out["not in --only"] += 1
                 continue
-            job = _job(importer, str(path), line, values, options, shapes, names)
+            job = _job(importer, str(path), line, values, options, shapes, checked, names)
         except JobListError as problem:
             if not skip_bad:
                 raise
@@ -76,12 +77,13 @@ def _job(
     values: Mapping[str, Any],
     options: ImportOptions,
     shapes: Shapes,
+    checked: set[Shape],
     names: dict[str, int],
 ) -> Job | str:
     try:
         job = importer.job_of(line, values, options, shapes)
         if isinstance(job, Job):
-            job_name(job.name)
+            check_row(job, checked)
     except ValueError as error:
         raise JobListError(file, line, getattr(error, "column", ""), str(error)) from None
     if isinstance(job, Job) and names.setdefault(job.name, line) != line:
@@ -122,7 +124,7 @@ def read_durations(path: Path) -> dict[tuple[str, int], float]:
 
 
 def _scale(text: str) -> int:
-    return int(text) if text else 0
+    return whole(text) if text else 0
 
 
 def _rate(text: str) -> float:
@@ -137,7 +139,7 @@ def _rate(text: str) -> float:
 
 def table(
     file: str,
-    rows: Iterable[tuple[int, list[str]]],
+    rows: Iterable[tuple[int, list[str] | JobListError]],
     columns: Mapping[str, Callable[[str], Any]],
     optional: frozenset[str],
     *,
@@ -149,6 +151,7 @@ def table(
     try:
         for line, row in rows:
             if header is None:
+                assert not isinstance(row, JobListError)
                 header = [name.strip() for name in row]
                 for name in columns:
                     if name not in header and name not in optional:
@@ -157,6 +160,8 @@ def table(
                 wanted = [(header.index(name) if name in header else -1, name, read) for name, read in columns.items()]
                 continue
             try:
+                if isinstance(row, JobListError):
+                    raise row
                 yield line, _values(file, line, header, row, wanted)
             except JobListError as problem:
                 if not skip_bad:
@@ -191,7 +196,7 @@ def machine_documents(machines: Sequence[Machine], *, shared: bool) -> list[Docu
         amounts = {
             "cpu": f"{cpu}m" if cpu % 1000 else str(cpu // 1000),
             "memory": f"{memory >> 20}Mi",
-            "pods": str(max(PODS, machine.gpus * 1000 if shared else 0)) if shared else str(PODS),
+            "pods": str(max(PODS, machine.gpus * 1000) if shared else PODS),
         }
         if machine.gpus:
             amounts[GPU_MILLI if shared else GPU] = str(machine.gpus * (1000 if shared else 1))
