@@ -152,7 +152,6 @@ class ApiClient:
             cookie_jar=aiohttp.DummyCookieJar(),
             trust_env=False,
             read_bufsize=1 << 20,
-            requote_redirect_url=False,
         )
         return self
 
@@ -404,5 +403,6 @@ def _why(error: BaseException) -> str:
         return getattr(inner, "verify_message", "") or str(inner)
     if isinstance(error, aiohttp.ClientConnectorError):
         inner = error.os_error
-        return os.strerror(inner.errno) if inner.errno and inner.errno > 0 else inner.strerror or str(inner)
+        number = inner.errno or 0  # of a name that cannot be resolved it is negative
+        return os.strerror(number) if number > 0 else inner.strerror or str(inner)
     return str(error) or type(error).__name__
