@@ -91,15 +91,15 @@ def api_error(code: int, body: bytes, headers: Mapping[str, str], where: str) ->
     """The error an answer stands for; a body that is no Status (a proxy's page) is quoted, shortened."""
     status = _status(body)
     retry_after = _seconds(headers.get("Retry-After"))
+    if retry_after is None and status is not None and status.details is not None:
+        retry_after = status.details.retry_after_seconds
+    if retry_after is not None:
+        retry_after = min(retry_after, _LONGEST_WAIT)
     if status is None:
         text = body[:400].decode(errors="replace").strip()
         if text.startswith("<"):
             text = "the answer is a page of HTML: is this an API server?"
         return ApiError(code, "", f"{where}: {text or 'empty answer'}", retry_after=retry_after)
-    if retry_after is None and status.details is not None:
-        retry_after = status.details.retry_after_seconds
-    if retry_after is not None:
-        retry_after = min(retry_after, _LONGEST_WAIT)
     return ApiError(
         code or status.code, status.reason or "", f"{where}: {status.message or 'refused'}", retry_after=retry_after
     )
