@@ -6,7 +6,14 @@ from typing import Any
 
 import pytest
 
-from reprieve.observability.events import EventRecorder, Reference, micro_time, shortened
+from reprieve.observability.events import (
+    FINISH_SECONDS,
+    REFRESH_SECONDS,
+    EventRecorder,
+    Reference,
+    micro_time,
+    shortened,
+)
 
 POD = Reference("v1", "Pod", "team", "a", "uid-a")
 OTHER = Reference("v1", "Pod", "team", "b", "uid-b")
@@ -84,12 +91,88 @@ def test_a_series_that_goes_on_is_refreshed_every_half_hour() -> None:
     assert sent.counts() == [1, 2, 31, 61]
 
 
-def test_a_single_event_is_forgotten_without_another_write() -> None:
+@pytest.mark.parametrize(
+    ("occurrences", "counts"),
+    [(1, [1]), (2, [1, 2]), (3, [1, 2, 3])],
+)
+@pytest.mark.parametrize("end", ["quiet", "flush", "again"])
+def test_the_end_of_a_series_is_written_where_the_count_is_not_yet(
+    occurrences: int, counts: list[int], end: str
+) -> None:
+    """Nothing is said twice: a single event and a series of two are written whole when they happen."""
+    sent = Sent()
+    events = recorder(sent)
+    for _ in range(occurrences):
+        fail(events, START)
+    match end:
+        case "quiet":
+            events.tick(START + 400)
+        case "flush":
+            events.flush(START)
+        case "again":
+            fail(events, START + 400)
+            counts = [*counts, 1]
+    assert (sent.counts(), len(events)) == (counts, int(end == "again"))
+
+
+def test_six_minutes_and_half_an_hour() -> None:
+    """client-go, tools/events: finishTime and refreshTime."""
+    assert (FINISH_SECONDS, REFRESH_SECONDS) == (6 * 60, 30 * 60)
+
+
+@pytest.mark.parametrize(
+    ("later", "counts"), [(FINISH_SECONDS - 1, [1, 2]), (FINISH_SECONDS, [1, 1]), (FINISH_SECONDS + 1, [1, 1])]
+)
+@pytest.mark.parametrize("checked", [False, True], ids=["time-has-passed", "within-a-minute-of-the-last-check"])
+def test_an_event_belongs_to_a_series_that_has_been_quiet_for_less_than_six_minutes(
+    later: float, counts: list[int], checked: bool
+) -> None:
     sent = Sent()
     events = recorder(sent)
     fail(events, START)
-    events.tick(START + 400)
-    assert (sent.counts(), len(events)) == ([1], 0)
+    if checked:
+        events.tick(START + later - 1)
+    fail(events, START + later)
+    assert sent.counts() == counts
+
+
+@pytest.mark.parametrize(("after", "left"), [(FINISH_SECONDS - 1, 1), (FINISH_SECONDS, 0)])
+def test_a_series_ends_when_it_has_been_quiet_for_six_minutes(after: float, left: int) -> None:
+    """Those that go on stay, however old."""
+    sent = Sent()
+    events = recorder(sent)
+    fail(events, START, about=OTHER)
+    fail(events, START + 1)
+    events.tick(START + after)
+    assert len(events) == left + 1
+    fail(events, START + 200, about=OTHER)
+    events.tick(START + after + 60)
+    assert len(events) == 1
+
+
+@pytest.mark.parametrize(("after", "counts"), [(REFRESH_SECONDS - 1, [1, 2]), (REFRESH_SECONDS, [1, 2, 61])])
+def test_a_series_is_refreshed_half_an_hour_after_it_was_written(after: float, counts: list[int]) -> None:
+    """Also while nothing happens: time alone passes."""
+    sent = Sent()
+    events = recorder(sent)
+    fail(events, START - 1)
+    for half_minute in range(59):
+        fail(events, START + 30 * half_minute)
+    fail(events, START + REFRESH_SECONDS - 2)
+    before = len(sent)
+    events.tick(START + after)
+    assert sent.counts() == counts
+    assert all(body["series"]["lastObservedTime"] == micro_time(START + REFRESH_SECONDS - 2) for body in sent[before:])
+
+
+def test_a_single_event_is_not_refreshed() -> None:
+    """It is no series; what is observed once is written once."""
+    sent = Sent()
+    events = recorder(sent)
+    fail(events, START)
+    for minute in range(1, 100):
+        fail(events, START + 60 * minute, note=f"{minute}")
+    assert set(sent.counts()) == {1}
 
 
 @pytest.mark.parametrize(
@@ -125,6 +208,19 @@ def test_the_cache_is_bounded_and_counts_are_not_lost() -> None:
     assert sent.counts() == [1, 2, 1, 1, 3, 1]
 
 
+def test_the_one_that_was_observed_longest_ago_is_forgotten_first() -> None:
+    sent = Sent()
+    events = recorder(sent, limit=2)
+    for number, note in enumerate(("a", "b", "a", "c", "a", "b")):
+        fail(events, START + number, note=note)
+    assert [(body["note"], count) for body, count in zip(sent, sent.counts(), strict=True)] == [
+        *(("a", 1), ("b", 1), ("a", 2), ("c", 1)),
+        ("b", 1),
+    ], "b is forgotten for c, and c for b; a is counted further"
+    events.flush(START + 9)
+    assert (sent[-1]["note"], sent.counts()[-1]) == ("a", 3)
+
+
 def test_flush_writes_what_is_not_written() -> None:
     sent = Sent()
     events = recorder(sent)
@@ -136,20 +232,83 @@ def test_flush_writes_what_is_not_written() -> None:
 
 
 @pytest.mark.parametrize(
-    ("note", "length"), [("x" * 1024, 1024), ("x" * 1025, 1024), ("é" * 600, 1024), ("a" + "é" * 600, 1023)]
+    ("note", "short"),
+    [
+        ("x" * 1024, "x" * 1024),
+        ("x" * 1025, "x" * 1020 + " ..."),
+        ("é" * 512, "é" * 512),
+        ("é" * 600, "é" * 510 + " ..."),
+        ("a" + "é" * 600, "a" + "é" * 509 + " ..."),
+    ],
+    ids=["at-the-limit", "above", "bytes-count", "bytes-above", "no-character-is-cut"],
 )
-def test_notes_are_at_most_1024_bytes(note: str, length: int) -> None:
+def test_notes_are_at_most_1024_bytes(note: str, short: str) -> None:
     """The API server refuses longer ones; upstream ends them with ` ...` as well."""
-    short = shortened(note)
-    assert len(short.encode()) == length
-    assert short == note or short.endswith(" ...")
+    assert shortened(note) == short
+    sent = Sent()
+    fail(recorder(sent), START, note=note)
+    assert sent[0]["note"] == short
+
+
+def test_notes_that_are_cut_alike_are_one_series() -> None:
+    sent = Sent()
+    events = recorder(sent)
+    fail(events, START, note="x" * 2000 + "a")
+    fail(events, START, note="x" * 2000 + "b")
+    assert sent.counts() == [1, 2]
 
 
 def test_names_are_legal_and_never_the_same() -> None:
+    """NAME.NANOSECONDS, in hexadecimal digits; also where the clock stands still or goes back."""
     sent = Sent()
     events = recorder(sent)
-    for number in range(5):
-        fail(events, START, about=Reference("v1", "Pod", "team", "x" * 250 + "." * 3, f"u{number}"))
-    names = [body["metadata"]["name"] for body in sent]
-    assert len(set(names)) == 5
-    assert all(len(name) <= 253 and ".." not in name for name in names)
+    for number, now in enumerate((START, START, START - 5, START + 1)):
+        fail(events, now, about=Reference("v1", "Pod", "team", "a", f"u{number}"))
+    first = int(START * 1e9)
+    stamps = [first, first + 1, first + 2, int((START + 1) * 1e9)]
+    assert [body["metadata"]["name"] for body in sent] == [f"a.{stamp:x}" for stamp in stamps]
+
+
+@pytest.mark.parametrize(
+    ("name", "kept"),
+    [
+        ("x" * 236, "x" * 236),
+        ("x" * 237, "x" * 236),
+        ("x" * 233 + "...", "x" * 233),
+        ("x" * 234 + "-.", "x" * 234),
+        ("x" * 250 + "...", "x" * 236),
+    ],
+)
+def test_a_long_name_gives_way_to_what_makes_it_unique(name: str, kept: str) -> None:
+    """253 characters (DNS subdomain), no dot or dash before a dot."""
+    sent = Sent()
+    fail(recorder(sent), START, about=Reference("v1", "Pod", "team", name, "u"))
+    made, _, stamp = sent[0]["metadata"]["name"].rpartition(".")
+    assert (made, stamp) == (kept, f"{int(START * 1e9):x}")
+
+
+@pytest.mark.parametrize(("namespace", "into"), [("team", "team"), ("", "default")])
+def test_events_about_objects_without_a_namespace_are_in_default(namespace: str, into: str) -> None:
+    """As client-go writes them: an event itself is in some namespace."""
+    sent = Sent()
+    fail(recorder(sent), START, about=Reference("v1", "Node", namespace, "n", "u"))
+    assert (sent[0]["metadata"]["namespace"], sent[0]["regarding"]["namespace"]) == (into, namespace)
+    assert "related" not in sent[0]
+
+
+@pytest.mark.parametrize(("host", "kept"), [("h" * 10, 10), ("h" * 110, 110), ("h" * 111, 110)])
+def test_the_instance_that_reports_is_at_most_128_characters(host: str, kept: int) -> None:
+    """The API server refuses a longer one."""
+    sent = Sent()
+    fail(EventRecorder(sent.append, controller="default-scheduler", instance=host), START)
+    assert sent[0]["reportingInstance"] == "default-scheduler-" + "h" * kept
+
+
+def test_the_scheduler_that_the_pod_asked_for_reports() -> None:
+    sent = Sent()
+    fail(recorder(sent), START, controller="second")
+    assert (sent[0]["reportingController"], sent[0]["reportingInstance"]) == ("second", "second-host")
+
+
+def test_times_are_in_microseconds_of_utc() -> None:
+    assert micro_time(START + 0.25) == "2023-11-14T22:13:20.250000Z"

@@ -2,38 +2,50 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from reprieve.framework.events import EventKind
 from reprieve.framework.plugin import Codes, CycleState, FilterPlugin, Rows, row_count
 from reprieve.framework.status import FITS
 from reprieve.observability.metrics import Metrics, attempts_label, event_label, exponential
 from reprieve.queueing.queue import Timing
+from reprieve.scheduling.decision import Binding, Decision, Result
 from tests.building import START, bound_to, gang, group, node, pdb, pod, profile_with, said, without_gates
 from tests.observability.watching import TOOK, Observed, read
 
 PROFILE = "default-scheduler"
+DOCUMENTED = Path(__file__).parents[2] / "docs/observability.md"
 
-
-def le(*bounds: float) -> list[str]:
-    return [*(repr(bound) for bound in bounds), "+Inf"]
-
-
-MILLISECONDS = [0.001 * 2**i for i in range(15)]
-POWERS_11 = [2.0**i for i in range(11)]
+MILLISECONDS_15 = [0.001 * 2**i for i in range(15)]
+MILLISECONDS_16 = [0.001 * 2**i for i in range(16)]
+HUNDREDTHS_20 = [0.01 * 2**i for i in range(20)]
+POWERS_5, POWERS_7, POWERS_11 = ([2.0**i for i in range(count)] for count in (5, 7, 11))
 HISTOGRAMS = {
-    "scheduler_scheduling_attempt_duration_seconds": (MILLISECONDS, {"result", "profile"}),
-    "scheduler_scheduling_algorithm_duration_seconds": (MILLISECONDS, set()),
-    "scheduler_pod_scheduling_sli_duration_seconds": ([0.01 * 2**i for i in range(20)], {"attempts"}),
-    "scheduler_pod_scheduling_attempts": ([1.0, 2.0, 4.0, 8.0, 16.0], set()),
-    "scheduler_preemption_victims": ([1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0], set()),
-    "scheduler_preemption_goroutines_duration_seconds": ([0.01 * 2**i for i in range(20)], {"result"}),
-    "scheduler_podgroup_scheduling_attempt_duration_seconds": (MILLISECONDS, {"result", "profile"}),
-    "scheduler_podgroup_scheduling_algorithm_duration_seconds": (MILLISECONDS, set()),
-    "scheduler_podgroup_preemption_attempt_duration_seconds": ([0.001 * 2**i for i in range(16)], set()),
+    "scheduler_scheduling_attempt_duration_seconds": (MILLISECONDS_15, {"result", "profile"}),
+    "scheduler_scheduling_algorithm_duration_seconds": (MILLISECONDS_15, set()),
+    "scheduler_pod_scheduling_sli_duration_seconds": (HUNDREDTHS_20, {"attempts"}),
+    "scheduler_pod_scheduling_attempts": (POWERS_5, set()),
+    "scheduler_framework_extension_point_duration_seconds": (
+        [0.0001 * 2**i for i in range(12)],
+        {"extension_point", "status", "profile"},
+    ),
+    "scheduler_plugin_execution_duration_seconds": (
+        [0.00001 * 1.5**i for i in range(20)],
+        {"plugin", "extension_point", "status"},
+    ),
+    "scheduler_permit_wait_duration_seconds": (MILLISECONDS_15, {"result"}),
+    "scheduler_preemption_victims": (POWERS_7, set()),
+    "scheduler_preemption_goroutines_duration_seconds": (HUNDREDTHS_20, {"result"}),
+    "scheduler_preemption_evaluation_duration_seconds": (MILLISECONDS_16, {"preemptor", "result"}),
+    "scheduler_preemption_execution_duration_seconds": (MILLISECONDS_16, {"preemptor", "result"}),
+    "scheduler_podgroup_scheduling_attempt_duration_seconds": (MILLISECONDS_15, {"result", "profile"}),
+    "scheduler_podgroup_scheduling_algorithm_duration_seconds": (MILLISECONDS_15, set()),
+    "scheduler_podgroup_preemption_attempt_duration_seconds": (MILLISECONDS_16, set()),
     "scheduler_podgroup_preemption_victims": (POWERS_11, set()),
     "scheduler_workload_preemption_victims": (POWERS_11, set()),
     "scheduler_preemption_workload_disruptions": (POWERS_11, {"preemptor"}),
@@ -41,23 +53,31 @@ HISTOGRAMS = {
 COUNTERS = {
     "scheduler_schedule_attempts_total": {"result", "profile"},
     "scheduler_queue_incoming_pods_total": {"queue", "event"},
+    "scheduler_plugin_evaluation_total": {"plugin", "extension_point", "profile"},
     "scheduler_preemption_attempts_total": set[str](),
     "scheduler_preemption_goroutines_execution_total": {"result"},
     "scheduler_podgroup_schedule_attempts_total": {"result", "profile"},
     "scheduler_podgroup_preemption_attempts_total": {"result"},
     "scheduler_podgroup_preemption_reprieved_total": set[str](),
+    "scheduler_workload_preemption_attempts_total": {"result"},
     "scheduler_preemption_pdb_violations_total": {"preemptor"},
+    "scheduler_preemption_evicted_pods_total": {"preemptor"},
+    "scheduler_preemption_lost_gpu_seconds_total": {"preemptor"},
     "scheduler_batch_attempts_total": {"profile", "result"},
+    "scheduler_trouble_total": {"where"},
+    "scheduler_events_dropped_total": set[str](),
+    "scheduler_decision_records_dropped_total": set[str](),
 }
 GAUGES = {
     "scheduler_pending_pods": {"queue"},
     "scheduler_pending_entities": {"type", "queue"},
+    "scheduler_queued_entities": {"type", "queue"},
+    "scheduler_unschedulable_pods": {"plugin", "profile"},
     "scheduler_cache_size": {"type"},
     "scheduler_kept_entries": {"type"},
 }
 
 
-@pytest.fixture(scope="module")
 def busy() -> Observed:
     """Every kind of attempt once: pods and gangs that fit, that preempt, that fail."""
     seen = Observed(
@@ -71,33 +91,48 @@ def busy() -> Observed:
         *gang("wide", 2, cpu=64, priority=5),
         *gang("new", 1, cpu=4, priority=50),
     )
+    seen.observer.trouble("events", "could not be sent")
+    member = seen.world.record("high")
+    seen.observer.decided(
+        Decision("pod/uid-high", Result.SCHEDULED, waiting=(Binding(member, "n1", 0),), profile=PROFILE),
+        seconds=TOOK,
+        now=START,
+    )
+    seen.observer.permitted(member, "Success", now=START + 1)
     return seen.settle()
 
 
-@pytest.mark.parametrize("name", sorted(HISTOGRAMS))
-def test_histograms_have_upstreams_labels_and_buckets(busy: Observed, name: str) -> None:
-    bounds, labels = HISTOGRAMS[name]
-    buckets = [s for s in busy.samples() if s.name == f"{name}_bucket"]
-    assert buckets, f"{name} was not observed"
-    assert {frozenset(s.labels) for s in buckets} == {frozenset({*labels, "le"})}
-    series: dict[tuple[tuple[str, str], ...], list[str]] = {}
-    for s in buckets:
-        series.setdefault(tuple((k, v) for k, v in s.labels.items() if k != "le"), []).append(s.labels["le"])
-    for found in series.values():
-        assert [float(each) for each in found] == pytest.approx([*bounds, float("inf")])
-
-
-@pytest.mark.parametrize("name", sorted({**COUNTERS, **GAUGES}))
-def test_counters_and_gauges_have_upstreams_labels(busy: Observed, name: str) -> None:
-    wanted = {**COUNTERS, **GAUGES}[name]
-    found = [s for s in busy.samples() if s.name == name]
-    assert found, f"{name} is missing"
-    assert {frozenset(s.labels) for s in found} == {frozenset(wanted)}
-
-
-def test_no_created_series(busy: Observed) -> None:
-    """kube-scheduler's text has none; they would double the number of series."""
-    assert not [s for s in busy.samples() if s.name.endswith("_created")]
+def test_names_labels_and_buckets_are_kube_schedulers() -> None:
+    """All that there are, with a line of help each; those of docs/observability.md, so dashboards can count on them."""
+    documented = DOCUMENTED.read_text()
+    scraped = busy().observer.metrics.render().decode()
+    families = {
+        family.name + ("_total" if family.type == "counter" else ""): family
+        for family in text_string_to_metric_families(scraped)
+    }
+    kinds = {
+        **dict.fromkeys(HISTOGRAMS, "histogram"),
+        **dict.fromkeys(COUNTERS, "counter"),
+        **dict.fromkeys(GAUGES, "gauge"),
+    }
+    assert {name: family.type for name, family in families.items()} == kinds
+    for name, family in families.items():
+        assert f"`{name}`" in documented
+        assert family.documentation.endswith("."), name
+        assert family.samples, f"{name} was not observed"
+        created = [sample.name for sample in family.samples if sample.name.endswith("_created")]
+        assert created == [], "kube-scheduler's text has none; they would double the number of series"
+    for name, wanted in {**COUNTERS, **GAUGES}.items():
+        assert {frozenset(sample.labels) for sample in families[name].samples} == {frozenset(wanted)}, name
+    for name, (bounds, labels) in HISTOGRAMS.items():
+        series: dict[frozenset[tuple[str, str]], list[float]] = {}
+        for sample in families[name].samples:
+            if sample.name == f"{name}_bucket":
+                assert set(sample.labels) == {*labels, "le"}, name
+                of = frozenset((label, text) for label, text in sample.labels.items() if label != "le")
+                series.setdefault(of, []).append(float(sample.labels["le"]))
+        for found in series.values():
+            assert found == pytest.approx([*bounds, float("inf")]), name
 
 
 def test_process_metrics_are_there() -> None:
