@@ -353,15 +353,16 @@ class World:
     `configured`.  With `config`, a KubeSchedulerConfiguration as plain data, they have to be classes, and are enabled
     as `--plugin` enables them.  Raises ValueError for plugins and configurations that cannot be used.
 
-    `profiles`: instead of both. `gates`, `timing`, `seed` and `current_reasons`: as of the engine. `plain`: the
-    reference paths, nothing shared and every filter asked; `placement`: of a group that makes room.
+    `profiles`: instead of both. `gates` (by Kubernetes' names too), `timing`, `seed` and `current_reasons`: as of the
+    engine. `plain`: the reference paths, nothing shared and every filter asked; `placement`: of a group that makes
+    room.
     """
 
     def __init__(
         self,
         *items: Item | Sequence[Item],
         plain: bool = False,
-        gates: FeatureGates | None = None,
+        gates: FeatureGates | Mapping[str, bool] | None = None,
         timing: Timing | None = None,
         profiles: Mapping[str, Profile] | None = None,
         seed: int | None = None,
@@ -370,6 +371,8 @@ class World:
         plugins: Sequence[Plugin | type[Plugin]] = (),
         config: Mapping[str, Any] | None = None,
     ) -> None:
+        if gates is not None and not isinstance(gates, FeatureGates):
+            gates = FeatureGates.of(gates)
         if plugins or config is not None:
             profiles = _profiles_of(plugins, config, gates, profiles)
         if profiles is None and (plain or placement != MINIMIZE_VICTIMS):

@@ -240,6 +240,12 @@ def test_configurations_plugins_and_times(tmp_path: Path) -> None:
     when = datetime(2030, 1, 1, tzinfo=UTC)
     assert cluster().plan(now=when).placements == cluster().plan(now=when.timestamp()).placements
     assert reprieve.plan(cluster(), reprieve.PlanOptions(first_decision=True)).plan.pods[0].outcome == "Nominated"
+    named, text = (
+        cluster().plan(feature_gates=each).plan for each in ({"GenericWorkload": False}, "GenericWorkload=0")
+    )
+    assert (named.pods, named.stats.attempts) == (text.pods, text.stats.attempts)
+    note = "feature gate GangScheduling is kube-scheduler's; it changes nothing here"
+    assert note in cluster().plan(feature_gates={"GangScheduling": True}).warnings
 
 
 BAD: list[tuple[Callable[[], object], type[Exception], str]] = [
@@ -259,6 +265,14 @@ BAD: list[tuple[Callable[[], object], type[Exception], str]] = [
     (lambda: cluster().plan(plugins=["no:Such"]), reprieve.InputError, "no:Such"),
     (lambda: cluster().plan(plugins=[int]), reprieve.InputError, "not a plugin"),
     (lambda: cluster().plan(feature_gates="Nope=true"), reprieve.InputError, "unknown feature gate"),
+    (lambda: cluster().plan(feature_gates={"Nop": True}), reprieve.InputError, "unknown feature gate 'Nop'"),
+    (
+        lambda: cluster().plan(feature_gates={"GenericWorkload": "false"}),
+        reprieve.InputError,
+        "'GenericWorkload': want True or False, not 'false'",
+    ),
+    (lambda: cluster().plan(feature_gates=3), reprieve.InputError, "3: want feature gates as text"),
+    (lambda: reprieve.PlanOptions(gates={}), TypeError, "want FeatureGates, not a dict"),  # type: ignore[arg-type]
     (lambda: cluster().plan(now=1.0), reprieve.InputError, "after the time that is planned for"),
     (lambda: cluster().plan(now=datetime(2030, 1, 1)), ValueError, "time zone"),
     (lambda: reprieve.plan(cluster(), reprieve.PlanOptions(), seed=1), TypeError, "not both"),

@@ -9,7 +9,8 @@ from typing import Any, cast
 import pytest
 
 import reprieve
-from reprieve.testing import World, node, pod
+from reprieve.framework.gates import FeatureGates
+from reprieve.testing import World, gang, node, pod
 
 
 class Last(reprieve.PerNodeScore):
@@ -61,6 +62,9 @@ BAD: list[tuple[Callable[[], object], str]] = [
     (lambda: World(config={**CONFIG, "profiles": 3}), "profiles"),
     (lambda: World(plugins=cast(Any, [int])), "<class 'int'> is no plugin: want classes or instances"),
     (lambda: World(plugins=cast(Any, ["Last"])), "'Last' is no plugin"),
+    (lambda: World(gates={"GenericWork": True}), "unknown feature gate 'GenericWork'"),
+    (lambda: World(gates=cast(Any, {"GenericWorkload": 0})), "'GenericWorkload': want True or False, not 0"),
+    (lambda: World(gates=cast(Any, [])), "want feature gates as text, A=true,B=false, or as a dict"),
 ]
 
 
@@ -68,6 +72,13 @@ BAD: list[tuple[Callable[[], object], str]] = [
 def test_what_cannot_be_used_is_an_error(bad: Callable[[], object], text: str) -> None:
     with pytest.raises(ValueError, match=text):
         bad()
+
+
+def test_feature_gates_are_given_by_name_too() -> None:
+    """scheduling.md 6: without GenericWorkload a gang of two is two pods, and one of them has room."""
+    for gates in ({"GenericWorkload": False}, FeatureGates(generic_workload=False)):
+        assert World(node("n1", cpu=1), gang("g", 2, cpu=1), gates=gates).settle().where == {"g-0": "n1"}
+    assert World(node("n1", cpu=1), gang("g", 2, cpu=1), gates={}).settle().where == {}
 
 
 def test_it_needs_no_test_framework() -> None:

@@ -40,18 +40,23 @@ class FeatureGates:
         return cls.read(text)[0]
 
     @classmethod
-    def read(cls, text: str) -> "tuple[FeatureGates, list[str]]":
-        """The same, with a note for every gate of kube-scheduler that changes nothing here."""
-        return cls._settled(_pairs(text))
+    def read(cls, given: "str | Mapping[str, bool]") -> "tuple[FeatureGates, list[str]]":
+        """From text or by name, with a note for every gate of kube-scheduler that changes nothing here."""
+        return cls._settled(_pairs(given) if isinstance(given, str) else given)
 
     @classmethod
     def of(cls, values: Mapping[str, bool]) -> "FeatureGates":
-        """From Kubernetes' names. Raises GateError for an unknown one."""
+        """From Kubernetes' names. Raises GateError for an unknown one, and for a value that is no boolean."""
         return cls._settled(values)[0]
 
     @classmethod
     def _settled(cls, values: Mapping[str, bool]) -> "tuple[FeatureGates, list[str]]":
         """`AllAlpha` and `AllBeta` speak for gates of their stage that are not named; of two values the last counts."""
+        if not isinstance(values, Mapping):
+            raise GateError(f"{values!r:.100}: want feature gates as text, A=true,B=false, or as a dict of booleans")
+        for name, value in values.items():
+            if not isinstance(value, bool):
+                raise GateError(f"feature gate {name!r}: want True or False, not {value!r:.100}")
         chosen: dict[str, bool] = {}
         notes = []
         for group, members in _GROUPS.items():

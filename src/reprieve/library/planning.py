@@ -42,7 +42,7 @@ def plan(
     *,
     config: str | Path | Mapping[str, Any] | None = None,
     plugins: Sequence[str | type[Plugin]] = (),
-    feature_gates: str | FeatureGates = "",
+    feature_gates: str | Mapping[str, bool] | FeatureGates = "",
     compatible: bool = False,
     first_decision: bool = False,
     seed: int | None = None,
@@ -52,7 +52,8 @@ def plan(
     """What would happen, and why, without touching anything.
 
     `config`: a KubeSchedulerConfiguration, as a file or plain data.  `plugins`: classes, or `module:Class`, enabled in
-    every profile.  `feature_gates`: `A=true,B=false`.  `compatible`: make room for groups where kube-scheduler would.
+    every profile.  `feature_gates`: `A=true,B=false`, or a dict of booleans by name.  `compatible`: make room for
+    groups where kube-scheduler would.
     `first_decision`: stop at the first decision to preempt, victims still there.  `seed`: choose among equally good
     nodes by it instead of by name.  `now`: when to plan for, in seconds since the epoch or as a datetime with a time
     zone; without it right after the newest object.  `suggest`: look for what would help who still waits, which plans
@@ -232,7 +233,7 @@ class PlanResult(Answer):
 def _options(
     config: str | Path | Mapping[str, Any] | None,
     plugins: Sequence[str | type[Plugin]],
-    feature_gates: str | FeatureGates,
+    feature_gates: str | Mapping[str, bool] | FeatureGates,
     compatible: bool,
     first_decision: bool,
     seed: int | None,
@@ -241,7 +242,7 @@ def _options(
     from reprieve.framework.gates import GateError
 
     notes: Sequence[str] = ()
-    if isinstance(feature_gates, str):
+    if not isinstance(feature_gates, FeatureGates):
         try:
             feature_gates, notes = FeatureGates.read(feature_gates)
         except GateError as error:

@@ -88,6 +88,11 @@ class PlanOptions:
     share: bool = True
     """Share work between identical pods; off only to compare (the answer is the same)."""
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.gates, FeatureGates):
+            found = type(self.gates).__name__
+            raise TypeError(f"PlanOptions: gates: want FeatureGates, not a {found}: FeatureGates.of makes them by name")
+
 
 def plan(manifests: Manifests, options: PlanOptions | None = None) -> Answer:
     """Run the input in virtual time, with the pods that controllers would make of it (whatif.md 1).
