@@ -48,7 +48,15 @@ SOURCES = ROOT / "src" / "reprieve"
 
 _DECISIONS = ("tests/cases", "tests/preemption", "tests/scheduling", "tests/queueing", "tests/properties")
 _SERVED = ("tests/controlplane/server",)
-_VERBS = ("verbs", "kinds", "metadata", "refusals", "served_kinds", "objects_loaded")
+_VERBS = (
+    *("verbs", "kinds", "metadata", "refusals", "served_kinds", "objects_loaded", "security", "packed_schemas"),
+    "authorization",
+)
+_OF_VERBS = (
+    "tests/api/test_unknown_fields.py",
+    "tests/controlplane/rules/test_advice.py",
+    "tests/controlplane/admission",
+)
 
 AREAS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "preemption": (("preemption",), _DECISIONS),
@@ -80,7 +88,7 @@ AREAS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     ),
     "verbs": (
         tuple(f"controlplane/{path.name}" for path in sorted((SOURCES / "controlplane").glob("*.py"))),
-        (*(f"tests/controlplane/test_{name}.py" for name in _VERBS), *_SERVED),
+        (*(f"tests/controlplane/test_{name}.py" for name in _VERBS), *_OF_VERBS, *_SERVED),
     ),
     "client": (("client",), ("tests/client",)),
     "simulation": (("simulation",), ("tests/simulation", "tests/cli", "tests/library")),

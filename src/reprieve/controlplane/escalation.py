@@ -3,7 +3,8 @@
 Rules: kube-apiserver 1.36 (registry/rbac, ``policybased`` storages). Who writes a role must hold all its rules in the
 namespace of the write, or have the verb ``escalate`` on roles or clusterroles; who writes a binding must hold all
 rules of the role it refers to, or have ``bind`` on that role. An aggregation rule can gather anything, so it needs
-everything. ``system:masters`` may all of this, and so may anybody change what only concerns garbage collection.
+everything, ``escalate`` included. ``system:masters`` may all of this, and so may anybody change what only concerns
+garbage collection.
 
 Terms: an *atomic* rule has one API group, resource and verb, and at most one resource name (or one path and verb);
 one owner rule covers it or none does, so comparing atomic rules is exact. A role that would break down into more than
@@ -17,6 +18,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import product
 from typing import NamedTuple
 
+from reprieve.api.errors import excerpt
 from reprieve.api.json import Json
 from reprieve.controlplane import errors
 from reprieve.controlplane.admission_chain import Request, Step
@@ -27,10 +29,6 @@ _MOST_NAMED = 500
 _RBAC = "rbac.authorization.k8s.io"
 _ROLES = frozenset(("roles", "clusterroles"))
 _PLURAL_OF = {"Role": "roles", "ClusterRole": "clusterroles"}
-_EVERYTHING = (
-    {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]},
-    {"verbs": ["*"], "nonResourceURLs": ["*"]},
-)
 
 
 class Rule(NamedTuple):
@@ -63,9 +61,13 @@ class Rule(NamedTuple):
             yield Rule(paths=(path,), verbs=(verb,))
 
     def __str__(self) -> str:
-        """The rule as refusals write it."""
+        """The rule as refusals write it; of a long word an excerpt, as thousands of atomic rules may have it."""
         parts = zip(("APIGroups", "Resources", "NonResourceURLs", "ResourceNames", "Verbs"), self, strict=True)
-        return "{" + ", ".join(f"{name}:{errors.quoted(values)}" for name, values in parts if values) + "}"
+        return "{" + ", ".join(f"{name}:{_shown(values)}" for name, values in parts if values) + "}"
+
+
+def _shown(words: Iterable[str]) -> str:
+    return errors.quoted(excerpt(word, errors.LONGEST_CAUSE) for word in words)
 
 
 def _resource_covered(owned: frozenset[str], resource: str) -> bool:
@@ -157,9 +159,8 @@ class EscalationCheck(Step):
             return
         self._confirm(request, request.new.get("rules") or ())
         if request.new.get("aggregationRule") or (request.old or {}).get("aggregationRule"):
-            owned = self._owned(request)
-            if missing_rights(owned, _EVERYTHING):
-                raise self._refused(request, "must have cluster-admin privileges to use an aggregationRule")
+            # Whoever holds everything may escalate, and was let through before.
+            raise self._refused(request, "must have cluster-admin privileges to use an aggregationRule")
 
     def _check_binding(self, request: Request) -> None:
         reference = request.new.get("roleRef") or {}
@@ -178,12 +179,9 @@ class EscalationCheck(Step):
         asked = Attributes(verb, _RBAC, plural, "", request.namespace, name)
         return self._authorizer.decide(request.user, asked).allowed
 
-    def _owned(self, request: Request) -> list[Json]:
-        resources, paths = self._authorizer.rules_for(request.user, request.namespace)
-        return [*resources, *paths]
-
     def _confirm(self, request: Request, wanted: Iterable[Json]) -> None:
-        missing = missing_rights(self._owned(request), wanted)
+        resources, paths = self._authorizer.rules_for(request.user, request.namespace)
+        missing = missing_rights([*resources, *paths], wanted)
         if not missing:
             return
         lines = sorted({str(rule) for rule in missing})

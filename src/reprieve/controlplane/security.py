@@ -51,14 +51,13 @@ READER = User("reader", (READERS, AUTHENTICATED), "reader")
 def write_secret(path: Path, content: bytes) -> None:
     """Create or replace a file only its owner may read, in one step."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    handle, draft = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    handle, draft = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # of mode 0600
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(content)
-        os.chmod(draft, 0o600)
         os.replace(draft, path)
     except BaseException:
-        Path(draft).unlink(missing_ok=True)
+        os.unlink(draft)
         raise
 
 
@@ -236,7 +235,7 @@ def _b64(data: bytes) -> str:
 
 
 def _unb64(text: str) -> bytes:
-    return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+    return base64.urlsafe_b64decode(text + "==")  # more padding than is needed does no harm
 
 
 @dataclass(frozen=True)

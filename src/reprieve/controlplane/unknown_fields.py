@@ -28,6 +28,9 @@ _SAME_AS: Final[Mapping[str, str]] = {
 }
 """Versions that are read here and have no schema of their own -> the version whose fields they have."""
 
+_Place = tuple[str, str]
+"""apiVersion and kind."""
+
 _ANY: Final = Node(Type.ANY, "interface {}")
 _MOST_DEPTH: Final = 200
 _MOST_FOUND: Final = 1_000
@@ -38,12 +41,12 @@ class PackedSchemas:
     """See `api.unknown_fields.Schemas`. Schemas are compiled when the first object of a kind comes."""
 
     def __init__(self) -> None:
-        self._roots: dict[tuple[str, str], Node | None] = {}
-        self._types: dict[tuple[str, str, bool], Any] = {}
+        self._roots: dict[_Place, Node] = {}
+        self._types: dict[tuple[_Place, bool], Any] = {}
 
     def knows(self, api_version: str, kind: str) -> bool:
         """See `Schemas`."""
-        return self._root(api_version, kind) is not None
+        return self._root(_place(api_version, kind)) is not None
 
     def kinds(self) -> Iterable[tuple[str, str]]:
         """See `Schemas`."""
@@ -51,8 +54,9 @@ class PackedSchemas:
 
     def unknown_fields(self, api_version: str, kind: str, manifest: Manifest) -> Sequence[MisnamedField]:
         """See `Schemas`."""
-        root = self._root(api_version, kind)
-        if root is None or self._clean(root, api_version, kind, manifest):
+        place = _place(api_version, kind)
+        root = self._root(place)
+        if root is None or self._clean(root, place, manifest):
             return ()
         if not isinstance(manifest, Mapping):
             try:
@@ -63,10 +67,10 @@ class PackedSchemas:
         _walk(root, manifest, (), found)
         return found
 
-    def _clean(self, root: Node, api_version: str, kind: str, manifest: Manifest) -> bool:
+    def _clean(self, root: Node, place: _Place, manifest: Manifest) -> bool:
         """Whether the quick walk is sure that there are no unknown fields."""
         plain = isinstance(manifest, Mapping)
-        key = (api_version, kind, plain)
+        key = (place, plain)
         quick = self._types.get(key)
         if quick is None:
             made = _type_of(root, {}, object if plain else msgspec.Raw)
@@ -82,24 +86,27 @@ class PackedSchemas:
             return False
         return True
 
-    def _root(self, api_version: str, kind: str) -> Node | None:
-        key = (api_version, kind)
-        if key not in self._roots:
-            if len(self._roots) > _MOST_FOUND:  # names of kinds come from the input
-                self._roots.clear()
-            self._roots[key] = _made(api_version, kind)
-        return self._roots[key]
+    def _root(self, place: _Place) -> Node | None:
+        found = self._roots.get(place)
+        if found is None and (found := _made(place)) is not None:
+            self._roots[place] = found  # names of kinds come from the input: unknown ones are not kept
+        return found
 
 
-def _made(api_version: str, kind: str) -> Node | None:
-    if kind == "PodGroup" and api_version in _FOREIGN_FIELDS:
-        return _foreign_group(api_version)
-    if kind == "List" and api_version == "v1":
-        return _object({"items": _ANY})
-    if kind == "Scenario":
-        return _object({"spec": _ANY})
-    name = definition_names().get((_SAME_AS.get(api_version, api_version), kind))
+def _place(api_version: str, kind: str) -> _Place:
+    """Version and kind whose schema is that of another version and kind."""
+    return ("", kind) if kind == "Scenario" else (_SAME_AS.get(api_version, api_version), kind)
+
+
+def _made(place: _Place) -> Node | None:
+    if place in _FURTHER:
+        return _object({name: _part(name, fields) for name, fields in _FURTHER[place].items()})
+    name = definition_names().get(place)
     return None if name is None else nodes.named(name)
+
+
+def _part(name: str, fields: tuple[str, ...]) -> Node:
+    return Node(Type.STRUCT, name, dict.fromkeys(fields, _ANY)) if fields else _ANY
 
 
 def _object(fields: Mapping[str, Node]) -> Node:
@@ -108,13 +115,15 @@ def _object(fields: Mapping[str, Node]) -> Node:
     return Node(Type.STRUCT, "Object", fields={"apiVersion": text, "kind": text, "metadata": meta, **fields})
 
 
-_FOREIGN_FIELDS: Final[Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
-    COSCHEDULING_VERSION: (
-        ("minMember", "minResources", "scheduleTimeoutSeconds"),
-        ("phase", "occupiedBy", "scheduled", "running", "succeeded", "failed", "scheduleStartTime"),
-    ),
-    VOLCANO_VERSION: (
-        (
+_FURTHER: Final[Mapping[_Place, Mapping[str, tuple[str, ...]]]] = {
+    ("v1", "List"): {"items": ()},
+    ("", "Scenario"): {"spec": ()},
+    (COSCHEDULING_VERSION, "PodGroup"): {
+        "spec": ("minMember", "minResources", "scheduleTimeoutSeconds"),
+        "status": ("phase", "occupiedBy", "scheduled", "running", "succeeded", "failed", "scheduleStartTime"),
+    },
+    (VOLCANO_VERSION, "PodGroup"): {
+        "spec": (
             "minMember",
             "minTaskMember",
             "queue",
@@ -123,17 +132,13 @@ _FOREIGN_FIELDS: Final[Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]]] = 
             "networkTopology",
             "subGroupPolicy",
         ),
-        ("phase", "conditions", "running", "succeeded", "failed"),
-    ),
+        "status": ("phase", "conditions", "running", "succeeded", "failed"),
+    },
 }
-"""PodGroups of other schedulers, as their custom resource definitions have them: fields of `spec` and of `status`."""
+"""Kinds without a packed schema: what they have beside metadata, with its fields if those are known.
 
-
-def _foreign_group(api_version: str) -> Node:
-    spec, status = (dict.fromkeys(fields, _ANY) for fields in _FOREIGN_FIELDS[api_version])
-    return _object(
-        {"spec": Node(Type.STRUCT, "PodGroupSpec", spec), "status": Node(Type.STRUCT, "PodGroupStatus", status)}
-    )
+PodGroups of other schedulers are as their custom resource definitions have them; a Scenario is checked elsewhere.
+"""
 
 
 # -- quick -------------------------------------------------------------------------------------------------------------
@@ -144,7 +149,7 @@ _RECURSIVE: Final = object()
 
 def _type_of(node: Node, made: dict[int, Any], leaf: Any) -> Any:
     """A type that takes every value whose fields the node has, and some more; or `_RECURSIVE`."""
-    if node.type is Type.STRUCT and not node.preserve_unknown:
+    if node.type is Type.STRUCT:
         known = made.get(id(node))
         if known is not None:
             return known
@@ -156,9 +161,7 @@ def _type_of(node: Node, made: dict[int, Any], leaf: Any) -> Any:
                 return _RECURSIVE
             fields.append((f"f{index}", field if field is leaf else field | None, None))
         names = {f"f{index}": name for index, name in enumerate(node.fields)}
-        made[id(node)] = msgspec.defstruct(
-            "Fields", fields, rename=names, forbid_unknown_fields=True, frozen=True, gc=False
-        )
+        made[id(node)] = msgspec.defstruct("Fields", fields, rename=names, forbid_unknown_fields=True, gc=False)
         return made[id(node)]
     if node.element is not None and node.type in (Type.MAP, Type.LIST):
         below: Any = _type_of(node.element, made, leaf)
@@ -180,7 +183,7 @@ def _walk(node: Node, value: Any, path: Path, found: list[MisnamedField]) -> Non
             below = node.fields.get(key)
             if below is not None:
                 _walk(below, inner, (*path, key), found)
-            elif not node.preserve_unknown:
+            else:
                 found.append(MisnamedField((*path, str(key)), _meant(node, str(key))))
     elif node.element is not None:
         if node.type is Type.MAP and isinstance(value, Mapping):
