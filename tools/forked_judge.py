@@ -1,8 +1,9 @@
 """A pytest plugin that collects once and judges many mutants, each in a forked process: `pytest -p forked_judge`.
 
 It is started by `mutate.py`, with the numbers of two pipes in the environment: `JUDGE_ASKED` is read, a question as
-JSON on each line (`Question`), and `JUDGE_ANSWERS` is written, an answer (`Answer`) for each, after an empty line that
-says that everything is imported.  So pytest, the product and the tests are imported once, and not for each mutant.
+JSON on each line (`Question`), and `JUDGE_ANSWERS` is written, an answer (`Answer`) for each, after a line with the
+number of tests that can judge, which says that everything is imported.  So pytest, the product and the tests are
+imported once, and not for each mutant.
 
 A mutant is made in the child by giving every function of the file its changed code: functions that were imported
 by name, wrapped or kept in a table change with it.  What is run when a module is imported (constants, default
@@ -18,6 +19,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import gc
+import itertools
 import json
 import os
 import resource
@@ -101,7 +103,7 @@ class _Plugin:
         gc.freeze()  # a collection in a child does not touch, and so copy, what all share
         asked, answers = (int(os.environ[name]) for name in (ASKED, ANSWERS))
         with os.fdopen(asked, encoding="utf-8") as questions, os.fdopen(answers, "w", encoding="utf-8") as out:
-            out.write("\n")  # everything is imported: sources may be changed from now on
+            out.write(f"{len(session.items)}\n")  # everything is imported: sources may be changed from now on
             out.flush()
             for line in questions:
                 out.write(f"{json.dumps(self.judged(json.loads(line), session.items))}\n")
@@ -151,7 +153,7 @@ class _Plugin:
         nothing = os.open(os.devnull, os.O_RDWR)
         for stream in (0, 1, 2):
             os.dup2(nothing, stream)
-        for item, following in zip(items, [*items[1:], None], strict=True):
+        for item, following in itertools.zip_longest(items, items[1:]):
             item.ihook.pytest_runtest_protocol(item=item, nextitem=following)
             if self.failed:
                 return

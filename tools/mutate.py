@@ -347,7 +347,7 @@ class Copy:
         found = [self.sources / place for place in places]
         folders = os.pathsep.join(str(place.parent if place.is_file() else place) for place in found)
         done = self.pytest("-p", "reached_lines", *tests, REACHED_SOURCES=folders, REACHED_LINES=str(out))
-        if done.returncode not in (0, 1):
+        if done.returncode not in (0, 1, 5):
             raise SystemExit(f"the tests do not run: {done.stdout[-2000:]}{done.stderr[-2000:]}")
         if done.returncode:
             print(f"left out, as they fail without a mutant:\n{done.stdout[-2000:]}", flush=True)
@@ -392,7 +392,10 @@ class Judge:
         os.close(answers)
         self._out = os.fdopen(self._asked, "w", encoding="utf-8")
         self._in = os.fdopen(self._answers, encoding="utf-8")
-        self._line()
+        if not int(self._line()):
+            raise SystemExit(
+                f"error: nothing to judge by: of {', '.join(tests)} no test is left without those marked timed"
+            )
 
     def close(self) -> None:
         """No more questions: it ends."""
@@ -554,6 +557,8 @@ def main() -> None:
         except KeyError:
             parser.error(f"unknown area {area!r}, and no path of src/reprieve in one; known: {', '.join(AREAS)}")
     picked = {area: found for area in options.areas or AREAS if (found := picked_of(area, options))}
+    if not picked:
+        parser.error(f"nothing to change at {options.only or ', '.join(options.areas)}")
     if options.list:
         print(*(mutant for found in picked.values() for mutant in found), sep="\n")
         return

@@ -198,6 +198,27 @@ def test_each_mutant_is_judged(of_line: str, expected: str) -> None:
     assert done.stdout.splitlines()[-1].endswith(expected)
 
 
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["--only", "src/reprieve/api/nowhere.py:1"], "nothing to change at src/reprieve/api/nowhere.py:1"),
+        (["--only", "src/reprieve/api/durations.py:1"], "nothing to change at src/reprieve/api/durations.py:1"),
+        (["src/reprieve/client/__init__.py"], "nothing to change at src/reprieve/client/__init__.py"),
+        (
+            ["--only", "src/reprieve/api/durations.py:27", "--tests", "tests/controlplane/test_yaml_attacks.py"],
+            "of tests/controlplane/test_yaml_attacks.py no test is left without those marked timed",
+        ),
+        (["--only", "src/reprieve/api/durations.py:27", "--tests", "tests/nowhere.py"], "tests/nowhere.py"),
+    ],
+)
+def test_a_rate_of_nothing_is_an_error(arguments: list[str], expected: str) -> None:
+    """No mutant, or nobody to judge it: that is no figure, and none of them was killed."""
+    done = subprocess.run([sys.executable, TOOL, *arguments], capture_output=True, text=True, check=False, timeout=300)
+    assert done.returncode != 0
+    assert expected in done.stderr
+    assert "killed" not in done.stdout
+
+
 PROPERTIES = """
 from hypothesis import given, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule
