@@ -16,20 +16,19 @@ from reprieve.cluster.pods import PodRecord
 from reprieve.observability.recording import RecordKeeper
 from reprieve.observability.records import DecisionRecord, decode
 from reprieve.observability.store import MemoryStore
-from reprieve.preemption.outcome import Preemption, PutOff, Reason, Verdict, WaitsFor
-from reprieve.preemption.units import PreemptionUnit
+from reprieve.preemption.outcome import PutOff, WaitsFor
 from reprieve.scheduling.decision import (
     WAITING_FOR_QUORUM,
     Binding,
     Decision,
     GroupCondition,
     OrderMatters,
-    Rejection,
     Result,
     TreeLevel,
 )
 from reprieve.scheduling.held_room import Released, ReleasedRoom
 from tests.building import START, World, group, node, pod
+from tests.observability.decisions import evicting, failed, rejection, unit
 
 PROFILE = "default-scheduler"
 
@@ -59,40 +58,6 @@ class Keeping:
         kind, _, name = decision.key.partition("/")
         found = ("PodGroup", *name.split("/")) if kind == "group" else ("Pod", "default", name.removeprefix("uid-"))
         return asyncio.run(self.store.find(*found))
-
-
-def rejection(record: PodRecord, message: str = "no", reason: str = "Unschedulable") -> Rejection:
-    return Rejection(record, reason, message)
-
-
-def failed(*rejections: Rejection, key: str = "group/default/crew", **more: Any) -> Decision:
-    return Decision(key, Result.UNSCHEDULABLE, rejections=rejections, **more)
-
-
-def unit(*pods: PodRecord, name: str = "default/unit") -> PreemptionUnit:
-    return PreemptionUnit(name, pods, tuple(one.row for one in pods), 1, False, None)
-
-
-def evicting(
-    preemptor: PodRecord, *evicted: PreemptionUnit, spared: tuple[PreemptionUnit, ...] = (), **more: Any
-) -> Decision:
-    """A pod makes room for itself; `more` of its preemption."""
-    why = Reason(preemptor, 0, "NodeResourcesFit", "Insufficient cpu")
-    verdicts = [Verdict(one, False, why) for one in evicted] + [Verdict(one, False, None) for one in spared]
-    made = Preemption(
-        **{
-            "pod": preemptor,
-            "group": None,
-            "priority": 9,
-            "domain": "n000",
-            "nominations": ((preemptor, 0),),
-            "verdicts": tuple(verdicts),
-            **more,
-        }
-    )
-    return Decision(
-        f"pod/{preemptor.uid}", Result.WAITING, rejections=(rejection(preemptor),), preemption=made, queued=START
-    )
 
 
 # -- lists and their limits --------------------------------------------------------------------------------------------
