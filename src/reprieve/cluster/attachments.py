@@ -298,4 +298,4 @@ def _of_disk(disk: InlineDisk, migrated: frozenset[str]) -> Attached | None:
     if plugin not in migrated:
         return None
     # An EBS volume may be written `aws://zone/vol-1`: the last part is its name.
-    return driver, min(disk.ids).rsplit("/", 1)[-1]
+    return driver, min(disk.ids).rpartition("/")[2]

@@ -91,7 +91,7 @@ class GroupState:
         """As the queue calls it, and different for a composite of the same name."""
         self.home = self.ref
         """The `ref` of the entity in which its pods wait: its root's, or its own while it has none."""
-        self.namespace, self.name = key.split("/", 1)
+        self.namespace, _, self.name = key.partition("/")
         self.spec: GroupSpec | None = None
         """None while no object of that name exists."""
         self.uid = ""
@@ -176,7 +176,7 @@ class CompositeState:
         self.key = key
         self.ref = f"composite/{key}"
         self.home = self.ref
-        self.namespace, self.name = key.split("/", 1)
+        self.namespace, _, self.name = key.partition("/")
         self.spec: GroupSpec | None = None
         self.uid = ""
         self.created = 0.0

@@ -59,7 +59,7 @@ class SizedGroups:
         size = self.size(key)
         if size is None:
             return None
-        namespace, name = key.split("/", 1)
+        namespace, _, name = key.partition("/")
         policy = objects.PodGroupSchedulingPolicy(gang=objects.GangSchedulingPolicy(min_count=size))
         return objects.PodGroup(
             metadata=objects.ObjectMeta(namespace=namespace, name=name),

@@ -167,7 +167,7 @@ class GroupTrees:
         while (spec := chain[-1].spec) is not None and spec.parent is not None:
             above = self.composites.get(spec.parent)
             if above is None:
-                name = spec.parent.split("/", 1)[1]
+                name = spec.parent.partition("/")[2]
                 return chain, Fault(waiting_for_object(name), name)
             if above.ref in refs:
                 around = " -> ".join(one.name for one in chain[_index(chain, above) :])

@@ -17,6 +17,7 @@ from reprieve.api.foreign_groups import ForeignGroup, below
 from reprieve.api.selectors import Selector, compile_label_selector
 
 _REST: Final = "rest"
+_NO_TASKS: Final[Mapping[str, int]] = {}
 Tree = list[tuple[int, objects.CompositePodGroup | objects.PodGroup]]
 """Groups with the place each has among its siblings, ties by name; parents before children."""
 Subgroup = tuple[int, objects.PodGroup]
@@ -50,15 +51,23 @@ def _policies(foreign: ForeignGroup) -> list[_Policy]:
 
 
 class ForeignTree:
-    """The tree that one PodGroup stands for; `tree_of` makes one."""
+    """The tree that one PodGroup stands for, by its policies or by its tasks; `tree_of` makes one.
 
-    def __init__(self, group: objects.PodGroup) -> None:
-        assert group.foreign is not None
+    `rest`: how many pods are asked for beyond the minima of `tasks`.
+    """
+
+    def __init__(
+        self,
+        group: objects.PodGroup,
+        policies: Sequence[_Policy] = (),
+        tasks: Mapping[str, int] = _NO_TASKS,
+        rest: int = 0,
+    ) -> None:
         self._group = group
         self._name = group.metadata.name
-        self._policies = _policies(group.foreign)
-        self._tasks: Mapping[str, int] = {} if self._policies else group.foreign.min_task_member
-        self._rest = 0 if self._policies else group.foreign.min_member - sum(self._tasks.values())
+        self._policies = policies
+        self._tasks = tasks
+        self._rest = rest
 
     def leaf_of(self, task: str, labels: Mapping[str, str]) -> str | None:
         """The name of the leaf of a pod; None for a pod that the minimum does not concern: it is by itself."""
@@ -147,5 +156,10 @@ def tree_of(group: objects.PodGroup) -> ForeignTree | None:
     foreign = group.foreign
     if foreign is None:
         return None
+    policies = _policies(foreign)
+    if policies:
+        return ForeignTree(group, policies)
     asked = sum(foreign.min_task_member.values())
-    return ForeignTree(group) if _policies(foreign) or 0 < asked <= foreign.min_member else None
+    if not 0 < asked <= foreign.min_member:
+        return None
+    return ForeignTree(group, tasks=foreign.min_task_member, rest=foreign.min_member - asked)

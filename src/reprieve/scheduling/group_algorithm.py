@@ -11,7 +11,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 
 from reprieve.cluster.groups import Group
-from reprieve.cluster.pods import PodRecord, queue_order
+from reprieve.cluster.pods import NO_ROW, PodRecord, queue_order
 from reprieve.framework.diagnosis import Diagnosis
 from reprieve.framework.plugin import CycleState, Placement, TieBreaker
 from reprieve.framework.profile import Profile
@@ -114,7 +114,7 @@ def place_group(
     rows = within.rows if within is not None else None
     before = group.scheduled
     result.status = progress(profile, group, before, len(pods))
-    if result.status.code is Code.UNSCHEDULABLE or (cycle.most is not None and cycle.most <= 0):
+    if result.status.code is Code.UNSCHEDULABLE or cycle.most == 0:
         if not result.status.ok:
             result.rejected_by.add(result.status.plugin)
         return result
@@ -127,7 +127,7 @@ def place_group(
             held = pod.nominated
             if held >= 0:
                 cluster.clear_nomination(pod)
-            state = CycleState(cluster, pod, group, nominated=nominated.get(pod.uid, -1))
+            state = CycleState(cluster, pod, group, nominated=nominated.get(pod.uid, NO_ROW))
             ruled = evaluator.ruled(state)
             identical = None if ruled else evaluator.identity(pod)
             if identical is not None and identical in hopeless and held < 0:

@@ -71,15 +71,13 @@ class _Attempt(PodGroupAttempt):
             ties = None if self.constrained_below else ties
             return _answer(self._walked(ties, within, chosen or {}, diagnose=diagnose), diagnose)
 
-        def assign(
-            order: Sequence[PodRecord], inside: Placement | None = None, *, diagnose: bool = False
-        ) -> GroupAssignment:
+        def assign(order: Sequence[PodRecord], inside: Placement | None) -> GroupAssignment:
             cycle = self._cycle.ordered(order)
             if within is None and self.placements is not None:
                 return place_in_one(cycle, self.placements)
             return place_group(cycle, diagnose=diagnose, ties=ties, within=within or inside)
 
-        found = assign(self.pods, diagnose=diagnose)
+        found = assign(self.pods, None)
         if not found.feasible and retries(self._cycle.running):
             anywhere = within is None and self.placements is None
             found = in_another_order(self._cycle, found, assign, anywhere=anywhere) or found

@@ -140,10 +140,10 @@ class GroupObjects:
         if held is None:
             return []
         raised = held.group.spec.priority is None and (held.given is None or pod.priority > held.given)
-        if held.tree is None or pod.group is None or (False, pod.group) in self._made.get(key, {}):
+        if held.tree is None or pod.group is None or (False, pod.group) in self._made[key]:
             return self._there(key, held.group, held.created) if raised else []
-        added = None if raised else held.tree.subgroup(pod.group.split("/", 1)[1], held.given)
-        if added is None or key not in self._made:
+        added = None if raised else held.tree.subgroup(_name(pod.group), held.given)
+        if added is None:
             return self._there(key, held.group, held.created)
         place, leaf = added
         self._made[key][False, pod.group] = leaf
@@ -174,7 +174,7 @@ class GroupObjects:
             return self._there(key, held.group, held.created)
         if named is None or held.tree is None or pod.group is None or not self._emptied(pod.group):
             return []
-        if held.tree.subgroup(pod.group.split("/", 1)[1], held.given) is None or key not in self._made:
+        if held.tree.subgroup(_name(pod.group), held.given) is None:
             return self._there(key, held.group, held.created)
         self._made[key].pop((False, pod.group), None)
         return [GroupChange(pod.group, None)]
@@ -275,7 +275,7 @@ class GroupObjects:
         moves = self._moves(key)
         leaves = {pod.group for pod in self._pods(key) if pod.group is not None}
         leaves |= {move.key for move in moves if move.key is not None}
-        names = sorted(leaf.split("/", 1)[1] for leaf in leaves)
+        names = sorted(map(_name, leaves))
         made = self._remake(key, tree.groups(names, given), created)
         return [*made, *moves, GroupChange(key, None)]
 
@@ -287,7 +287,7 @@ class GroupObjects:
 
     def _remake(self, key: str, tree: Tree, created: float) -> Changes:
         """Make the groups of the tree those that there are: parents come first and go last."""
-        namespace = key.split("/", 1)[0]
+        namespace = key.partition("/")[0]
         before = self._made.pop(key, {})
         now: dict[tuple[bool, str], Group] = {}
         changes: Changes = []
@@ -317,7 +317,7 @@ class GroupObjects:
         tree = counts.tree if counts is not None else None
         moves = []
         for pod, task in self._tasks.get(key, {}).values():
-            leaf = tree.leaf_of(task, pod.labels) if tree is not None else key.split("/", 1)[1]
+            leaf = tree.leaf_of(task, pod.labels) if tree is not None else _name(key)
             wanted = f"{pod.namespace}/{leaf}" if leaf is not None else None
             if wanted != pod.group:
                 moves.append(Move(pod, wanted))
@@ -337,6 +337,11 @@ def _size(sizes: Mapping[str, int], owner: OwnerOf) -> int:
 def _rank(group: objects.PodGroup) -> int:
     foreign = group.foreign
     return 0 if foreign is None else 1 + FOREIGN_VERSIONS.index(foreign.api_version)
+
+
+def _name(key: str) -> str:
+    """Of `namespace/name`."""
+    return key.partition("/")[2]
 
 
 def _task(pod: objects.Pod) -> str:

@@ -47,20 +47,17 @@ class PodChanges:
             self._still_pending(known, pod, now)
 
     def _bound_to(self, known: PodRecord, node: str, now: float) -> None:
+        known.bound = True
+        row = self._cluster.nodes.row_for_pod(node)
         if known.row >= 0:
-            row = self._cluster.nodes.row_for_pod(node)
             if known.row != row:
                 # Somebody else bound it elsewhere: the API is right, our assumption was not.
                 self._cluster.displace(known)
-                known.bound = True
                 self._cluster.place(known, row)
-            known.bound = True
             return
         self._queue.remove_pod(known, now)
         self._cluster.clear_nomination(known)
         self._nominations.bound(known.uid)
-        known.bound = True
-        row = self._cluster.nodes.row_for_pod(node)
         self._cluster.place(known, row)
         event = ClusterEvent(EventKind.POD_PLACED, row=row, pod=known, group=known.group)
         self._queue.on_event(event, now)
