@@ -14,7 +14,10 @@ from reprieve.api.group_owners import OWNER_KINDS, GroupOwner
 from reprieve.api.group_sources import GroupSources
 from reprieve.api.meta import ObjectMeta, OwnerReference
 from reprieve.api.objects import Pod
-from reprieve.framework.plugin import Plugin
+from reprieve.cluster.state import ClusterState
+from reprieve.framework.plugin import CycleState, Plugin, PostBindPlugin
+from reprieve.preemption.default_preemption import DefaultPreemption
+from reprieve.preemption.options import PreemptionOptions
 from reprieve.scheduling.engine import Engine
 from reprieve.scheduling.engine_options import EngineOptions
 from tests.building import World, gang, group, node, pod, profile_with
@@ -213,3 +216,86 @@ def test_a_pod_without_uid_is_known_by_its_name() -> None:
         found = Engine().set_pod(replace(nameless, metadata=meta), 0.0)
         assert found is not None
         assert found.uid == uid
+
+
+def test_the_next_wakeup_counts_the_flush_and_the_end_of_holds_unless_they_are_left_out() -> None:
+    """queueing: who was found unschedulable is tried again after five minutes; cost.md 5.1: nothing is held here."""
+    world = World(node("n", cpu=1), pod("p", cpu=2))
+    world.step()
+    assert world.engine.next_wakeup() == world.now + 300
+    assert world.engine.next_wakeup(flush=False) is None
+    held = profile_with(DefaultPreemption(PreemptionOptions(hold_seconds=40.0)))
+    world = World(
+        node("n", cpu=1), pod("low", cpu=1, node="n"), pod("p", cpu=1, priority=9), profiles={held.name: held}
+    )
+    decision = world.step()
+    assert decision.held_until is not None
+    assert world.engine.next_wakeup() == decision.held_until
+    assert world.engine.next_wakeup(holds=False) != decision.held_until
+
+
+@pytest.mark.parametrize("validate", [False, True])
+@pytest.mark.parametrize("call", ["arrival", "leaving", "gone", "step", "failed binding", "change"])
+def test_a_picture_that_contradicts_itself_is_found_where_the_engine_validates(
+    call: str, validate: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After each call that changes it, and only where it was asked for: it costs as much as there are pods."""
+    engine = Engine(EngineOptions(validate=validate))
+    engine.set_node(node("n", cpu=4), 0.0)
+    engine.set_pod(pod("p", cpu=1), 1.0)
+    if call == "failed binding":
+        engine.step(2.0)
+    checked: list[str] = []
+    monkeypatch.setattr(ClusterState, "check", lambda _cluster: checked.append(call))
+    if call == "arrival":
+        engine.set_pod(pod("q", cpu=1), 2.0)
+    elif call == "leaving":
+        engine.pod_terminating("uid-p", 2.0)
+    elif call == "gone":
+        engine.pod_gone("uid-p", 2.0)
+    elif call == "step":
+        engine.step(2.0)
+    elif call == "failed binding":
+        engine.bind_failed("uid-p", 3.0)
+    else:
+        engine.set_pod(pod("p", cpu=1, labels={"a": "b"}), 2.0)
+    assert checked == [call] * validate
+
+
+class Afterwards(PostBindPlugin):
+    """Keeps what it was called for."""
+
+    name = "Afterwards"
+
+    def __init__(self) -> None:
+        self.bound: list[tuple[str, int]] = []
+
+    def post_bind(self, state: CycleState, row: int) -> None:
+        self.bound.append((state.pod.name, row))
+
+
+@pytest.mark.parametrize("nodes", [1, 2])
+def test_post_bind_is_called_for_who_has_a_node(nodes: int) -> None:
+    """scheduling.md 2: once the API has confirmed it, on the first node as on any other."""
+    after = Afterwards()
+    profile = profile_with(after)
+    world = World(*[node(f"n{turn}", cpu=turn + 1) for turn in range(nodes)], profiles={profile.name: profile})
+    world.add(pod("p", cpu=nodes), pod("waits", cpu=9))
+    world.engine.bound("uid-waits")
+    assert after.bound == []
+    world.step()
+    world.engine.bound("uid-p")
+    assert after.bound == [("p", nodes - 1)]
+
+
+def test_who_is_bound_is_not_taken_back() -> None:
+    """scheduling.md 2: a refusal that comes after the confirmation, ours or somebody else's, means nothing."""
+    for confirmed in ("by the call", "by the object"):
+        world = World(node("n", cpu=1), pod("p", cpu=1))
+        world.step()
+        if confirmed == "by the call":
+            world.engine.bound("uid-p")
+        else:
+            world.engine.set_pod(pod("p", cpu=1, node="n"), world.now)
+        world.engine.bind_failed("uid-p", world.now)
+        assert world.where == {"p": "n"}

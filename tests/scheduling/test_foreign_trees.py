@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -21,6 +22,8 @@ from reprieve.framework.gates import FeatureGates
 from reprieve.scheduling.engine import Engine
 from reprieve.scheduling.engine_options import EngineOptions
 from reprieve.scheduling.foreign_trees import tree_of
+from reprieve.scheduling.group_changes import GroupChanges
+from reprieve.scheduling.group_objects import GroupChange, Move
 from tests.building import check_queue
 
 VOLCANO = "scheduling.volcano.sh/v1beta1"
@@ -418,3 +421,46 @@ def test_the_leaf_of_a_pod(spec: dict[str, Any], task: str, labels: dict[str, st
     tree = tree_of(group(3, **spec))
     assert tree is not None
     assert tree.leaf_of(task, labels) == leaf
+
+
+@pytest.mark.parametrize("namespace", ["", "default", "team"])
+def test_the_groups_of_a_tree_are_where_their_object_is(namespace: str) -> None:
+    """workloads.md 2.9: each has its namespace; the root alone has its UID."""
+    for spec in ({"minTaskMember": TASKS}, {"subGroupPolicy": SUBGROUPS}):
+        whole = group(3, **spec)
+        tree = tree_of(replace(whole, metadata=replace(whole.metadata, namespace=namespace)))
+        assert tree is not None
+        (_, root), *below = tree.groups(["g:replica:0"], None)
+        assert {each.metadata.namespace for _, each in [(0, root), *below]} == {namespace or "default"}
+        assert (root.metadata.uid, {each.metadata.uid for _, each in below}) == ("u", {""})
+
+
+@pytest.mark.parametrize(
+    ("spec", "first", "second"),
+    [
+        ({"minTaskMember": {"a": 1, "b": 2}}, pod("p0", "a"), pod("p1", "a")),
+        ({"minTaskMember": {"a": 1, "b": 1}}, pod("p0", "c"), pod("p1", "d")),
+        ({"subGroupPolicy": [_policy("a")]}, pod("p0", role="a", n="0"), pod("p1", role="a", n="0")),
+    ],
+    ids=["a task", "what is asked beyond tasks", "a subgroup"],
+)
+def test_only_who_changes_the_tree_has_its_groups_set(
+    spec: dict[str, Any], first: Pod, second: Pod, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """workloads.md 2.9: the second pod of a leaf changes nothing, neither as it comes nor as it goes."""
+    changed: list[str] = []
+    carry_out = GroupChanges.carry_out
+
+    def watched(self: GroupChanges, changes: Iterable[GroupChange | Move], now: float) -> None:
+        found = list(changes)
+        changed.extend(each.key or "" for each in found)
+        carry_out(self, found, now)
+
+    world = World(9).add(group(3, **spec), first)
+    shape = _shape(world)
+    monkeypatch.setattr(GroupChanges, "carry_out", watched)
+    world.add(second)
+    assert world.groups["p0"] == world.groups["p1"]
+    world.gone("p1")
+    assert changed == []
+    assert _shape(world) == shape

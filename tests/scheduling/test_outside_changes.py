@@ -325,3 +325,18 @@ def test_the_log_of_changes_does_not_grow_with_time() -> None:
     rows += [0] * 5000
     world.add(pod("p", cpu=1)).step()
     assert len(world.engine.cluster.touched.rows) < 100
+
+
+@pytest.mark.parametrize("turn", [0, 1])
+def test_a_pod_whose_binding_is_under_way_waits_no_longer_whatever_the_api_still_says(turn: int) -> None:
+    """scheduling.md 2: a nomination or a gate of before the decision means nothing, on no node."""
+    world = World(*[node(f"n{each}", cpu=4 if each == turn else 1) for each in range(2)], pod("p", cpu=2))
+    [binding] = world.step().bindings
+    assert binding.node == f"n{turn}"
+    gates = (objects.PodSchedulingGate(name="g"),)
+    world.change_pod("p", lambda item: nominated(item, f"n{1 - turn}"))
+    world.change_pod("p", lambda item: replace(item, spec=replace(item.spec, scheduling_gates=gates)))
+    assert world.where == {"p": f"n{turn}"}
+    assert world.nominated == {}
+    assert (taken(world), world.released()) == ([], [])
+    assert world.engine.queue.find(world.record("p")) is None

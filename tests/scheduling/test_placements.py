@@ -22,8 +22,9 @@ from reprieve.framework.plugin import (
 from reprieve.queueing.entity import QueueState
 from reprieve.scheduling.decision import Result
 from reprieve.scheduling.profiles import profiles_of
-from tests.building import World, group, history, node, pod, profile_with
+from tests.building import World, composite, group, history, node, pod, profile_with
 from tests.plugins.neighbours import ZONE, rules, term
+from tests.scheduling.plugins_for_tests import OnlyNamed
 
 FIRST = "first placement status: pod group is unschedulable"
 MEMBER = "no new claims to deallocate, preemption: not eligible due to workload aware preemption enabled"
@@ -283,3 +284,24 @@ def test_without_the_generator_a_group_goes_anywhere() -> None:
     profile = profile_with(drop=["TopologyPlacement"])
     world = World(*_racks(1, 1), *_crew(4, min_count=4), profiles={profile.name: profile}).settle()
     assert len(world.where) == 4
+
+
+@pytest.mark.parametrize("tree", [False, True], ids=["a group", "a tree"])
+@pytest.mark.parametrize(("racks", "asked"), [((1, 2), []), ((2, 1, 2), ["r0", "r2"])])
+def test_only_several_placements_that_work_are_compared(racks: tuple[int, ...], asked: list[str], tree: bool) -> None:
+    """KEP-5732, phase 3: a score is asked of each that holds the group, where there is more than one."""
+    names = Names()
+    above: list[Any] = [composite("t", topology="rack")] if tree else []
+    crew = group("crew", topology=None if tree else "rack", min_count=3, parent="t" if tree else "")
+    members = [pod(f"p{turn}", cpu=1, group="crew") for turn in range(3)]
+    world = World(*_racks(*racks), *above, crew, *members, profiles=_own(names, Names=5)).settle()
+    assert len(world.where) == 3
+    assert [name for name, _ in names.asked] == asked
+
+
+@pytest.mark.parametrize("size", [1, 2])
+def test_a_placement_is_found_for_a_gang_of_any_size(size: int) -> None:
+    """A filter of somebody else concerns its pods or not: either way the first rack that has the room is taken."""
+    world = World(*_racks(1, 1), *_crew(size, cpu=1, min_count=size), profiles=_own(OnlyNamed("r1n0"))).settle()
+    assert _used(world) == {"r1"}
+    assert len(world.where) == size

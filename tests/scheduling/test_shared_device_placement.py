@@ -76,3 +76,18 @@ def test_a_gang_without_claims_is_not_looked_at_again(monkeypatch: pytest.Monkey
     monkeypatch.setattr(shared_device_placement, "hopeful", lambda *_: pytest.fail("looked at again"))
     world = _world(claim("c"), *gang("g", 3, cpu=9)).settle()
     assert set(world.where) == {"there"}
+
+
+def test_two_that_share_are_enough_to_look_for_a_place_for_both() -> None:
+    """The first likes n1 best, where there is no room for the second."""
+    world = World(node("n1", cpu=1), node("n2", cpu=8), device_class(), pod("there", cpu=5, node="n2"), claim("c"))
+    world.add(slice_of("n1", devices(1)), slice_of("n2", devices(1)), *_crew(2, "c")).settle()
+    assert [world.where.get(f"p{turn}") for turn in range(2)] == ["n2"] * 2
+
+
+@pytest.mark.parametrize("size", [1, 2, 3])
+def test_where_the_usual_way_finds_a_place_for_all_that_is_it(size: int) -> None:
+    """The emptier node, though the other is the first that an allocation reaches and would hold them too."""
+    world = World(node("n1", cpu=8), node("n2", cpu=8), device_class(), pod("there", cpu=5, node="n1"), claim("c"))
+    world.add(slice_of("n1", devices(1)), slice_of("n2", devices(1)), *_crew(size, "c")).settle()
+    assert [world.where.get(f"p{turn}") for turn in range(size)] == ["n2"] * size

@@ -44,6 +44,7 @@ def test_a_tree_is_placed_as_one() -> None:
         ("default/a", False, True),
         ("default/b", False, True),
     ]
+    assert [one.ref for one in decision.conditions] == ["composite/default/root", "group/default/a", "group/default/b"]
     assert [(level.group, level.ok, level.succeeded, level.of) for level in decision.levels] == [
         ("default/root", True, 2, 2),
         ("default/a", True, 2, 2),
@@ -102,6 +103,7 @@ def test_a_leaf_that_has_too_few_pods_fails_before_the_first() -> None:
     items = [composite("root", min_groups=1), *leaf("a", 2, min_count=5), *leaf("b", 1)]
     world = World(node("n", cpu=9), *items).settle()
     assert world.where == {"b-0": "n"}
+    assert world.engine.decisions[0].rejected_by == {"GangScheduling"}, "more pods may help it"
     assert world.condition("a")[2].endswith("minCount (5) cannot be satisfied: 0 scheduled, 2 remaining")
 
 
@@ -393,6 +395,16 @@ def test_an_early_sibling_takes_more_than_its_minimum() -> None:
     assert sorted(world.where) == ["a-0", "a-1", "b-0", "b-1"]
     world = World(node("n", cpu=5), *items, **retrying()).settle()
     assert sorted(world.where) == ["a-0", "a-1", "a-2", "b-0", "b-1"]
+
+
+def test_a_child_that_is_complete_already_is_held_to_what_runs() -> None:
+    """composite.md 3.5: it needs nobody more, and is filled up when its sibling has its minimum."""
+    running = [pod(f"r-{turn}", group="a", cpu=1, node="n") for turn in range(2)]
+    items = [composite("root", min_groups=2), *leaf("a", 2, min_count=2), *running, *leaf("b", 2)]
+    assert World(node("n", cpu=4), *items).settle().pending == ["a-0", "a-1", "b-0", "b-1"]
+    world = World(node("n", cpu=4), *items, **retrying()).settle()
+    assert world.pending == ["a-0", "a-1"]
+    assert World(node("n", cpu=5), *items, **retrying()).settle().pending == ["a-1"]
 
 
 def test_a_third_group_is_filled_up_where_there_is_room() -> None:
