@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import random
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
@@ -457,5 +460,172 @@ def test_how_long_a_lease_of_others_is_waited_for(duration: int | None, waits: f
             await asyncio.gather(task, return_exceptions=True)
         # The lease is looked at each 2 s, and up to a fifth later; taking over is itself followed by one such pause.
         assert waits <= taken <= waits + 2 * 2.4
+
+    asyncio.run(run())
+
+
+def test_the_times_of_a_lease_are_kube_schedulers() -> None:
+    """leaseDuration 15 s, renewDeadline 10 s, retryPeriod 2 s; given back at the end."""
+    found = LeaseOptions("n", "l", "me")
+    assert (found.duration, found.renew_deadline, found.retry, found.release) == (15.0, 10.0, 2.0, True)
+
+
+@pytest.mark.parametrize(("later", "is_open"), [(0.0, True), (4.9, True), (5.0, False), (5.1, False)])
+def test_a_fence_is_open_until_its_time_and_no_longer(later: float, is_open: bool) -> None:
+    clock = FakeClock()
+    fence = Fence(clock)
+    fence.opened(clock.monotonic() + 5.0, 1)
+    clock.advance(later)
+    assert fence.open is is_open
+    with contextlib.nullcontext() if is_open else pytest.raises(LeadershipLostError, match="nothing is written"):
+        fence.check()
+
+
+OF_ANOTHER: Json = {"holderIdentity": "other", "leaseDurationSeconds": 15}
+
+
+@dataclass
+class Standing:
+    """One candidate, and what it was notified of."""
+
+    election: Election
+    lease: LeaseServer
+    clock: FakeClock
+    trouble: list[str] = field(default_factory=list)
+    calls: Counter[str] = field(default_factory=Counter)
+    task: asyncio.Task[None] | None = None
+
+    @property
+    def pauses(self) -> list[float]:
+        """Between attempts; how long an attempt may take is slept as well, beside it."""
+        return [seconds for seconds in self.clock.slept if seconds < 10.0]
+
+
+@asynccontextmanager
+async def standing(lease: LeaseServer, chance: Any = None, **options: float) -> AsyncIterator[Standing]:
+    clock = FakeClock()
+    async with scripted(lease.handle) as server, _client(server, "me", clock) as client:
+        client.chance = chance or client.chance
+        trouble: list[str] = []
+        calls: Counter[str] = Counter()
+        election = Election(
+            client,
+            LeaseOptions("kube-system", "scheduler", "me", **options),  # type: ignore[arg-type]
+            on_leading=lambda: calls.update(["leading"]),
+            on_trouble=trouble.append,
+            on_answer=lambda: calls.update(["answer"]),
+        )
+        found = Standing(election, lease, clock, trouble, calls)
+        found.task = asyncio.create_task(election.run())
+        try:
+            yield found
+        finally:
+            found.task.cancel()
+            lease.stuck.clear()
+            await asyncio.gather(found.task, return_exceptions=True)
+
+
+def lease_with(spec: Json | None) -> LeaseServer:
+    lease = LeaseServer()
+    if spec is not None:
+        lease.lease = {"metadata": {"name": "scheduler", "resourceVersion": "0"}, "spec": spec}
+    return lease
+
+
+@pytest.mark.parametrize(("duration", "seconds"), [(0.5, 1), (1.4, 1), (1.6, 2), (15.0, 15), (15.4, 15)], ids=str)
+def test_a_lease_lasts_whole_seconds_and_one_at_least(duration: float, seconds: int) -> None:
+    """leaseDurationSeconds of coordination.k8s.io/v1 is a positive integer."""
+
+    async def run() -> None:
+        lease = lease_with(None)
+        async with standing(
+            lease, duration=duration, renew_deadline=duration / 2, retry=duration / 8, release=False
+        ) as candidate:
+            await until(lambda: candidate.election.fence.open)
+        assert lease.lease is not None
+        assert lease.lease["spec"]["leaseDurationSeconds"] == seconds
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("spec", "attempts"),
+    [
+        (None, [{"leading": 1, "answer": 1}, {"leading": 1, "answer": 2}]),
+        (OF_ANOTHER, [{"answer": 1}, {"answer": 2}]),
+    ],
+    ids=["free", "of another"],
+)
+def test_every_answer_is_notified_and_leadership_once(spec: Json | None, attempts: list[dict[str, int]]) -> None:
+    async def run() -> None:
+        async with standing(lease_with(spec)) as candidate:
+            for number, calls in enumerate(attempts, 1):
+                await until(lambda: len(candidate.pauses) == number)  # noqa: B023 - used at once
+                assert dict(candidate.calls) == calls
+                candidate.clock.advance(2.5)
+            assert candidate.trouble == []
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(("spec", "pause"), [(None, 2.0), (OF_ANOTHER, 2.4)], ids=["leads", "waits"])
+def test_who_waits_for_leadership_pauses_up_to_a_fifth_longer_than_who_leads(spec: Json | None, pause: float) -> None:
+    """client-go jitters the attempts to acquire alone, so that not all candidates ask at once."""
+
+    class Highest:
+        def random(self) -> float:
+            return 1.0
+
+    async def run() -> None:
+        async with standing(lease_with(spec), Highest()) as candidate:
+            for number in (1, 2):
+                await until(lambda: len(candidate.pauses) == number)  # noqa: B023 - used at once
+                candidate.clock.advance(pause)
+            assert candidate.pauses[:2] == [pause, pause]
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("failure", "leads", "reported"),
+    [
+        ("conflict", False, None),  # somebody was quicker: that is what an election is about
+        ("conflict", True, "Conflict (409 Conflict)"),
+        ("away", False, "ServiceUnavailable (503 ServiceUnavailable)"),
+        ("away", True, "ServiceUnavailable (503 ServiceUnavailable)"),
+        ("stuck", False, "no answer within 10 s"),
+        ("stuck", True, "no answer within 10 s"),
+    ],
+)
+def test_which_attempts_that_fail_are_reported(failure: str, leads: bool, reported: str | None) -> None:
+    async def run() -> None:
+        lease = lease_with(None if leads else {})
+
+        def fail() -> None:
+            if failure == "conflict":
+                lease.revision += 1  # changed by somebody, as the next write will learn
+            else:
+                (lease.away if failure == "away" else lease.stuck).add("me")
+
+        if not leads:
+            fail()
+        async with standing(lease) as candidate:
+            if leads:
+                await until(lambda: len(candidate.pauses) == 1)
+                fail()
+                candidate.clock.advance(2.0)
+            if failure == "stuck":
+                await until(lambda: candidate.clock.slept.count(10.0) == 1 + leads)
+                candidate.clock.advance(10.0)
+                await until(lambda: candidate.trouble)
+            else:
+                await until(lambda: len(candidate.pauses) == 1 + leads)
+            assert dict(candidate.calls) == ({"leading": 1, "answer": 1} if leads else {})
+            if reported is None:
+                assert candidate.trouble == []
+            else:
+                [text] = candidate.trouble
+                assert text.startswith("lease kube-system/scheduler: ")
+                assert text.endswith(reported)
 
     asyncio.run(run())
