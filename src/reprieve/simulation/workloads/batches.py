@@ -5,7 +5,7 @@ Invariant: what pods of a batch have in common is read and checked once; a name 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
@@ -15,7 +15,7 @@ from reprieve.api import objects
 from reprieve.api.admission import PriorityAdmission
 from reprieve.api.decoding import finish, from_data
 from reprieve.api.errors import FieldError, InputError, Origin
-from reprieve.api.manifests import Loaded, PodMaker
+from reprieve.api.manifests import PodMaker
 from reprieve.api.meta import ObjectMeta, OwnerReference
 from reprieve.simulation.workloads.owners import Owner, key_of, mapping, name_of_meta, subject_of_maker, text
 
@@ -170,8 +170,8 @@ class Batch:
 class Names:
     """Names of pods: those that are taken, and new ones."""
 
-    def __init__(self, pods: Iterable[Loaded[objects.Pod]]) -> None:
-        self._taken = {(loaded.object.namespace or "default", loaded.object.name) for loaded in pods}
+    def __init__(self) -> None:
+        self._taken: set[tuple[str, str]] = set()
         self._next: dict[tuple[str, str], int] = {}
         self._made = 0
 

@@ -28,6 +28,8 @@ GANG: Final = "scheduling.reprieve.dev/gang"
 POD_GROUP: Final = "reprieve.dev/pod-group"
 DISRUPTION_MODE: Final = "reprieve.dev/disruption-mode"
 TOPOLOGY_KEY: Final = "reprieve.dev/topology-key"
+_OF_PODS: Final = ("priorityClassName", "priority", "preemptionPolicy")
+"""Fields that a group has of the template of its pods."""
 
 
 @dataclass(slots=True)
@@ -46,7 +48,8 @@ class _Gang:
     parts: Mapping[str, int] = field(default_factory=dict)
     """Where each part has a minimum of its own: how many pods of it are needed."""
     members: int = 0
-    template: Mapping[str, Any] | None = None
+    batch: Batch | None = None
+    """The first of its batches: the class of its template is that of the group."""
 
     @property
     def count(self) -> int:
@@ -165,7 +168,7 @@ class Gangs:
             gang = self._gangs.get((batch.workload.namespace, batch.group)) if batch.group else None
             if gang is not None:
                 gang.members += len(batch.pods)
-                gang.template = gang.template or batch.template
+                gang.batch = gang.batch or batch
         for batch in batches:
             key = (batch.workload.namespace, batch.group)
             gang = self._gangs.get(key)
@@ -183,13 +186,13 @@ class Gangs:
                 yield self._pod_group(gang, admission), gang.workload
 
     def _pod_group(self, gang: _Gang, admission: PriorityAdmission) -> objects.PodGroup:
-        pod_spec = mapping(mapping(gang.template).get("spec"))
+        pod_spec = mapping(gang.batch.template.get("spec")) if gang.batch is not None else {}
         basic = gang.basic or gang.count <= 0
         policy: Mapping[str, Any] = {"basic": {}} if basic else {"gang": {"minCount": gang.count}}
         if gang.in_parts:
             return self._in_parts(gang, pod_spec.get("priorityClassName"), admission)
         spec = {"schedulingPolicy": policy, **gang.more}
-        for name in ("priorityClassName", "priority", "preemptionPolicy"):
+        for name in _OF_PODS:
             if pod_spec.get(name) is not None:
                 spec[name] = pod_spec[name]
         return self._read(gang, INTERNAL_VERSION, spec, admission)
@@ -214,5 +217,15 @@ class Gangs:
         try:
             group = finish(from_data(objects.PodGroup, made, workload.origin), workload.origin, stored_groups=True)
             return admission.resolve(group)
-        except FieldError as error:
-            raise InputError(workload.origin, error.message, path=error.path, subject=workload.subject) from None
+        except (InputError, FieldError) as error:
+            raise _misfit(gang, error) from None
+
+
+def _misfit(gang: _Gang, error: InputError | FieldError) -> InputError:
+    """What is wrong with a group, at the field that it comes from (whatif.md 1.9)."""
+    field = error.path.removeprefix("spec.")
+    if gang.batch is not None and field in _OF_PODS:
+        return gang.batch.workload.error(f"{gang.batch.path}.spec.{field}", error.message)
+    if isinstance(gang.workload.spec.get("scheduling"), Mapping):
+        return gang.workload.error(f"spec.scheduling.{field}", error.message)
+    return gang.workload.error("metadata.annotations", error.message)

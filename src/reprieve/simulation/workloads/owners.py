@@ -19,6 +19,8 @@ HASH: Final = "pod-template-hash"
 
 Owner = tuple[str, str, str, str]
 """(API group, kind, namespace, name)."""
+PodKey = tuple[str, str]
+"""(namespace, name)."""
 
 
 class Owners:
@@ -30,11 +32,12 @@ class Owners:
         self._uids: dict[Owner, str] = {}
         self._makers: dict[Owner, PodMaker] = {}
         self._below: dict[Owner, list[Owner]] = {}
-        self._direct: dict[Owner, list[Pod]] = {}
-        self._all: dict[Owner, list[Pod]] = {}
+        self._direct: dict[Owner, dict[PodKey, Pod]] = {}
+        self._all: dict[Owner, dict[PodKey, Pod]] = {}
+        self._listed: dict[PodKey, set[Owner]] = {}
+        """Pod -> the owners among whose pods it is."""
         self._deployments_sets: dict[Owner, Owner] = {}
         """Deployment -> a ReplicaSet of it that is not in the input, by the name in a pod's reference."""
-        self._gone: set[tuple[str, str]] = set()
         for maker in makers:
             self._makers.setdefault(key_of(maker.manifest), maker)
         for manifest in (*(each.manifest for each in self._makers.values()), *(each.manifest for each in unknown)):
@@ -49,16 +52,31 @@ class Owners:
 
     def add_pod(self, pod: Pod) -> None:
         """A pod, below everybody who was found so far."""
-        self._gone.discard((pod.namespace or "default", pod.name))
-        above = self._of_pod(pod)
-        if above is not None:
-            self._direct.setdefault(above[0], []).append(pod)
-        for owner in self._chain(above):
-            self._all.setdefault(owner, []).append(pod)
+        reference = reference_of(pod)
+        if reference is None:
+            return
+        owner = (group_of(reference.api_version), reference.kind, pod.namespace or "default", reference.name)
+        self._list(self._direct, owner, pod)
+        above, uid = owner, reference.uid
+        deployment = deployment_of(pod)
+        if deployment and owner not in self._uids:
+            above, uid = (owner[0], "Deployment", owner[2], deployment), ""
+            self._deployments_sets[above] = owner
+            self._list(self._direct, above, pod)
+        for each in self._chain((above, uid)):
+            self._list(self._all, each, pod)
 
     def remove_pod(self, namespace: str, name: str) -> None:
         """A pod that is there no more."""
-        self._gone.add((namespace or "default", name))
+        key = namespace or "default", name
+        for owner in self._listed.pop(key, ()):
+            for pods in (self._direct, self._all):
+                pods.get(owner, {}).pop(key, None)
+
+    def _list(self, pods: dict[Owner, dict[PodKey, Pod]], owner: Owner, pod: Pod) -> None:
+        key = pod.namespace or "default", pod.name
+        pods.setdefault(owner, {})[key] = pod
+        self._listed.setdefault(key, set()).add(owner)
 
     def add(self, maker: PodMaker) -> None:
         """An object that makes pods, with those that are there of it already."""
@@ -68,10 +86,11 @@ class Owners:
         if known:
             return
         self._learn(maker.manifest)
-        below = (pod for each in self.owned(key) for pod in self._all.get(each, ()))
+        below = (pod for each in self.owned(key) for pod in self.pods(each))
         found = [*self.direct(key, self._uids[key]), *below]
         for owner in self._chain((key, "")):
-            self._all.setdefault(owner, []).extend(found)
+            for pod in found:
+                self._list(self._all, owner, pod)
 
     def maker(self, key: Owner) -> PodMaker | None:
         """The object that makes pods, if it is in the input."""
@@ -87,19 +106,16 @@ class Owners:
 
     def pods(self, key: Owner) -> list[Pod]:
         """All pods of an object of the input, directly or through others."""
-        return self._there(self._all.get(key, []))
+        return list(self._all.get(key, {}).values())
 
     def direct(self, key: Owner, uid: str = "") -> list[Pod]:
         """Pods whose controlling reference names the object, which need not be in the input."""
-        found = self._there(self._direct.get(key, []))
+        found = self._direct.get(key, {}).values()
         return [pod for pod in found if not (uid and (named := reference_of(pod)) and named.uid and named.uid != uid)]
 
     def set_of(self, deployment: Owner) -> Owner | None:
         """A ReplicaSet that is not in the input, as far as pods name one."""
         return self._deployments_sets.get(deployment)
-
-    def _there(self, pods: list[Pod]) -> list[Pod]:
-        return [pod for pod in pods if (pod.namespace or "default", pod.name) not in self._gone] if self._gone else pods
 
     def _learn(self, manifest: Mapping[str, Any]) -> None:
         meta = mapping(manifest.get("metadata"))
@@ -112,18 +128,6 @@ class Owners:
                 above = (group_of(version), kind, key[2], name)
                 self._above[key] = (above, text(reference.get("uid")))
                 self._below.setdefault(above, []).append(key)
-
-    def _of_pod(self, pod: Pod) -> tuple[Owner, str] | None:
-        reference = reference_of(pod)
-        if reference is None:
-            return None
-        owner = (group_of(reference.api_version), reference.kind, pod.namespace or "default", reference.name)
-        label = pod.metadata.labels.get(HASH)
-        if owner not in self._uids and reference.kind == "ReplicaSet" and label:
-            deployment = (owner[0], "Deployment", owner[2], reference.name.removesuffix(f"-{label}"))
-            self._deployments_sets[deployment] = owner
-            return deployment, ""
-        return owner, reference.uid
 
     def _chain(self, above: tuple[Owner, str] | None) -> Iterator[Owner]:
         """Owners that are in the input, from below; a reference by another UID is to somebody who is gone."""
@@ -207,3 +211,11 @@ def whole_number(value: str, most: int) -> int | None:
 def reference_of(pod: Pod) -> OwnerReference | None:
     """The controlling owner reference of a pod."""
     return next((reference for reference in pod.metadata.owner_references if reference.controller), None)
+
+
+def deployment_of(pod: Pod) -> str:
+    """The Deployment of a pod by the name of its ReplicaSet; empty if it is of none."""
+    reference, label = reference_of(pod), pod.metadata.labels.get(HASH)
+    if reference is None or reference.kind != "ReplicaSet" or not label or not reference.name.endswith(f"-{label}"):
+        return ""
+    return str(reference.name).removesuffix(f"-{label}")

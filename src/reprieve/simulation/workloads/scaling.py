@@ -19,9 +19,9 @@ from reprieve.api.unknown_fields import Path, nearest
 from reprieve.api.workloads import POD_MAKERS, group_of, templates_in
 from reprieve.simulation.workloads.by_row import steps_of, varies
 from reprieve.simulation.workloads.owners import (
-    HASH,
     Owner,
     Owners,
+    deployment_of,
     is_active,
     key_of,
     mapping,
@@ -151,7 +151,7 @@ class Workloads:
                 # A static pod belongs to its node, which has no namespace.
                 own = "" if (group, reference.kind) == ("", objects.Node.KIND) else namespace
                 yield Named(group, reference.kind, own, reference.name)
-                deployment = _deployment_of(loaded.object)
+                deployment = deployment_of(loaded.object)
                 if deployment:
                     yield Named(group, "Deployment", namespace, deployment)
 
@@ -373,16 +373,8 @@ def makers_named(given: str) -> list[tuple[str, str, str, str]]:
     return found[:1]
 
 
-def _deployment_of(pod: objects.Pod) -> str:
-    """The Deployment of a pod by the name of its ReplicaSet; empty if it is of none."""
-    reference, label = reference_of(pod), pod.metadata.labels.get(HASH)
-    if reference is None or reference.kind != "ReplicaSet" or not label or not reference.name.endswith(f"-{label}"):
-        return ""
-    return str(reference.name).removesuffix(f"-{label}")
-
-
 def _is_of_deployment(pod: objects.Pod, found: Named) -> bool:
-    return (pod.namespace or "default") == found.namespace and _deployment_of(pod) == found.name
+    return (pod.namespace or "default") == found.namespace and deployment_of(pod) == found.name
 
 
 def _goes_last(found: Named) -> Callable[[Loaded[objects.Pod]], tuple[Any, ...]]:

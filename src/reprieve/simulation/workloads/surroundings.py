@@ -25,7 +25,7 @@ class Surroundings:
     def __init__(self, manifests: Manifests, makers: Sequence[PodMaker], unknown: Sequence[UnknownObject]) -> None:
         self.owners = Owners(makers, unknown)
         self.unknown = unknown
-        self.names = Names(())
+        self.names = Names()
         self.order = 1 + max((loaded.order for loaded in manifests.all()), default=0)
         self._kept: dict[tuple[type[KubernetesObject], str], KubernetesObject] = {}
         self._nodes: dict[str, objects.Node] = {}

@@ -1,0 +1,787 @@
+"""Rules of workloads, one by one: who owns whom, names, gangs that are asked for, rows (whatif.md 1-3).
+
+Beside `test_workloads.py`, which expands whole manifests.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from reprieve.api.errors import InputError, Origin
+from reprieve.api.manifests import PodMaker, UnknownObject
+from reprieve.api.objects import Pod
+from reprieve.simulation.workloads.batches import Names, Workload, workload_of
+from reprieve.simulation.workloads.expanding import expand
+from reprieve.simulation.workloads.owners import (
+    Owner,
+    Owners,
+    is_active,
+    key_of,
+    name_of_meta,
+    runtime_of,
+    subject_of_maker,
+    whole_number,
+)
+from reprieve.simulation.workloads.rows import read_rows
+from reprieve.simulation.workloads.table import TABLE
+
+from .test_workloads import FILE, TEMPLATE, loaded, made, made_of, pod
+
+Json = dict[str, Any]
+VERSION = "example.com/v1"
+GANG = {"scheduling.reprieve.dev/gang": "true"}
+
+
+def maker(name: str, *, by: str = "", uid: str = "", by_uid: str = "", **meta: Any) -> PodMaker:
+    """A Thing; `by`: the name of the Thing that controls it."""
+    reference = {"apiVersion": VERSION, "kind": "Thing", "name": by, "uid": by_uid, "controller": True}
+    metadata = {"name": name, "uid": uid, **({"ownerReferences": [reference]} if by else {}), **meta}
+    return PodMaker({"apiVersion": VERSION, "kind": "Thing", "metadata": metadata}, Origin("f"))
+
+
+def key(name: str, namespace: str = "default") -> Owner:
+    return "example.com", "Thing", namespace, name
+
+
+def pod_of(name: str, owner: str, *, uid: str = "", kind: str = "Thing", **meta: Any) -> Pod:
+    """A pod of a Thing."""
+    version = VERSION if kind == "Thing" else "apps/v1"
+    reference = {"apiVersion": version, "kind": kind, "name": owner, "uid": uid, "controller": True}
+    given = pod(name)
+    given["metadata"] |= {"ownerReferences": [reference], **meta}
+    return loaded(given).pods[0].object
+
+
+def called(pods: list[Pod]) -> list[str]:
+    return [one.name for one in pods]
+
+
+# -- who owns whom ---------------------------------------------------------------------------------
+
+
+def test_a_pod_is_of_everybody_above_it() -> None:
+    """whatif.md 1.2: directly or through other owners."""
+    owners = Owners([maker("top"), maker("mid", by="top")], pods=[pod_of("p", "mid"), pod_of("q", "top")])
+    assert called(owners.pods(key("top"))) == ["p", "q"]
+    assert called(owners.pods(key("mid"))) == ["p"]
+    assert called(owners.direct(key("top"))) == ["q"]
+    assert called(owners.direct(key("mid"))) == ["p"]
+    assert (owners.owner(key("mid")), owners.owner(key("top"))) == (key("top"), None)
+    assert (owners.owned(key("top")), owners.owned(key("mid"))) == ([key("mid")], [])
+
+
+def test_pods_of_an_owner_that_is_not_in_the_input_are_its_own_alone() -> None:
+    owners = Owners([maker("top"), maker("below", by="gone")], pods=[pod_of("p", "gone")])
+    assert called(owners.direct(key("gone"))) == ["p"]
+    assert owners.pods(key("gone")) == []
+    assert owners.owner(key("below")) is None
+    assert owners.owned(key("gone")) == []
+
+
+def test_owners_are_followed_eight_levels_up() -> None:
+    """A bound for chains, which may go in a circle."""
+    makers = [maker("t9"), *(maker(f"t{level}", by=f"t{level + 1}") for level in reversed(range(9)))]
+    owners = Owners(makers, pods=[pod_of("p", "t0")])
+    assert [called(owners.pods(key(f"t{level}"))) for level in range(10)] == [*([["p"]] * 8), [], []]
+    circle = Owners([maker("a", by="b"), maker("b", by="a")], pods=[pod_of("p", "a")])
+    assert called(circle.pods(key("a"))) == called(circle.pods(key("b"))) == ["p"]
+
+
+@pytest.mark.parametrize(
+    ("has", "named", "is_its"),
+    [("u", "u", True), ("u", "other", False), ("u", "", True), ("", "u", True), ("", "", True)],
+)
+def test_the_uid_decides_where_both_sides_have_one(has: str, named: str, is_its: bool) -> None:
+    """whatif.md 1.2: a reference by another UID is to somebody of that name who is gone."""
+    owners = Owners([maker("t", uid=has), maker("below", by="t", by_uid=named)], pods=[pod_of("p", "t", uid=named)])
+    assert called(owners.pods(key("t"))) == (["p"] if is_its else [])
+    assert called(owners.direct(key("t"), has)) == (["p"] if is_its else [])
+    assert owners.owner(key("below")) == (key("t") if is_its else None)
+    assert owners.owned(key("t")) == ([key("below")] if is_its else [])
+
+
+def test_only_the_controlling_reference_counts() -> None:
+    other = maker("below", by="t")
+    other.manifest["metadata"]["ownerReferences"][0]["controller"] = False
+    one = pod_of("p", "t")
+    given = pod("q")
+    given["metadata"]["ownerReferences"] = [{"apiVersion": VERSION, "kind": "Thing", "name": "t", "uid": ""}]
+    owners = Owners([maker("t"), other], pods=[one, loaded(given).pods[0].object])
+    assert called(owners.pods(key("t"))) == ["p"]
+    assert owners.owned(key("t")) == []
+
+
+def test_a_pod_that_is_gone_is_nobody_s_until_it_is_there_again() -> None:
+    """whatif.md 1.11: what earlier steps have deleted and created counts."""
+    owners = Owners([maker("t"), maker("s", namespace="team")], pods=[pod_of("p", "t"), pod_of("q", "t")])
+    owners.add_pod(pod_of("p", "s", namespace="team"))
+    owners.remove_pod("", "p")
+    assert called(owners.pods(key("t"))) == called(owners.direct(key("t"))) == ["q"]
+    assert called(owners.pods(key("s", "team"))) == ["p"], "of another namespace"
+    owners.remove_pod("team", "p")
+    assert owners.pods(key("s", "team")) == []
+    owners.add_pod(pod_of("p", "s", namespace="team"))
+    assert called(owners.pods(key("s", "team"))) == ["p"], "once"
+    assert called(owners.pods(key("t"))) == ["q"]
+
+
+def test_an_object_that_comes_later_has_the_pods_and_objects_that_name_it() -> None:
+    owners = Owners([maker("mid", by="top")], pods=[pod_of("p", "mid"), pod_of("q", "top", uid="u"), pod_of("r", "x")])
+    owners.add(maker("top", uid="u"))
+    assert sorted(called(owners.pods(key("top")))) == ["p", "q"]
+    assert owners.owned(key("top")) == [key("mid")]
+    owners.add(maker("top", uid="u", labels={"a": "b"}))
+    assert sorted(called(owners.pods(key("top")))) == ["p", "q"], "of one that is added again they are the same"
+    found = owners.maker(key("top"))
+    assert found is not None
+    assert found.manifest["metadata"]["labels"] == {"a": "b"}
+    assert owners.maker(key("x")) is None
+
+
+@pytest.mark.parametrize(
+    ("kind", "label", "of_deployment"),
+    [
+        ("ReplicaSet", "5d4", True),
+        ("ReplicaSet", "xyz", False),
+        ("ReplicaSet", "", False),
+        ("StatefulSet", "5d4", False),
+    ],
+)
+def test_a_replica_set_that_is_not_there_is_known_by_its_name(kind: str, label: str, of_deployment: bool) -> None:
+    """whatif.md 1.2: a Deployment's pods also by the name its ReplicaSets bear."""
+    labels: Json = {"labels": {"pod-template-hash": label}} if label else {}
+    web: Owner = ("apps", "Deployment", "default", "web")
+    above = PodMaker(made("apps/v1", "Deployment", name="web"), Origin("f"))
+    owners = Owners([above], pods=[pod_of("p", "web-5d4", kind=kind, **labels)])
+    assert called(owners.pods(web)) == (["p"] if of_deployment else [])
+    assert called(owners.direct(("apps", kind, "default", "web-5d4"))) == ["p"]
+    assert owners.set_of(web) == (("apps", "ReplicaSet", "default", "web-5d4") if of_deployment else None)
+
+
+@pytest.mark.parametrize(
+    ("phase", "deleted", "counts"),
+    [
+        ("Pending", False, True),
+        ("Running", False, True),
+        ("Unknown", False, True),
+        ("Succeeded", False, False),
+        ("Failed", False, False),
+        ("Running", True, False),
+    ],
+)
+def test_pods_that_have_ended_or_are_going_do_not_count(phase: str, deleted: bool, counts: bool) -> None:
+    """whatif.md 1.2."""
+    given = pod("p")
+    given["status"] = {"phase": phase}
+    if deleted:
+        given["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    assert is_active(loaded(given).pods[0].object) is counts
+
+
+TRAINER = "trainer.kubeflow.org/v1alpha1"
+
+
+@pytest.mark.parametrize(
+    ("reference", "version", "kind", "namespace", "found"),
+    [
+        ({"name": "r"}, TRAINER, "ClusterTrainingRuntime", "", True),
+        ({"name": "r", "kind": "ClusterTrainingRuntime"}, TRAINER, "ClusterTrainingRuntime", "", True),
+        ({"name": "r"}, "trainer.kubeflow.org/v2", "ClusterTrainingRuntime", "", True),
+        ({"name": "r"}, "example.com/v1", "ClusterTrainingRuntime", "", False),
+        ({"name": "r"}, TRAINER, "TrainingRuntime", "team", False),
+        ({"name": "s"}, TRAINER, "ClusterTrainingRuntime", "", False),
+        ({"name": "r", "kind": "TrainingRuntime"}, TRAINER, "TrainingRuntime", "team", True),
+        ({"name": "r", "kind": "TrainingRuntime"}, TRAINER, "TrainingRuntime", "other", False),
+        ({"name": "r", "kind": "TrainingRuntime"}, TRAINER, "TrainingRuntime", "", False),
+        ({"name": "r", "kind": "TrainingRuntime"}, TRAINER, "ClusterTrainingRuntime", "team", False),
+        ({}, TRAINER, "ClusterTrainingRuntime", "", False),
+    ],
+)
+def test_which_runtime_a_train_job_names(reference: Json, version: str, kind: str, namespace: str, found: bool) -> None:
+    """whatif.md 2.5: one of the cluster by default; else one of its own namespace."""
+    runtime: Json = {"apiVersion": version, "kind": kind, "metadata": {"name": "r", "namespace": namespace}}
+    decoy: Json = {"apiVersion": TRAINER, "kind": "ClusterTrainingRuntime", "metadata": {"name": "decoy"}}
+    among = [
+        UnknownObject(each["apiVersion"], each["kind"], Origin("f"), None, "", each, 0.0, False)
+        for each in (decoy, runtime)
+    ]
+    job = {**made(TRAINER, "TrainJob", {"runtimeRef": reference}), "metadata": {"name": "t", "namespace": "team"}}
+    assert runtime_of(job, among) is (among[1] if found else None)
+
+
+# -- numbers and names -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "most", "number"),
+    [
+        ("0", 9, 0),
+        ("000", 9, 0),
+        ("9", 9, 9),
+        ("10", 9, None),
+        ("10", 10, 10),
+        ("11", 10, None),
+        ("0009", 9, 9),
+        ("", 9, None),
+        ("-1", 9, None),
+        ("+1", 9, None),
+        (" 1", 9, None),
+        ("1.0", 9, None),
+        ("²", 9, None),
+        ("٣", 9, None),
+        ("9" * 5_000, 9, None),
+    ],
+)
+def test_which_texts_are_whole_numbers(text: str, most: int, number: int | None) -> None:
+    assert whole_number(text, most) == number
+
+
+@pytest.mark.parametrize(
+    ("meta", "name", "subject"),
+    [
+        ({"name": "x"}, "x", "default/x"),
+        ({"name": "x", "namespace": "team"}, "x", "team/x"),
+        ({"generateName": "x-"}, "x-00000", "default/x-"),
+        ({"name": "x", "generateName": "y-"}, "x", "default/x"),
+        ({"generateName": "x" * 248}, "x" * 248 + "00000", "default/" + "x" * 248),
+        ({"generateName": "x" * 249}, "x" * 248 + "00000", "default/" + "x" * 249),
+        ({"name": "x" * 253}, "x" * 253, "default/" + "x" * 253),
+        ({"name": "x" * 300}, "x" * 300, "default/" + "x" * 253),
+        ({"name": "x", "namespace": "n" * 300}, "x", "n" * 253 + "/x"),
+        ({}, "", "default/"),
+    ],
+)
+def test_what_an_object_is_called(meta: Json, name: str, subject: str) -> None:
+    """As the API server completes `generateName`; messages are of bounded length."""
+    manifest = {"apiVersion": "batch/v1", "kind": "Job", "metadata": meta}
+    assert name_of_meta(meta) == name
+    assert subject_of_maker(manifest) == f'Job "{subject}"'
+    assert key_of(manifest) == ("batch", "Job", subject.split("/")[0], name)
+
+
+def workload(name: str = "x", namespace: str = "default") -> Workload:
+    return workload_of(maker(name, namespace=namespace))
+
+
+@pytest.mark.parametrize(
+    ("asked", "names"),
+    [
+        (["a-", "a-", "b-", "a-"], ["a-00000", "a-00001", "b-00000", "a-00002"]),
+        (["a-00001", "a-", "a-"], ["a-00001", "a-00000", "a-00002"]),
+        (["x" * 57 + "-"], ["x" * 57 + "-00000"]),
+        (["x" * 58 + "-"], ["x" * 58 + "00000"]),
+        (["x" * 58 + "y-", "x" * 58 + "z-"], ["x" * 58 + "00000", "x" * 58 + "00001"]),
+        (["a"], ["a"]),
+    ],
+)
+def test_a_name_that_ends_in_a_hyphen_is_completed(asked: list[str], names: list[str]) -> None:
+    """whatif.md 1.3: five digits for the five characters that the controller makes up, on 58 at most."""
+    given = Names()
+    assert [given.made(workload(), each) for each in asked] == names
+
+
+def test_names_are_those_of_a_namespace() -> None:
+    given = Names()
+    given.take("default", "a-00000")
+    assert given.is_taken("default", "a-00000")
+    assert not given.is_taken("team", "a-00000")
+    assert given.made(workload(namespace="team"), "a-") == "a-00000"
+    assert given.made(workload(), "a-") == "a-00001"
+    given.take("", "b")
+    given.take("team", "c")
+    assert [given.is_taken("default", "b"), given.is_taken("default", "c"), given.is_taken("team", "c")] == [
+        True,
+        False,
+        True,
+    ]
+    given.free("team", "b")
+    assert given.is_taken("default", "b")
+    given.free("", "b")
+    given.free("team", "c")
+    assert not given.is_taken("default", "b")
+    assert not given.is_taken("team", "c")
+
+
+@pytest.mark.parametrize(
+    ("inner", "outer", "path", "place"),
+    [
+        ("", "", "spec.template", "spec.template"),
+        ("", "spec.jobs[0].template", "spec.template", "spec.jobs[0].template.spec.template"),
+        ("", "spec.jobs[0].template", "", "spec.jobs[0].template"),
+        ("spec", "spec.config", "spec", "spec.config"),
+        ("spec", "spec.config", "spec.head.template", "spec.config.head.template"),
+        ("spec", "spec.config", "specs", "spec.config"),
+        ("spec", "spec.config", "metadata.name", "spec.config"),
+    ],
+)
+def test_places_of_a_made_object_are_those_of_what_the_input_has(inner: str, outer: str, path: str, place: str) -> None:
+    """whatif.md 1.9."""
+    given = workload()
+    within = Workload(given.manifest, given.origin, given.subject, 0.0, given.key, inner, outer)
+    assert within.place(path) == place
+    assert within.error(path, "wrong").path == place
+
+
+# -- what pods are like ----------------------------------------------------------------------------
+
+
+def pods_of(*documents: Json) -> list[Pod]:
+    """The pods that are made of an input."""
+    given = loaded(*documents)
+    found = expand(given)
+    assert not found.problems
+    return [one.object for one in found.manifests.pods][len(given.pods) :]
+
+
+def as_data(*documents: Json) -> list[Json]:
+    """The same as plain data, fields that no scheduler reads included."""
+    return [batch.manifest(one) for batch in expand(loaded(*documents)).batches for one in batch.pods]
+
+
+def test_what_the_template_says_stays_but_for_what_the_controller_sets() -> None:
+    """whatif.md 1.3: labels and annotations of both; the host name of the template counts."""
+    template = {
+        "metadata": {"labels": {"app": "a", "job-name": "mine"}, "annotations": {"note": "kept"}},
+        "spec": {"hostname": "own", "schedulingGroup": {"podGroupName": "g"}, "containers": [{"name": "c"}]},
+    }
+    spec = {"completionMode": "Indexed", "completions": 1, "template": template}
+    group = made("scheduling.k8s.io/v1beta1", "PodGroup", {"schedulingPolicy": {"basic": {}}}, name="g")
+    documents = (group, made("batch/v1", "Job", spec, annotations=GANG))
+    [one] = pods_of(*documents)
+    assert one.metadata.labels == {
+        "app": "a",
+        "job-name": "x",
+        "batch.kubernetes.io/job-name": "x",
+        "batch.kubernetes.io/job-completion-index": "0",
+    }
+    assert one.metadata.annotations == {"note": "kept", "batch.kubernetes.io/job-completion-index": "0"}
+    assert [each["spec"]["hostname"] for each in as_data(*documents)] == ["own"]
+    assert one.spec.scheduling_group is not None
+    assert one.spec.scheduling_group.pod_group_name == "g"
+    assert [(each.kind, each.name) for each in one.metadata.owner_references] == [("Job", "x")]
+
+
+@pytest.mark.parametrize(
+    ("document", "names"),
+    [
+        (made("batch/v1", "Job", {"completionMode": "Indexed", "completions": 2, "template": TEMPLATE}), ["x-0"]),
+        (made("batch/v1", "Job", {"template": TEMPLATE}), [None]),
+        (made("apps/v1", "StatefulSet", {"ordinals": {"start": 3}, "template": TEMPLATE}), ["x-3"]),
+        (made("apps/v1", "ReplicaSet", {"template": TEMPLATE}), [None]),
+        (
+            made(
+                "leaderworkerset.x-k8s.io/v1",
+                "LeaderWorkerSet",
+                {"leaderWorkerTemplate": {"size": 2, "workerTemplate": TEMPLATE}},
+            ),
+            ["x-0", "x-0-1"],
+        ),
+        (
+            made(
+                "kubeflow.org/v2beta1",
+                "MPIJob",
+                {"mpiReplicaSpecs": {"Launcher": {"template": TEMPLATE}, "Worker": {"template": TEMPLATE}}},
+            ),
+            [None, "x-worker-0"],
+        ),
+    ],
+    ids=["Indexed Job", "Job", "StatefulSet", "ReplicaSet", "LeaderWorkerSet", "MPIJob"],
+)
+def test_pods_of_an_index_have_a_host_name(document: Json, names: list[str | None]) -> None:
+    """whatif.md 1.3: as their controllers give it."""
+    assert [each["spec"].get("hostname") for each in as_data(document)] == names
+
+
+def test_a_pod_of_a_stateful_set_has_its_claims_in_place_of_volumes_of_their_name() -> None:
+    """whatif.md 2.3: claims are made where they do not exist, once, with the labels of their template."""
+    volumes = [{"name": "data", "emptyDir": {}}, {"name": "tmp", "emptyDir": {}}]
+    template = {"spec": {"volumes": volumes, "containers": [{"name": "c"}]}}
+    spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}, "storageClassName": "fast"}
+    claims = [{"metadata": {"name": name, "labels": {"of": name}}, "spec": spec} for name in ("data", "log")]
+    there = made("v1", "PersistentVolumeClaim", {**spec, "storageClassName": "old"}, name="data-x-0")
+    whole = made("apps/v1", "StatefulSet", {"replicas": 2, "template": template, "volumeClaimTemplates": claims})
+    found = expand(loaded(whole, there)).manifests
+    assert [
+        {
+            each.name: each.persistent_volume_claim and each.persistent_volume_claim.claim_name
+            for each in one.spec.volumes
+        }
+        for one in (each.object for each in found.pods)
+    ] == [{"tmp": None, "data": f"data-x-{turn}", "log": f"log-x-{turn}"} for turn in range(2)]
+    assert [
+        (one.object.name, one.object.spec.storage_class_name, one.object.metadata.labels)  # type: ignore[attr-defined]
+        for one in found.all()
+        if one.object.KIND == "PersistentVolumeClaim"
+    ] == [
+        ("data-x-0", "old", {}),
+        ("log-x-0", "fast", {"of": "log"}),
+        ("data-x-1", "fast", {"of": "data"}),
+        ("log-x-1", "fast", {"of": "log"}),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "path"),
+    [
+        ({"spec": {"resources": {"requests": []}}}, "spec.volumeClaimTemplates[1].spec.resources.requests"),
+        ({"spec": {"accessModes": "ReadWriteOnce"}}, "spec.volumeClaimTemplates[1].spec.accessModes"),
+    ],
+)
+def test_a_claim_template_that_cannot_be_read_is_an_error_with_its_place(wrong: Json, path: str) -> None:
+    claims = [{"metadata": {"name": "good"}, "spec": {}}, {"metadata": {"name": "bad"}, **wrong}]
+    whole = made("apps/v1", "StatefulSet", {"template": TEMPLATE, "volumeClaimTemplates": claims})
+    with pytest.raises(InputError) as caught:
+        expand(loaded(whole))
+    assert caught.value.path == path
+    assert caught.value.subject == 'StatefulSet "default/x"'
+
+
+def test_a_daemon_s_pod_keeps_the_affinity_it_has_beside_its_node() -> None:
+    """whatif.md 2.4: what is required of nodes is its node and nothing else."""
+    preferred = [{"weight": 1, "preference": {"matchExpressions": [{"key": "a", "operator": "Exists"}]}}]
+    required = {"nodeSelectorTerms": [{"matchExpressions": [{"key": "pool", "operator": "In", "values": ["a"]}]}]}
+    anti = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": "zone"}]}}
+    affinity = {
+        "nodeAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": required,
+            "preferredDuringSchedulingIgnoredDuringExecution": preferred,
+        },
+        **anti,
+    }
+    template = {"spec": {"affinity": affinity, "containers": [{"name": "c"}]}}
+    nodes = [made("v1", "Node", name=name, labels={"pool": pool}) for name, pool in (("n2", "a"), ("n1", "b"))]
+    [one] = pods_of(*nodes, made("apps/v1", "DaemonSet", {"template": template}))
+    found = one.spec.affinity
+    assert found is not None
+    assert found.node_affinity is not None
+    assert found.pod_anti_affinity is not None
+    assert len(found.pod_anti_affinity.required_during_scheduling_ignored_during_execution) == 1
+    assert len(found.node_affinity.preferred_during_scheduling_ignored_during_execution) == 1
+    terms = found.node_affinity.required_during_scheduling_ignored_during_execution
+    assert terms is not None
+    assert [[(each.key, each.values) for each in term.match_fields] for term in terms.node_selector_terms] == [
+        [("metadata.name", ("n2",))]
+    ]
+    assert not terms.node_selector_terms[0].match_expressions
+
+
+@pytest.mark.parametrize(
+    ("spec", "taints", "runs"),
+    [
+        ({}, [], True),
+        ({}, [("k", "NoSchedule")], False),
+        ({}, [("k", "NoExecute")], False),
+        ({}, [("k", "PreferNoSchedule")], True),
+        ({"tolerations": [{"key": "k", "operator": "Exists"}]}, [("k", "NoSchedule"), ("k", "NoExecute")], True),
+        ({"tolerations": [{"key": "k", "operator": "Exists"}]}, [("k", "NoSchedule"), ("l", "NoSchedule")], False),
+        ({}, [("node.kubernetes.io/unschedulable", "NoSchedule")], True),
+        ({}, [("node.kubernetes.io/not-ready", "NoExecute")], True),
+        ({}, [("node.kubernetes.io/not-ready", "NoSchedule")], False),
+        ({}, [("node.kubernetes.io/unreachable", "NoExecute")], True),
+        ({}, [("node.kubernetes.io/disk-pressure", "NoSchedule")], True),
+        ({}, [("node.kubernetes.io/memory-pressure", "NoSchedule")], True),
+        ({}, [("node.kubernetes.io/pid-pressure", "NoSchedule")], True),
+        ({}, [("node.kubernetes.io/network-unavailable", "NoSchedule")], False),
+        ({"hostNetwork": True}, [("node.kubernetes.io/network-unavailable", "NoSchedule")], True),
+        ({"nodeName": "n1"}, [], True),
+        ({"nodeName": "m1"}, [], False),
+        ({"nodeSelector": {"pool": "a"}}, [], True),
+        ({"nodeSelector": {"pool": "a", "zone": "b"}}, [], False),
+    ],
+)
+def test_which_nodes_a_daemon_runs_on(spec: Json, taints: list[tuple[str, str]], runs: bool) -> None:
+    """whatif.md 2.4, as the DaemonSet controller's `NodeShouldRunDaemonPod`."""
+    node = made("v1", "Node", name="n1", labels={"pool": "a"})
+    node["spec"] = {"taints": [{"key": taint, "effect": effect} for taint, effect in taints]}
+    template = {"spec": {"containers": [{"name": "c"}], **spec}}
+    others = [made("v1", "Node", name="m1")] if "nodeName" in spec else []
+    names = made_of(node, *others, made("apps/v1", "DaemonSet", {"template": template}))
+    on_m = spec.get("nodeName") == "m1"
+    assert len(names) == (1 if runs or on_m else 0)
+    if others:
+        [one] = pods_of(node, *others, made("apps/v1", "DaemonSet", {"template": template}))
+        assert one.spec.node_name == ("m1" if on_m else "n1")
+
+
+def test_a_daemon_s_pod_tolerates_each_taint_once() -> None:
+    own = {"key": "node.kubernetes.io/unschedulable", "operator": "Exists", "effect": "NoSchedule"}
+    template = {"spec": {"containers": [{"name": "c"}], "tolerations": [own]}}
+    [one] = pods_of(made("v1", "Node", name="n1"), made("apps/v1", "DaemonSet", {"template": template}))
+    assert [(each.key.removeprefix("node.kubernetes.io/"), each.effect) for each in one.spec.tolerations] == [
+        ("unschedulable", "NoSchedule"),
+        ("not-ready", "NoExecute"),
+        ("unreachable", "NoExecute"),
+        ("disk-pressure", "NoSchedule"),
+        ("memory-pressure", "NoSchedule"),
+        ("pid-pressure", "NoSchedule"),
+    ]
+
+
+@pytest.mark.parametrize("where", ["bound", "pinned", "ended", "going", "another's"])
+def test_a_node_that_has_its_daemon_gets_no_other(where: str) -> None:
+    """whatif.md 1.1, 2.4: by the node it runs on, or is pinned to."""
+    one = pod("d", ("apps/v1", "DaemonSet", "other" if where == "another's" else "x"))
+    if where == "pinned":
+        term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]}
+        required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
+        one["spec"]["affinity"] = {"nodeAffinity": required}
+    else:
+        one["spec"]["nodeName"] = "n1"
+    if where == "ended":
+        one["status"] = {"phase": "Failed"}
+    if where == "going":
+        one["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    nodes = [made("v1", "Node", name=name) for name in ("n1", "m1")]
+    found = pods_of(*nodes, one, made("apps/v1", "DaemonSet", {"template": TEMPLATE}))
+    assert len(found) == (1 if where in ("bound", "pinned") else 2)
+
+
+def test_made_pods_queue_at_the_time_of_their_object_in_the_order_of_their_index() -> None:
+    """whatif.md 1.4; and what nobody dates is not dated for that."""
+    dated = made("batch/v1", "Job", {"parallelism": 3, "completions": 3, "template": TEMPLATE}, name="old")
+    dated["metadata"]["creationTimestamp"] = "2026-01-02T00:00:00Z"
+    found = expand(loaded(dated, made(*RS, name="young"))).manifests
+    old, young = ([one for one in found.pods if one.object.name.startswith(name)] for name in ("old", "young"))
+    start = 1767312000.0
+    assert [round((one.created - start) * 1e6) for one in old] == [0, 1, 2]
+    stamps = [one.object.metadata.creation_timestamp for one in old]
+    assert [stamp.isoformat() for stamp in stamps if stamp is not None] == [
+        "2026-01-02T00:00:00+00:00",
+        "2026-01-02T00:00:00.000001+00:00",
+        "2026-01-02T00:00:00.000002+00:00",
+    ]
+    assert ([one.dated for one in old], [one.dated for one in young]) == ([True] * 3, [False])
+    orders = [one.order for one in (*old, *young)]
+    assert orders == list(range(orders[0], orders[0] + 4))
+
+
+def test_a_bound_pod_of_a_template_needs_its_node() -> None:
+    """As of pods of the input."""
+    template = {"spec": {"nodeName": "n1", "containers": [{"name": "c"}]}}
+    job = made("batch/v1", "Job", {"template": template})
+    assert [one.spec.node_name for one in pods_of(made("v1", "Node", name="n1"), job)] == ["n1"]
+    with pytest.raises(InputError, match='Invalid value: "n1": no Node with this name is in the input') as caught:
+        expand(loaded(made("v1", "Node", name="m1"), job))
+    assert caught.value.path == "spec.nodeName"
+
+
+# -- gangs -----------------------------------------------------------------------------------------
+
+RS = ("apps/v1", "ReplicaSet", {"selector": {"matchLabels": {"a": "b"}}, "template": TEMPLATE})
+GROUP = {"reprieve.dev/pod-group": "true"}
+
+
+def job(annotations: Json, there: int = 0, **spec: Any) -> tuple[Json, ...]:
+    """A Job of four, of which some are there."""
+    owner = ("batch/v1", "Job", "x")
+    whole = made("batch/v1", "Job", {"parallelism": 4, "completions": 4, "template": TEMPLATE, **spec})
+    whole["metadata"]["annotations"] = annotations
+    return whole, *(pod(f"there-{turn}", owner) for turn in range(there))
+
+
+@pytest.mark.parametrize(
+    ("documents", "minimum"),
+    [
+        (job({}), None),
+        (job({"scheduling.reprieve.dev/gang": "false"}), None),
+        (job(GANG), 4),
+        (job(GANG, 1), 3),
+        (job(GANG, 4), None),
+        (job(GANG, parallelism=0), None),
+        (job(GROUP), 4),
+        (job(GROUP, 1), 3),
+        (job(GROUP, 4), None),
+        (job({"reprieve.dev/pod-group": "yes"}), None),
+        (job({}, scheduling={}), 4),
+        (job({}, 1, scheduling={}), 3),
+        (job({}, scheduling={"schedulingPolicy": {"gang": {}}}), 4),
+        (job({}, scheduling={"schedulingPolicy": {"gang": {"minCount": 3}}}), 3),
+        (job({}, 1, scheduling={"schedulingPolicy": {"gang": {"minCount": 3}}}), 2),
+        (job({}, 3, scheduling={"schedulingPolicy": {"gang": {"minCount": 3}}}), None),
+        (job({}, scheduling={"schedulingPolicy": {"basic": {}}}), 0),
+        (job({}, 4, scheduling={"schedulingPolicy": {"basic": {}}}), 0),
+        (job(GROUP, scheduling={"schedulingPolicy": {"gang": {"minCount": 2}}}), 2),
+        (job(GANG, scheduling="x"), 4),
+    ],
+)
+def test_how_many_of_a_job_must_run_together(documents: tuple[Json, ...], minimum: int | None) -> None:
+    """whatif.md 2.10: its parallelism, or what it says itself, less those that are there. 0: a group without a gang."""
+    found = expand(loaded(*documents)).manifests
+    groups = [one.object for one in found.pod_groups]
+    assert [one.min_count or 0 for one in groups] == ([] if minimum is None else [minimum])
+    assert [one.name for one in groups] == ["x"] * len(groups)
+    of = {
+        one.object.spec.scheduling_group and one.object.spec.scheduling_group.pod_group_name
+        for one in found.pods[len(documents) - 1 :]
+    }
+    assert of <= ({None} if minimum is None else {"x"})
+
+
+@pytest.mark.parametrize(
+    ("annotations", "mode", "topology"),
+    [
+        ({}, "", ""),
+        ({"reprieve.dev/disruption-mode": "all"}, "all", ""),
+        ({"reprieve.dev/disruption-mode": "single"}, "single", ""),
+        ({"reprieve.dev/disruption-mode": "some"}, "", ""),
+        ({"reprieve.dev/topology-key": "rack"}, "", "rack"),
+        ({"reprieve.dev/disruption-mode": "all", "reprieve.dev/topology-key": "rack"}, "all", "rack"),
+    ],
+)
+def test_what_the_annotations_of_a_job_ask_of_its_group(annotations: Json, mode: str, topology: str) -> None:
+    [group] = [one.object for one in expand(loaded(*job({**GROUP, **annotations}))).manifests.pod_groups]
+    mode_of = group.spec.disruption_mode
+    assert mode_of is not None
+    assert (mode_of.all is not None) == (mode == "all"), "as by default a single one"
+    constraints = group.spec.scheduling_constraints
+    assert ([each.key for each in constraints.topology] if constraints is not None else []) == topology.split()
+
+
+@pytest.mark.parametrize(
+    ("own", "priority", "policy"),
+    [
+        ({}, 0, None),
+        ({"priorityClassName": "high"}, 1000, "PreemptLowerPriority"),
+        ({"priorityClassName": "meek"}, 500, "Never"),
+        ({"priority": 7}, 7, None),
+    ],
+)
+def test_a_gang_has_the_priority_of_its_pods(own: Json, priority: int, policy: str | None) -> None:
+    classes = [
+        {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name}, **more}
+        for name, more in (
+            ("high", {"value": 1000}),
+            ("meek", {"value": 500, "preemptionPolicy": "Never"}),
+        )
+    ]
+    template = {"spec": {"containers": [{"name": "c"}], **own}}
+    found = expand(loaded(*classes, *job(GANG, template=template))).manifests
+    [group] = [one.object for one in found.pod_groups]
+    assert (group.spec.priority or 0) == priority
+    assert group.spec.priority_class_name == own.get("priorityClassName", "")
+    assert {one.object.spec.priority for one in found.pods} == {priority}
+    if policy is not None:
+        assert {group.spec.preemption_policy} | {one.object.spec.preemption_policy for one in found.pods} == {policy}
+
+
+def test_a_group_of_that_name_in_the_input_counts_instead() -> None:
+    given = made("scheduling.k8s.io/v1beta1", "PodGroup", {"schedulingPolicy": {"gang": {"minCount": 2}}})
+    found = expand(loaded(given, *job(GANG))).manifests
+    assert [one.object.min_count for one in found.pod_groups] == [2]
+    assert {
+        one.object.spec.scheduling_group and one.object.spec.scheduling_group.pod_group_name for one in found.pods
+    } == {"x"}
+    other = {**given, "metadata": {"name": "x", "namespace": "team"}}
+    found = expand(loaded(other, *job(GANG))).manifests
+    assert [(one.object.namespace, one.object.min_count) for one in found.pod_groups] == [("team", 2), ("default", 4)]
+
+
+@pytest.mark.parametrize(
+    ("documents", "path", "message"),
+    [
+        (
+            job({}, scheduling={"disruptionMode": {"all": {}, "single": {}}}),
+            "spec.scheduling.disruptionMode",
+            "",
+        ),
+        (
+            job({}, scheduling={"schedulingConstraints": {"topology": 5}}),
+            "spec.scheduling.schedulingConstraints.topology",
+            "",
+        ),
+        (job({}, scheduling={"schedulingPolicy": {"gang": {"minCount": -1}}}), "spec.scheduling", "whole number"),
+        (
+            job(GANG, template={"spec": {"priorityClassName": "gold", "containers": [{"name": "c"}]}}),
+            "spec.template.spec.priorityClassName",
+            "no PriorityClass with name gold",
+        ),
+        (job({**GROUP, "reprieve.dev/topology-key": "no key"}), "metadata.annotations", ""),
+    ],
+    ids=["two modes", "no list", "below none", "no such class", "no label"],
+)
+def test_a_group_that_cannot_be_made_is_an_error_of_its_object(
+    documents: tuple[Json, ...], path: str, message: str
+) -> None:
+    """whatif.md 1.9: at the field of the object that the input has."""
+    with pytest.raises(InputError) as caught:
+        expand(loaded(*documents))
+    assert caught.value.subject == 'Job "default/x"'
+    assert caught.value.path == path
+    assert message in caught.value.message
+
+
+# -- rows of users ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("field", ["replicas", "size", "default", "less"])
+@pytest.mark.parametrize(("number", "good"), [(-1, False), (0, True), (1_000_000, True), (1_000_001, False)])
+def test_both_sides_of_what_a_number_of_a_row_may_be(field: str, number: int, good: bool) -> None:
+    text = FILE + f"- {{group: e.com, kind: X, sets: [{{}}, {{{field}: {number}}}]}}"
+    if good:
+        [row] = read_rows("f", text)
+        assert getattr(row.sets[1], field) == number
+        return
+    with pytest.raises(InputError, match="0 to 1000000") as caught:
+        read_rows("f", text)
+    assert caught.value.path == f"workloadKinds[0].sets[1].{field}"
+
+
+@pytest.mark.parametrize(("count", "good"), [(1_000, True), (1_001, False)])
+def test_how_many_rows_a_file_may_have(count: int, good: bool) -> None:
+    text = FILE + "".join(f"- {{group: e.com, kind: X{turn}, sets: [{{}}]}}\n" for turn in range(count))
+    if good:
+        assert len(read_rows("f", text)) == count
+        return
+    with pytest.raises(InputError, match="more than 1000 kinds"):
+        read_rows("f", text)
+
+
+@pytest.mark.parametrize(
+    ("row", "place"),
+    [
+        ("{group: e.com, sets: [{}]}", "workloadKinds[0]"),
+        ('{group: e.com, kind: "", sets: [{}]}', "workloadKinds[0].kind"),
+        ("{kind: X, sets: [{}, {makes: a b c}]}", "workloadKinds[0].sets[1].makes"),
+        ("{kind: X, sets: [{owner: apps/v1 StatefulSet}]}", "workloadKinds[0].sets[0].owner"),
+        ("{kind: X, sets: [{owner: 'apps/v1 StatefulSet {x}'}]}", "workloadKinds[0].sets[0].owner"),
+        ("{kind: X, sets: [{hostname: '{'}]}", "workloadKinds[0].sets[0].hostname"),
+        ("{kind: X, sets: [{labels: {a/b: '{0}'}}]}", "workloadKinds[0].sets[0].a/b"),
+        ("{kind: X, sets: [{annotations: {c: '{name[0]}'}}]}", "workloadKinds[0].sets[0].c"),
+        ("{kind: X, sets: {}}", "workloadKinds[0].sets"),
+    ],
+)
+def test_a_row_that_is_wrong_is_named_with_its_field(row: str, place: str) -> None:
+    """whatif.md 3.3."""
+    with pytest.raises(InputError) as caught:
+        read_rows("f", f"{FILE}- {row}")
+    assert caught.value.path == place
+
+
+@pytest.mark.parametrize(
+    ("text", "document", "line"),
+    [
+        (FILE + "- {kind: X, sets: [{}]}\n---\nkind: Other\n", 2, 5),
+        (FILE + "- {kind: X, sets: [{}]}\n---\na: {\n", 2, 7),
+        ("a: b", 1, 1),
+    ],
+)
+def test_an_error_of_a_row_has_its_document_and_line(text: str, document: int, line: int) -> None:
+    with pytest.raises(InputError) as caught:
+        read_rows("f", text)
+    assert (caught.value.origin.document, caught.value.origin.line) == (document, line)
+
+
+def test_of_two_rows_the_later_counts_and_only_for_its_versions() -> None:
+    """whatif.md 3.1."""
+    row = "- {{group: e.com, kind: X, versions: [{}], suspended: {}, sets: [{{}}]}}\n"
+    first, second, third = (read_rows("f", FILE + row.format(*each)) for each in (("", "a"), ("v2", "b"), ("v2", "c")))
+    rows = TABLE.with_more([*first, *second])
+    assert [getattr(rows.of(f"e.com/{version}", "X"), "suspended", None) for version in ("v1", "v2")] == ["a", "b"]
+    more = rows.with_more(third)
+    assert [getattr(more.of(f"e.com/{version}", "X"), "suspended", None) for version in ("v1", "v2")] == ["a", "c"]
+    assert rows.with_more([]) is rows
+    assert rows.of("e.com/v1", "Y") is rows.of("f.com/v1", "X") is None
+    assert [each for each in more.kinds() if each[0] == "e.com"] == [("e.com", "X")]
+    assert TABLE.of("kubeflow.org/v1", "MPIJob") != TABLE.of("kubeflow.org/v2beta1", "MPIJob")
