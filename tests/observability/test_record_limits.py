@@ -14,7 +14,7 @@ import pytest
 
 from reprieve.cluster.pods import PodRecord
 from reprieve.observability.recording import RecordKeeper
-from reprieve.observability.records import DecisionRecord, decode
+from reprieve.observability.records import Cost, DecisionRecord, decode
 from reprieve.observability.store import MemoryStore
 from reprieve.preemption.outcome import PutOff, WaitsFor
 from reprieve.scheduling.decision import (
@@ -389,6 +389,36 @@ def test_running_time_that_is_lost(starts: list[float | None], lost: float, olde
     made = keeping.decide(evicting(preemptor, unit(*rest[: len(starts)]))).preemption
     assert made is not None
     assert (made.cost.running_seconds_lost, made.evicted[0].running_seconds) == (lost, oldest)
+
+
+def test_what_a_preemption_costs_by_upstreams_criteria_where_nothing_else_is_configured() -> None:
+    """preemption.md 3; cost.md 1: in their order."""
+    keeping = Keeping(3)
+    preemptor, one, other = keeping.pods(3)
+    made = keeping.decide(evicting(preemptor, unit(one), unit(other))).preemption
+    assert made is not None
+    earliest = START + 1
+    assert made.cost.by_criterion == {
+        "pdbViolations": 0,
+        "highestPriority": 1,
+        "prioritySum": 2 * (1 + 2**31),
+        "pods": 2,
+        "startTime": -earliest,
+    }
+    assert msgspec.to_builtins(made.comparison.chosen) == {
+        "domain": "n000",
+        "highestPriority": 1,
+        "prioritySum": 2 * (1 + 2**31),
+        "pods": 2,
+        "earliestStart": "2020-09-13T12:26:41.000000Z",
+    }
+
+
+def test_a_preemption_of_nobody_costs_nothing() -> None:
+    keeping = Keeping(1)
+    made = keeping.decide(evicting(keeping.pods(1)[0])).preemption
+    assert made is not None
+    assert made.cost == Cost(units=0, pods=0, highest_priority=0)
 
 
 def test_victims_and_not_those_spared_find_the_record() -> None:

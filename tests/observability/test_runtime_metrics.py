@@ -49,6 +49,46 @@ def test_requests_by_code_method_and_host(registry: CollectorRegistry, runtime: 
     assert value(seen, "rest_client_rate_limiter_duration_seconds_bucket", {**verb, "le": "2.0"}) == 1
 
 
+REQUESTS = (0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0)
+
+
+def test_buckets_are_those_of_client_go_and_kube_scheduler(registry: CollectorRegistry) -> None:
+    """observability.md 3.5: component-base, metrics/prometheus/restclient; pkg/scheduler/metrics."""
+    runtime = RuntimeMetrics(registry, clock=itertools.count().__next__)
+    runtime.answered("GET", "h", 200, 0.1)
+    runtime.held_back("GET", "h", 0.1)
+    world = World(node("n", cpu=1), pod("p", cpu=2)).drain()
+    runtime.attach(world.engine.queue)
+    world.engine.queue.on_event(ClusterEvent(EventKind.NODE_CHANGED, row=world.row("n")), world.now)
+    buckets: dict[str, list[float]] = {}
+    for sample in scraped(registry):
+        if sample.name.endswith("_bucket"):
+            buckets.setdefault(sample.name.removesuffix("_bucket"), []).append(float(sample.labels["le"]))
+    wanted = {
+        "rest_client_request_duration_seconds": REQUESTS,
+        "rest_client_rate_limiter_duration_seconds": REQUESTS,
+        "scheduler_event_handling_duration_seconds": [0.0001 * 2**i for i in range(12)],
+        "scheduler_queueing_hint_execution_duration_seconds": [0.00001 * 1.5**i for i in range(20)],
+    }
+    assert buckets == {name: pytest.approx([*bounds, float("inf")]) for name, bounds in wanted.items()}
+
+
+def test_durations_are_what_was_measured(registry: CollectorRegistry, runtime: RuntimeMetrics) -> None:
+    """Every look at the clock is a second here: a hint takes one, the event around it three."""
+    runtime.answered("GET", "h", 200, 0.3)
+    runtime.held_back("GET", "h", 1.5)
+    world = World(node("n", cpu=1), pod("p", cpu=2)).drain()
+    runtime.attach(world.engine.queue)
+    world.engine.queue.on_event(ClusterEvent(EventKind.NODE_CHANGED, row=world.row("n")), world.now)
+    sums = {s.name: s.value for s in scraped(registry) if s.name.endswith("_sum")}
+    assert sums == {
+        "rest_client_request_duration_seconds_sum": 0.3,
+        "rest_client_rate_limiter_duration_seconds_sum": 1.5,
+        "scheduler_event_handling_duration_seconds_sum": 3,
+        "scheduler_queueing_hint_execution_duration_seconds_sum": 1,
+    }
+
+
 def test_leadership_and_tasks_are_read_when_scraped(registry: CollectorRegistry, runtime: RuntimeMetrics) -> None:
     """observability.md 3.5."""
     leads = [False]
@@ -196,6 +236,31 @@ def test_what_pods_ask_for_by_resource() -> None:
     assert value(seen, "kube_pod_resource_request", {**where, "resource": "memory", "unit": "bytes"}) == 1 << 30
     waits = {**where, "pod": "waits", "node": "", "priority": "1", "resource": "cpu", "unit": "cores"}
     assert value(seen, "kube_pod_resource_request", waits) == 2
+
+
+def test_all_that_pods_ask_for_but_room_for_themselves() -> None:
+    """observability.md 3.7: cores, bytes and whole numbers; nothing that is nought, and not that a pod is a pod."""
+    more: dict[str, int | str] = {
+        "ephemeral-storage": "1Gi",
+        "hugepages-2Mi": "4Mi",
+        "example.com/nic": 3,
+        "example.com/none": 0,
+    }
+    world = World(
+        node("n1", cpu=8, gpu=2, more={**more, "example.com/none": 1}),
+        pod("a", cpu="250m", memory="1Mi", gpu=2, more=more),
+    )
+    text = rendered(*pod_resources(world.engine)).decode()
+    (family,) = text_string_to_metric_families(text)
+    assert (family.name, family.type, bool(family.documentation)) == ("kube_pod_resource_request", "gauge", True)
+    assert {(s.labels["resource"], s.labels["unit"], s.value) for s in family.samples} == {
+        ("cpu", "cores", 0.25),
+        ("memory", "bytes", 1 << 20),
+        ("ephemeral-storage", "bytes", 1 << 30),
+        ("hugepages-2Mi", "bytes", 4 << 20),
+        ("nvidia.com/gpu", "integer", 2),
+        ("example.com/nic", "integer", 3),
+    }
 
 
 def test_what_a_pod_calls_its_scheduler_cannot_write_series() -> None:

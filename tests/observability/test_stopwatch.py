@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import itertools
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 from reprieve.framework.plugin import Plugin
+from reprieve.framework.status import Code, Status
 from reprieve.observability.metrics import Metrics
 from reprieve.observability.stopwatch import MOST_CALLS, Stopwatch
 from tests.building import gang, node, pod
@@ -98,6 +101,130 @@ def test_a_call_within_a_call_is_part_of_it() -> None:
     }
     assert seconds == {("Asking", "PostFilter"): 1.0, ("Asked", "Filter"): 1.0}
     assert inner.calls == 2
+
+
+class Answering(Plugin):
+    """A plugin whose methods answer what they are given."""
+
+    name = "Answering"
+
+    def filter(self, answer: object) -> object:
+        return answer
+
+    def score(self, answer: object) -> object:
+        return answer
+
+    def permit(self, answer: object) -> object:
+        return answer
+
+    def unreserve(self, answer: object) -> object:
+        return answer
+
+
+STATUSES: dict[str, tuple[object, str]] = {
+    "nothing": (None, "Success"),
+    "success": (Status(Code.SUCCESS), "Success"),
+    "error": (Status(Code.ERROR), "Error"),
+    "unschedulable": (Status(Code.UNSCHEDULABLE), "Unschedulable"),
+    "unresolvable": (Status(Code.UNRESOLVABLE), "UnschedulableAndUnresolvable"),
+    "wait": (Status(Code.WAIT), "Wait"),
+    "skip": (Status(Code.SKIP), "Skip"),
+    "a-result-with-a-status": (SimpleNamespace(status=Status(Code.SKIP)), "Skip"),
+    "a-result-with-another-status": (SimpleNamespace(status="Skip"), "Success"),
+    "a-mask-with-a-node": (np.array([False, True]), "Success"),
+    "a-mask-without": (np.array([False, False]), "Unschedulable"),
+    "codes-with-a-node": (np.array([1, 0, 2], dtype=np.int8), "Success"),
+    "codes-without": (np.array([1, 2], dtype=np.int8), "Unschedulable"),
+    "scores": (np.array([0.0, 0.0]), "Success"),
+}
+
+
+def series(metrics: Metrics, name: str, *labels: str) -> dict[tuple[str, ...], float]:
+    """The samples of a metric by these of their labels."""
+    return {tuple(s.labels[label] for label in labels): s.value for s in read(metrics) if s.name == f"scheduler_{name}"}
+
+
+@pytest.mark.parametrize("case", STATUSES)
+def test_the_status_is_that_of_what_the_plugin_answers(case: str) -> None:
+    """One status of upstream's names for every form of answer that there is."""
+    answer, status = STATUSES[case]
+    metrics = Metrics(process=False)
+    watch, plugin = Stopwatch(metrics), Answering()
+    with watch.attempt("p", [plugin]):
+        assert plugin.filter(answer) is answer
+    counted = series(metrics, "plugin_execution_duration_seconds_count", "extension_point", "status")
+    assert counted == {("Filter", status): 1}
+
+
+def test_an_extension_point_takes_as_long_as_its_plugins_and_ends_as_the_last_of_them() -> None:
+    """Every timed attempt stands for ten of those that plugins are counted by, at the points that upstream counts."""
+    ticks = itertools.count()
+    metrics = Metrics(process=False)
+    watch, one, other = Stopwatch(metrics, clock=lambda: float(next(ticks))), Answering(), Answering()
+    with watch.attempt("p", [one, other]):
+        one.filter(None)
+        one.filter(Status(Code.UNSCHEDULABLE))
+        other.score(None)
+        one.permit(Status(Code.WAIT))
+    labels = ("extension_point", "status", "profile")
+    name = "framework_extension_point_duration_seconds"
+    sums, counts = (series(metrics, f"{name}_{kind}", *labels) for kind in ("sum", "count"))
+    assert sums == {("Filter", "Unschedulable", "p"): 2, ("Score", "Success", "p"): 1, ("Permit", "Wait", "p"): 1}
+    assert set(counts.values()) == {1}
+    evaluated = series(metrics, "plugin_evaluation_total", "plugin", "extension_point", "profile")
+    assert evaluated == {("Answering", "Filter", "p"): 10, ("Answering", "Score", "p"): 10}
+
+
+def test_what_was_timed_before_counts_once() -> None:
+    """The eleventh attempt says nothing of the first."""
+    metrics = Metrics(process=False)
+    watch, plugin = Stopwatch(metrics), Answering()
+    plugins = [plugin]
+    for number in range(11):
+        with watch.attempt("p", plugins):
+            if number == 0:
+                plugin.filter(None)
+    assert series(metrics, "plugin_execution_duration_seconds_count", "extension_point") == {("Filter",): 1}
+    assert series(metrics, "plugin_evaluation_total", "extension_point") == {("Filter",): 10}
+
+
+def test_an_attempt_that_breaks_is_timed_and_leaves_plugins_as_they_were() -> None:
+    metrics = Metrics(process=False)
+    watch, plugin = Stopwatch(metrics), Answering()
+    with pytest.raises(TypeError), watch.attempt("p", [plugin]):
+        plugin.filter()  # type: ignore[call-arg]
+    assert vars(plugin) == {}
+    counted = series(metrics, "plugin_execution_duration_seconds_count", "extension_point", "status")
+    assert counted == {("Filter", "Error"): 1}
+
+
+@pytest.mark.parametrize("calls", [1999, 2000, 2001])
+def test_two_thousand_calls_of_an_attempt_are_timed(calls: int) -> None:
+    metrics = Metrics(process=False)
+    watch, plugin = Stopwatch(metrics), Asked()
+    with watch.attempt("p", [plugin]):
+        for _ in range(calls):
+            plugin.fits()
+    assert plugin.calls == calls
+    timed_calls = series(metrics, "plugin_execution_duration_seconds_count", "extension_point")
+    assert timed_calls == {("Filter",): min(calls, 2000)}
+
+
+class Shadowed(Answering):
+    """A plugin one of whose methods is an attribute already."""
+
+    def __init__(self) -> None:
+        self.filter = lambda answer: answer  # type: ignore[method-assign]
+
+
+def test_a_method_that_is_an_attribute_already_is_left_alone() -> None:
+    metrics = Metrics(process=False)
+    watch, plugin = Stopwatch(metrics), Shadowed()
+    with watch.attempt("p", [plugin]):
+        plugin.filter(None)
+        plugin.score(None)
+    assert series(metrics, "plugin_execution_duration_seconds_count", "extension_point") == {("Score",): 1}
+    assert set(vars(plugin)) == {"filter"}
 
 
 def test_a_large_gang_is_timed_in_part() -> None:

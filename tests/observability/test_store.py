@@ -10,11 +10,21 @@ import stat
 import subprocess
 import sys
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
-from reprieve.observability.records import DecisionRecord, Ref, Timings
+from reprieve.observability.records import (
+    Candidate,
+    Comparison,
+    Cost,
+    DecisionRecord,
+    PreemptionRecord,
+    Ref,
+    Timings,
+    encode,
+)
 from reprieve.observability.store import Bounds, FileStore, MemoryStore, Name, RecordStore, find_in_file, open_store
 
 
@@ -104,6 +114,93 @@ def test_bytes_are_bounded_but_the_newest_stays(make: object) -> None:
     put(store, "huge", "x" * 10_000)
     assert [len(text) for text in messages(store, "huge")] == [10_000]
     assert messages(store, "c") == []
+
+
+@pytest.mark.parametrize(("names", "kept"), [(0, ["a", "b"]), (1, ["a", "b"]), (2, ["b"])])
+def test_names_count_as_bytes(make: object, names: int, kept: list[str]) -> None:
+    """120 for each: a preemption of hundreds of pods is found under as many names."""
+    size = len(encode(record(MemoryStore(), "a")))
+    store = built(make, bytes=2 * (size + 2 * 120))
+    for name in ("a", "b"):
+        put(store, name, "no", *(("Pod", "d", f"victim{i}") for i in range(names)))
+    assert [name for name in ("a", "b") if messages(store, name)] == kept
+
+
+@pytest.mark.parametrize(("spare", "kept"), [(0, ["a", "b"]), (-1, ["b"])])
+def test_as_many_bytes_as_there_may_be(make: object, spare: int, kept: list[str]) -> None:
+    size = len(encode(record(MemoryStore(), "a"))) + 120
+    store = built(make, bytes=2 * size + spare)
+    for name in ("a", "b"):
+        put(store, name)
+    assert [name for name in ("a", "b") if messages(store, name)] == kept
+
+
+def test_room_of_a_replaced_record_is_free_again(make: object) -> None:
+    """However often one is written anew, it counts once."""
+    size = len(encode(record(MemoryStore(), "a"))) + 120
+    store = built(make, bytes=2 * size, records=2)
+    put(store, "a")
+    number = put(store, "b")
+    for _ in range(5):
+        put(store, "b", number=number)
+    assert [len(messages(store, name)) for name in ("a", "b")] == [1, 1]
+
+
+@pytest.mark.parametrize("records", [19, 20, 21])
+def test_twenty_records_are_found(make: object, records: int) -> None:
+    store = built(make)
+    for number in range(records):
+        put(store, "a", f"{number}")
+    assert messages(store, "a") == [f"{i}" for i in reversed(range(max(0, records - 20), records))]
+
+
+def test_numbers_count_up_from_one(make: object) -> None:
+    store = built(make)
+    assert [store.next_id() for _ in range(3)] == [1, 2, 3]
+
+
+def test_five_thousand_records_and_64_mebibytes_are_kept_where_nothing_else_is_said() -> None:
+    assert (Bounds().records, Bounds().bytes) == (5_000, 64 << 20)
+
+
+def preempted(store: RecordStore, name: str, minute: int) -> None:
+    made = record(store, name)
+    made.time = f"2026-01-01T00:{minute:02}:00.000000Z"
+    made.preemption = PREEMPTED
+    store.put(made, (("Pod", "d", name),))
+
+
+PREEMPTED = PreemptionRecord(
+    domain="n",
+    potential_victims=0,
+    evicted=[],
+    reprieved=[],
+    reprieved_total=0,
+    cost=Cost(units=0, pods=0, highest_priority=0),
+    comparison=Comparison(candidates=1, chosen=Candidate(domain="n")),
+    nominations=[],
+    nominations_total=0,
+)
+
+
+@pytest.mark.parametrize(("minute", "found"), [(0, ["c", "b", "a", "a"]), (2, ["c", "b"]), (3, ["c"]), (4, [])])
+def test_preemptions_since_a_time_newest_first(make: object, minute: int, found: list[str]) -> None:
+    """whatif.md 9: from that very time on; rejections are not among them."""
+    store = built(make)
+    for number, name in enumerate("aabc"):
+        preempted(store, name, number)
+        put(store, name)
+    since = datetime(2026, 1, 1, 0, minute, tzinfo=UTC).timestamp()
+    assert isinstance(store, MemoryStore | FileStore)
+    assert [one.entity.name for one in asyncio.run(store.evictions(since))] == found
+
+
+def test_a_thousand_preemptions_are_found(make: object) -> None:
+    store = built(make)
+    for number in range(1_002):
+        preempted(store, f"p{number}", 1)
+    assert isinstance(store, MemoryStore | FileStore)
+    assert len(asyncio.run(store.evictions(0))) == 1_000
 
 
 def test_a_replaced_older_record_does_not_become_the_last(make: object) -> None:

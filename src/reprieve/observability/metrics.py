@@ -276,11 +276,10 @@ class Metrics:
         return Histogram(name, text, labels, subsystem="scheduler", buckets=bounds, registry=self.registry)
 
 
-class _WithoutCreated(CollectorRegistry):
+class _WithoutCreated(Collector):
     """The metrics of a registry without the `_created` series, which kube-scheduler does not have."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        super().__init__()
         self._of = registry
 
     def collect(self) -> Iterable[Metric]:

@@ -394,7 +394,7 @@ def _unit(names: Sequence[str], verdict: Verdict, now: float, *, outcome: str = 
 def _entity(cluster: ClusterState, decision: Decision) -> Ref:
     kind, _, key = decision.key.partition("/")
     if kind != "pod":
-        namespace, name = key.split("/", 1)
+        namespace, _, name = key.partition("/")
         group = cluster.trees.find(decision.key)
         spec = group.spec if group is not None else None
         return Ref(

@@ -5,8 +5,7 @@ plugin's methods are shadowed on the instance by ones that look at the clock, an
 framework and the plugins know nothing of it.
 
 Invariants: what a plugin does within another one's call (the filters that a PostFilter asks) counts as the latter's
-time only; at most `MOST_CALLS` calls of an attempt are timed, so a gang of thousands costs no more; a plugin without
-a `__dict__` (slots) is left alone.
+time only; at most `MOST_CALLS` calls of an attempt are timed, so a gang of thousands costs no more.
 """
 
 from __future__ import annotations
@@ -97,11 +96,7 @@ class Stopwatch:
         """Stand-ins for the methods the plugin has of its own; those of the base classes do nothing worth timing."""
         for name, point in POINTS.items():
             defined = getattr(type(plugin), name, None)
-            if (
-                defined is None
-                or defined.__module__ == Plugin.__module__
-                or name in getattr(plugin, "__dict__", (name,))
-            ):
+            if defined is None or defined.__module__ == Plugin.__module__ or name in vars(plugin):
                 continue
             yield plugin, name, self._timed(plugin.name, point, getattr(plugin, name))
 
