@@ -1,9 +1,6 @@
 """Exit codes, errors and documents of the commands (interfaces.md, "Commands")."""
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -257,67 +254,10 @@ def test_control_c_ends_quietly(run: Run, monkeypatch: pytest.MonkeyPatch) -> No
     assert (ended.code, ended.out, ended.err) == (130, "", "")
 
 
-def test_a_reader_that_has_gone_away_ends_the_command_quietly() -> None:
-    read, write = os.pipe()
-    os.close(read)
-    with os.fdopen(write) as gone:
-        command = [sys.executable, "-m", "reprieve", "plan", "-f", str(PLANS / "eviction.yaml"), "-o", "json"]
-        ended = subprocess.run(command, stdout=gone, stderr=subprocess.PIPE, text=True, check=False)
-    assert (ended.returncode, ended.stderr) == (141, "")
-
-
-@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["plan", "--help"], ["import", "openb", "--help"]])
-def test_help_and_version_start_without_numpy_and_the_engine(arguments: list[str]) -> None:
-    """Start-up under half a second (performance.md): what would take longer is not imported."""
-    heavy = {"numpy", "rich", "yaml", "msgspec", "pydantic", "reprieve.scheduling", "reprieve.api"}
-    assert _imported(arguments) & (heavy | _OF_SERVERS) == set()
-
-
-def test_a_plan_without_devices_and_third_party_plugins_starts_without_what_they_need() -> None:
-    """A plan of ten nodes takes 0.35 s (performance.md), of which all but a few milliseconds are imports."""
-    arguments = ["plan", "-f", str(PLANS / "eviction.yaml"), "-o", "json"]
-    heavy = {"rich", "pydantic", "reprieve.api.cel", "importlib.metadata", "email"}
-    found = _imported(arguments)
-    assert found & (heavy | _OF_SERVERS) == set()
-    assert "numpy" in found
-
-
-_OF_SERVERS = {"asyncio", "sqlite3", "ssl", "aiohttp", "uvicorn", "cryptography", "prometheus_client", "structlog"}
-
-
-def _imported(arguments: list[str]) -> set[str]:
-    """The modules there are after a command that wrote something and no error."""
-    program = (
-        "import sys\n"
-        "from reprieve.cli.main import main\n"
-        "try:\n"
-        "    main()\n"
-        "except SystemExit as ended:\n"
-        "    assert not ended.code\n"
-        "print('', *sys.modules, sep='\\n')\n"
-    )
-    command = [sys.executable, "-c", program, *arguments]
-    ended = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert (ended.returncode, ended.stderr) == (0, "")
-    told, _, modules = ended.stdout.rpartition("\nsys\n")
-    assert told
-    return {"sys", *modules.split()}
-
-
 def test_version_is_the_package_s(run: Run) -> None:
     from importlib.metadata import version
 
     assert run("--version").out == f"reprieve {version('reprieve')}\n"
-
-
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
-@pytest.mark.parametrize("form", ["text", "json"])
-def test_output_that_cannot_be_written_is_an_error(form: str) -> None:
-    """interfaces.md: exit 1 would say that the thing asked about is not so."""
-    command = [sys.executable, "-m", "reprieve", "plan", "-f", str(PLANS / "eviction.yaml"), "-o", form]
-    with open("/dev/full", "w") as full:
-        ended = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
-    assert (ended.returncode, ended.stderr) == (2, "error: the output cannot be written: No space left on device\n")
 
 
 def test_a_pod_no_profile_schedules_says_so(run: Run, tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import re
 import signal
 import subprocess
@@ -329,29 +328,3 @@ def test_a_server_that_is_not_there(run: Run, tmp_path: Path) -> None:
     )
     ended = run("explain", "pod", "a", "--kubeconfig", kubeconfig)
     assert (ended.code, ended.out) == (3, "")
-
-
-def test_start_up_imports_nothing_heavy() -> None:
-    """performance.md: start-up of any command that needs no cluster under 0.5 s."""
-    code = "import sys, reprieve.cli.main; print([m for m in ('numpy', 'aiohttp', 'structlog') if m in sys.modules])"
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=os.environ)
-    assert found.stdout == "[]\n"
-
-
-@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="threads are counted in /proc")
-def test_a_plan_starts_no_threads(tmp_path: Path) -> None:
-    """Those of numpy's BLAS would only spin: a third of the processor time of a short command."""
-    cluster = tmp_path / "cluster.yaml"
-    cluster.write_text(
-        "{apiVersion: v1, kind: Node, metadata: {name: n1}, status: {allocatable: {cpu: '1', pods: '9'}}}"
-    )
-    text = (
-        "import os, sys\n"
-        "from reprieve.cli.main import main\n"
-        f"sys.argv = ['reprieve', 'plan', '-f', {str(cluster)!r}]\n"
-        "try: main()\n"
-        "except SystemExit: print(len(os.listdir('/proc/self/task')), 'numpy' in sys.modules)"
-    )
-    environment = {name: value for name, value in os.environ.items() if not name.endswith("_NUM_THREADS")}
-    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, env=environment, check=True)
-    assert done.stdout.splitlines()[-1] == "1 True"

@@ -164,6 +164,26 @@ def test_what_keeps_a_server_from_starting_is_one_line(
     assert run(command, "--data-dir", ":memory:") == Ended(2, "", f"error: {message}\n")
 
 
+@pytest.mark.parametrize(
+    ("variables", "expected"),
+    [
+        ({"XDG_DATA_HOME": "/data"}, "/data/reprieve/up"),
+        ({"XDG_DATA_HOME": ""}, "{home}/.local/share/reprieve/up"),
+        ({"XDG_DATA_HOME": "relative"}, "{home}/.local/share/reprieve/up"),
+        ({}, "{home}/.local/share/reprieve/up"),
+    ],
+)
+def test_state_goes_where_the_freedesktop_rules_say(
+    variables: dict[str, str], expected: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """XDG Base Directory Specification: unset, empty and relative values of XDG_DATA_HOME mean the default."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("XDG_DATA_HOME", raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert str(apiserver.default_data_dir("up")) == expected.format(home=tmp_path)
+
+
 # -- up alone ------------------------------------------------------------------------------------------------------
 
 OTHERS = (

@@ -13,9 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from reprieve.cli.apiserver import default_data_dir
 from reprieve.live.local import kept_port
-from tests.e2e.cluster import COMMAND, PODS, Up, ended, environment, eventually, is_running, pod, up
+from tests.e2e.cluster import COMMAND, PODS, Up, ended, eventually, is_running, pod, up
 from tests.waiting import DEADLINE
 
 DEFAULT = PODS.format(namespace="default")
@@ -239,27 +238,6 @@ def test_profiles_of_a_configuration_are_scheduled_for(tmp_path: Path) -> None:
         unwanted = cluster.api.pod("nobody")
         assert unwanted is not None
         assert "nodeName" not in unwanted["spec"]
-
-
-@pytest.mark.parametrize(
-    ("variables", "expected"),
-    [
-        ({"XDG_DATA_HOME": "/data"}, "/data/reprieve/up"),
-        ({"XDG_DATA_HOME": ""}, "{home}/.local/share/reprieve/up"),
-        ({"XDG_DATA_HOME": "relative"}, "{home}/.local/share/reprieve/up"),
-        ({}, "{home}/.local/share/reprieve/up"),
-    ],
-)
-def test_state_goes_where_the_freedesktop_rules_say(
-    variables: dict[str, str], expected: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """XDG Base Directory Specification: unset, empty and relative values of XDG_DATA_HOME mean the default."""
-    for name, value in environment(tmp_path).items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.delenv("XDG_DATA_HOME", raising=False)
-    for name, value in variables.items():
-        monkeypatch.setenv(name, value)
-    assert str(default_data_dir("up")) == expected.format(home=tmp_path)
 
 
 def test_every_option_is_told() -> None:
