@@ -327,3 +327,36 @@ def test_the_shape_may_be_a_run_of_a_cron_job(ask: Any, tmp_path: Path) -> None:
     assert "no CronJob default/m is in the input" in ask(
         "capacity", "--shape", str(shape), "--run", "cronjob/m", code=2
     )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "stdin", "code"),
+    [
+        (("-f", "-", "--shape", "pod.yaml"), CLUSTER, 0),
+        (("-f", "c.yaml", "--shape", "-"), pod("one", "1"), 0),
+        (("-f", "-", "--shape", "-"), CLUSTER, 2),
+        (("-f", "c.yaml", "--shape", "-", "--shape", "-"), pod("one", "1"), 2),
+    ],
+)
+def test_standard_input_is_the_cluster_or_the_shape(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], stdin: str, code: int
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "c.yaml").write_text(CLUSTER)
+    (tmp_path / "pod.yaml").write_text(pod("one", "1"))
+    ended = run("capacity", *arguments, stdin=stdin)
+    assert (ended.code, bool(ended.out)) == (code, code == 0)
+    assert ended.err == ("error: -: standard input can be read only once\n" if code else "")
+
+
+def test_of_as_many_objects_as_may_be_it_is_still_tried_what_would_help(
+    ask: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """whatif.md 6.4: in larger clusters it is not."""
+    from reprieve.cli import queue
+
+    assert queue.MOST_OBJECTS == 2_500
+    monkeypatch.setattr(queue, "MOST_OBJECTS", 6)  # two nodes, a budget, two pods that run and one that waits
+    assert ask("queue", documents=pod("huge", "7", 1))["items"][0]["help"]
+    monkeypatch.setattr(queue, "MOST_OBJECTS", 5)
+    assert not ask("queue", documents=pod("huge", "7", 1))["items"][0]["help"]

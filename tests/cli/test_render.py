@@ -7,6 +7,7 @@ from msgspec.structs import replace as replaced
 
 from reprieve.cli.capacity import capacity_sections
 from reprieve.cli.drain_plan import drain_sections
+from reprieve.cli.queue import queue_section
 from reprieve.cli.render import MOST_ROWS, _spread, plan_sections
 from reprieve.cli.sections import Tone, plain
 from reprieve.library.wording import seconds_text
@@ -15,6 +16,7 @@ from reprieve.simulation.report import (
     Answer,
     BrokenGang,
     DisplacedPod,
+    Help,
     LostPod,
     Plan,
     PodGroupOutcome,
@@ -25,6 +27,7 @@ from reprieve.simulation.report import (
 )
 from reprieve.simulation.whatif.capacity import Capacity, Domain, Pool
 from reprieve.simulation.whatif.draining import DrainedNode, DrainPlan
+from reprieve.simulation.whatif.queue_order import Queue, QueueItem
 
 
 def pod(name: str, node: str | None, group: str | None = None, message: str | None = None) -> PodOutcome:
@@ -330,3 +333,69 @@ def test_what_the_drain_of_a_node_does_is_told_under_its_number(
     assert (first.notes, [row.cells for row in first.rows]) == (notes, rows)
     assert first.columns == (("",) * 4 if rows else ())
     assert (whole.tone, first.tone) == tones
+
+
+WAITS = QueueItem(position=1, kind="Pod", namespace="a", name="p", priority=5, pods=1, since=None, why="Resources")
+DATED = replaced(WAITS, since="2026-05-04T03:02:01Z")
+UNDATED_ORDER = "Of one priority those without a creation time are tried in the order of the input."
+
+
+@pytest.mark.parametrize(
+    ("items", "title", "columns", "notes"),
+    [
+        ((WAITS,), "1 waits", ("#", "who", "pods", "priority", "why"), ()),
+        ((DATED,), "1 waits", ("#", "who", "pods", "priority", "since", "why"), ()),
+        (
+            (WAITS, WAITS),
+            "2 wait, in the order they are tried",
+            ("#", "who", "pods", "priority", "why"),
+            (UNDATED_ORDER,),
+        ),
+        (
+            (WAITS, replaced(WAITS, priority=4), DATED),
+            "3 wait, in the order they are tried",
+            ("#", "who", "pods", "priority", "since", "why"),
+            (),
+        ),
+        (
+            (replaced(DATED, evicts=("a/x",)), DATED),
+            "2 wait, in the order they are tried",
+            ("#", "who", "pods", "priority", "since", "why", "would evict"),
+            (),
+        ),
+    ],
+    ids=["one", "dated", "undated-of-one-priority", "undated-of-two", "evicting"],
+)
+def test_the_queue_has_a_column_of_what_is_known_of_somebody(
+    items: tuple[QueueItem, ...], title: str, columns: tuple[str, ...], notes: tuple[str, ...]
+) -> None:
+    """whatif.md 6.1, 6.5: what decides where the input gives no times is a note, where it decides anything."""
+    section = queue_section(Queue(items=items))
+    assert (section.title, section.columns, section.notes) == (title, columns, notes)
+
+
+@pytest.mark.parametrize(
+    ("evicts", "named"),
+    [
+        (("a/v1",), "a/v1"),
+        (("a/v1", "a/v2", "a/v3"), "a/v1, a/v2, a/v3"),
+        (("a/v1", "a/v2", "a/v3", "a/v4"), "a/v1, a/v2, a/v3 and 1 more"),
+        (("a/v1", "a/v2", "a/v3", "a/v4", "a/v5"), "a/v1, a/v2, a/v3 and 2 more"),
+    ],
+)
+def test_a_queue_names_three_victims_and_counts_the_others(evicts: tuple[str, ...], named: str) -> None:
+    help = Help(kind="Priority", sentence="A priority of 9.")
+    items = (
+        replaced(DATED, kind="PodGroup", pods=2, why="Preempting", evicts=evicts, help=(help,)),
+        replaced(WAITS, position=2, why="Ready"),
+    )
+    first, second = queue_section(Queue(items=items)).rows
+    assert first.cells == ("1", "podgroup a/p", "2", "5", "2026-05-04T03:02:01Z", "Preempting", named)
+    assert (first.below, first.tone) == (("would help: A priority of 9.",), Tone.WAITING)
+    assert second.cells == ("2", "pod a/p", "1", "5", "unknown", "Ready", "")
+    assert (second.below, second.tone) == ((), Tone.GOOD)
+
+
+def test_an_empty_queue_is_good_news() -> None:
+    section = queue_section(Queue())
+    assert (section.title, section.tone, section.columns) == ("Nothing waits.", Tone.GOOD, ())

@@ -110,7 +110,9 @@ async def _play(log: int) -> list[str]:
                     show("\n")
                     show_sections([*sections, Section("What this shows", notes=act.lesson)])
                     differences += [f"{act.title}: {difference}" for difference in different]
-    except (ChildRefusedError, LateError, TimeoutError, ClientError) as error:
+    except ChildRefusedError as error:
+        raise CommandError(f"the scheduler {error}", Exit.NOT_SO) from None
+    except (LateError, TimeoutError, ClientError) as error:
         raise CommandError(str(error) or "the scheduler does not become ready", Exit.NOT_SO) from None
     show("\n")
     ways = (

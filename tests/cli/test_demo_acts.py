@@ -1,0 +1,516 @@
+"""`reprieve demo` on a stage without a cluster: what is shown of each act, and what is reported as unexpected.
+
+How it plays on a real one is in test_demo.py.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import msgspec
+import pytest
+from aiohttp import web
+
+from reprieve.api.loading import load
+from reprieve.cli import demo as command
+from reprieve.cli.outcome import CommandError
+from reprieve.cli.sections import Section, Tone
+from reprieve.client.reading import Reading
+from reprieve.live.demo_cluster import LateError
+from reprieve.live.supervising import ChildRefusedError
+from reprieve.observability.records import (
+    Candidate,
+    Comparison,
+    Cost,
+    Nomination,
+    PreemptionRecord,
+    Ref,
+    Unit,
+)
+from reprieve.simulation import demo
+from reprieve.simulation.report import PreemptionAccount, UnitAccount
+from tests.cli.conftest import Ended, Run
+from tests.cli.test_explain_text import record
+
+TRAIN, GIANT, CHAT = demo.ACTS
+GPU = "nvidia.com/gpu"
+
+
+def pod(name: str) -> Any:
+    container = SimpleNamespace(resources=SimpleNamespace(requests={GPU: "4"}))
+    return SimpleNamespace(metadata=SimpleNamespace(uid=name), spec=SimpleNamespace(containers=[container]))
+
+
+class Stage:
+    """Five pods run, and everything happens at once: `placed` pods of the act start, those of `evicted` units go.
+
+    `lost` pods stop although nobody preempted them.
+    """
+
+    def __init__(self, act: demo.Act, *, placed: int, evicted: Iterable[str] = (), lost: int = 0) -> None:
+        self.before = [pod(f"before-{number}") for number in range(5)]
+        self.act, self.placed, self.evicted, self.lost = act, placed, tuple(evicted), lost
+        self.preempted = {"default/earlier": pod("earlier")}
+        self.arrived: list[Any] = []
+        self.created: list[list[str]] = []
+        self.awaited: list[str] = []
+
+    async def create(self, items: Iterable[Any]) -> None:
+        self.created.append([item["kind"] for item in items])
+        self.preempted |= {unit: self.before.pop() for unit in self.evicted}
+        self.before = self.before[self.lost :]
+        self.arrived = [pod(f"new-{number}") for number in range(self.placed)]
+
+    async def until(self, check: Callable[[], bool], what: str) -> None:
+        self.awaited.append(what)
+        assert check(), what
+
+    def running(self, *groups: str) -> list[Any]:
+        assert groups in ((), self.act.groups)
+        return self.arrived if groups else [*self.before, *self.arrived]
+
+    def pods(self) -> list[Any]:
+        return self.running()
+
+    def units(self) -> set[str]:
+        return set(self.preempted)
+
+    def waits(self, group: str) -> str | None:
+        assert group == self.act.group
+        return None if self.placed else "0/16 nodes are available"
+
+    def tree_is_scheduled(self, root: str) -> bool:
+        return root == self.act.group
+
+
+def account(*evicted: str, preemptor: str = "foreseen") -> PreemptionAccount:
+    """Of a decision to evict these and to spare another."""
+    units = tuple(
+        UnitAccount(
+            unit=name,
+            whole_group=False,
+            pods=(name,),
+            nodes=("n",),
+            priority=1,
+            violates_pdb=False,
+            evicted=name != "spared",
+            why="",
+            running_seconds=None,
+        )
+        for name in (*evicted, "spared")
+    )
+    return PreemptionAccount(preemptor, 9, "", 0.0, (), units, 1)
+
+
+def performed(
+    monkeypatch: pytest.MonkeyPatch,
+    stage: Stage,
+    *,
+    foreseen: PreemptionAccount | None = None,
+    recorded: PreemptionAccount | None = None,
+) -> tuple[list[Section], list[str]]:
+    async def plan(act: demo.Act, _client: object) -> PreemptionAccount | None:
+        assert act is stage.act
+        assert stage.created == [], "planned before the act"
+        return foreseen
+
+    async def record(_act: demo.Act, url: str) -> PreemptionAccount | None:
+        assert url == "http://scheduler"
+        return recorded
+
+    monkeypatch.setattr(command, "_foreseen", plan)
+    monkeypatch.setattr(command, "_recorded", record)
+    client: Any = None
+    return asyncio.run(command._perform(stage.act, stage, client, "http://scheduler"))  # type: ignore[arg-type]
+
+
+def test_a_gang_that_gets_its_room_is_shown_with_the_decision(monkeypatch: pytest.MonkeyPatch) -> None:
+    act = replace(TRAIN, scheduled=2, evicted=("default/a", "default/b"))
+    stage = Stage(act, placed=2, evicted=act.evicted)
+    made = account("default/a", "default/b")
+    (first, evicted, spared), different = performed(
+        monkeypatch, stage, foreseen=made, recorded=replace(made, preemptor="recorded")
+    )
+    assert different == []
+    assert (first.title, first.tone) == ("All 2 pods of default/train run.", Tone.GOOD)
+    assert first.notes == ("2 workloads (2 pods) evicted to make room.", "5 pods running before, 5 now.")
+    assert evicted.title == "Evicted for recorded (priority 9)"
+    assert (len(evicted.rows), len(spared.rows)) == (1, 1)
+    assert stage.awaited == ["default/train running", "the victims gone"]
+    assert stage.created == [[item["kind"] for item in demo.objects(act.file)]]
+
+
+def test_a_tree_is_waited_for_until_it_is_reported_as_scheduled(monkeypatch: pytest.MonkeyPatch) -> None:
+    act = replace(CHAT, scheduled=1, evicted=("default/a",))
+    stage = Stage(act, placed=1, evicted=act.evicted)
+    (first, evicted, _), different = performed(monkeypatch, stage, foreseen=account("default/a"))
+    assert different == []
+    assert first.notes[0] == "1 workload (1 pod) evicted to make room."
+    assert evicted.title == "Evicted for foreseen (priority 9)", "what is not recorded is what was foreseen"
+    assert stage.awaited == [
+        "default/chat running",
+        "default/chat saying that it is scheduled",
+        "the victims gone",
+    ]
+
+
+def test_a_gang_that_cannot_fit_waits_and_nobody_is_evicted(monkeypatch: pytest.MonkeyPatch) -> None:
+    stage = Stage(GIANT, placed=0)
+    (only,), different = performed(monkeypatch, stage)
+    assert different == []
+    assert (only.title, only.tone) == ("default/giant waits: none of its 13 pods is placed.", Tone.WAITING)
+    assert only.notes == ("0/16 nodes are available", "Nobody is evicted.", "5 pods running before, 5 now.")
+    assert stage.awaited == ["default/giant told that it cannot be scheduled"]
+
+
+ONE_GOES = replace(TRAIN, scheduled=1, evicted=("default/a",))
+
+
+@pytest.mark.parametrize(
+    ("came", "foreseen", "recorded", "expected"),
+    [
+        (
+            (ONE_GOES, 2, ("default/a",), 0),
+            account("default/a"),
+            None,
+            ["2 pods placed, expected 1"],
+        ),
+        (
+            (ONE_GOES, 1, ("default/a",), 1),
+            account("default/a"),
+            None,
+            ["pods that nobody preempted do not run any more"],
+        ),
+        (
+            (ONE_GOES, 1, ("default/a",), 0),
+            account("default/b"),
+            account("default/a"),
+            ["the plan for the same cluster names other victims"],
+        ),
+        (
+            (ONE_GOES, 1, ("default/a",), 0),
+            account("default/a"),
+            account("default/a", "default/b"),
+            ["the scheduler's record names other victims"],
+        ),
+        (
+            (GIANT, 0, ("default/a",), 0),
+            None,
+            None,
+            [
+                "evicted: default/a; expected: nobody",
+                "the plan for the same cluster names other victims",
+                "the scheduler's record names other victims",
+            ],
+        ),
+    ],
+    ids=["placed", "lost", "plan", "record", "evicted"],
+)
+def test_what_came_out_otherwise_is_reported(
+    monkeypatch: pytest.MonkeyPatch,
+    came: tuple[demo.Act, int, tuple[str, ...], int],
+    foreseen: PreemptionAccount | None,
+    recorded: PreemptionAccount | None,
+    expected: list[str],
+) -> None:
+    """`came`: of an act how many are placed, who is evicted, and how many others stop."""
+    act, placed, evicted, lost = came
+    stage = Stage(act, placed=placed, evicted=evicted, lost=lost)
+    sections, different = performed(monkeypatch, stage, foreseen=foreseen, recorded=recorded)
+    assert different == expected
+    if not placed:
+        assert sections[0].notes[1] == "1 pod evicted."
+        assert len(sections) == 1, "there is no decision to show"
+
+
+# -- what was decided ----------------------------------------------------------------------------------------------
+
+MADE = PreemptionRecord(
+    domain="rack-1",
+    potential_victims=2,
+    evicted=[
+        Unit(
+            unit="default/nightly",
+            kind="PodGroup",
+            outcome="Evicted",
+            priority=10,
+            pods=2,
+            pod_names=["default/nightly-0", "default/nightly-1"],
+            nodes=["n1"],
+            running_seconds=7.0,
+            violates_pdb=True,
+        )
+    ],
+    reprieved=[
+        Unit(
+            unit="default/p", kind="Pod", outcome="Reprieved", priority=5, pods=1, pod_names=["default/p"], nodes=["n2"]
+        )
+    ],
+    reprieved_total=1,
+    cost=Cost(units=1, pods=2, highest_priority=10),
+    comparison=Comparison(candidates=3, chosen=Candidate(domain="rack-1")),
+    nominations=[Nomination(pod="default/train-0", node="n1")],
+    nominations_total=1,
+    state="Done",
+)
+
+
+def records(*preemptions: PreemptionRecord | None) -> list[Any]:
+    """Records of attempts, the newest first, as the scheduler reports them."""
+    entity = Ref(kind="PodGroup", namespace="default", name="train", priority=1000)
+    return [msgspec.to_builtins(record(entity=entity, preemption=made)) for made in preemptions]
+
+
+def recorded_by(answer: Any, *, status: int = 200) -> tuple[PreemptionAccount | None, list[dict[str, str]]]:
+    """What is made of a scheduler's answer, and what it was asked."""
+    asked: list[dict[str, str]] = []
+
+    async def explain(request: web.Request) -> web.Response:
+        asked.append(dict(request.query))
+        return web.json_response(answer, status=status)
+
+    async def main() -> PreemptionAccount | None:
+        app = web.Application()
+        app.router.add_get("/explain", explain)
+        runner = web.AppRunner(app)
+        await runner.setup()
+        try:
+            site = web.TCPSite(runner, "127.0.0.1", 0)
+            await site.start()
+            host, port = runner.addresses[0][:2]
+            return await command._recorded(TRAIN, f"http://{host}:{port}")
+        finally:
+            await runner.cleanup()
+
+    return asyncio.run(main()), asked
+
+
+def test_the_decision_is_read_from_the_first_record_of_one() -> None:
+    found, asked = recorded_by({"items": records(None, MADE)})
+    assert asked == [{"kind": "PodGroup", "namespace": "default", "name": "train"}]
+    assert found is not None
+    assert (found.preemptor, found.priority, found.domain) == ("podgroup default/train", 1000, "rack-1")
+    assert (found.at, found.candidates, found.nominations) == (0.0, 3, (("default/train-0", "n1"),))
+    gone, spared = found.units
+    assert (gone.unit, gone.whole_group, gone.evicted, gone.violates_pdb) == ("default/nightly", True, True, True)
+    assert (gone.pods, gone.nodes) == (("default/nightly-0", "default/nightly-1"), ("n1",))
+    assert (gone.priority, gone.running_seconds, gone.why) == (10, 7.0, "")
+    assert (spared.unit, spared.whole_group, spared.evicted) == ("default/p", False, False)
+
+
+@pytest.mark.parametrize("answer", [{"items": []}, {"items": records(None, None)}, {}, {"items": [{"id": "x"}]}])
+def test_where_no_decision_is_recorded_there_is_none(answer: Any) -> None:
+    assert recorded_by(answer)[0] is None
+
+
+def test_a_scheduler_that_cannot_be_asked_has_recorded_nothing() -> None:
+    assert asyncio.run(command._recorded(TRAIN, "http://127.0.0.1:9")) is None
+
+
+@pytest.mark.parametrize(("act", "evicted"), [(TRAIN, set(TRAIN.evicted)), (GIANT, None)])
+def test_a_plan_of_the_cluster_as_it_is_foresees_the_act(
+    monkeypatch: pytest.MonkeyPatch, act: demo.Act, evicted: set[str] | None
+) -> None:
+    async def read_cluster(_client: object) -> Reading:
+        return Reading(objects=[one.object for one in load([str(demo.DIRECTORY / demo.CLUSTER)]).all()])
+
+    monkeypatch.setattr("reprieve.client.reading.read_cluster", read_cluster)
+    client: Any = SimpleNamespace(connection=SimpleNamespace(server="https://here"))
+    found = asyncio.run(command._foreseen(act, client))
+    assert (found and {unit.unit for unit in found.units if unit.evicted}) == evicted
+
+
+# -- the whole of it -----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def theatre(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
+    """`command._play` on a cluster that is none; the options with which one was started."""
+    started: list[Any] = []
+
+    @asynccontextmanager
+    async def local_cluster(options: Any) -> AsyncIterator[Any]:
+        started.append(options)
+        yield SimpleNamespace(kubeconfig=tmp_path / "kubeconfig", scheduler_url="http://scheduler")
+
+    @asynccontextmanager
+    async def of_nothing(*_: object, **more: Any) -> AsyncIterator[str]:
+        if "limits" in more:
+            assert more["limits"].qps == 0.0, "not slowed down"
+        yield "stage"
+
+    monkeypatch.setattr("reprieve.live.local.local_cluster", local_cluster)
+    monkeypatch.setattr("reprieve.client.kubeconfig.connect", lambda path: path)
+    monkeypatch.setattr("reprieve.client.transport.ApiClient", of_nothing)
+    monkeypatch.setattr("reprieve.live.demo_cluster.demo_cluster", of_nothing)
+    return started
+
+
+def acting(monkeypatch: pytest.MonkeyPatch, perform: Callable[[demo.Act], tuple[list[Section], list[str]]]) -> None:
+    async def fill(_scene: object) -> Section:
+        return Section("A cluster")
+
+    async def performing(act: demo.Act, _scene: object, _client: object, url: str) -> tuple[list[Section], list[str]]:
+        assert url == "http://scheduler"
+        return perform(act)
+
+    monkeypatch.setattr(command, "_fill", fill)
+    monkeypatch.setattr(command, "_perform", performing)
+
+
+def test_each_act_is_shown_with_its_story_outcome_and_lesson(
+    run: Run, theatre: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    acting(monkeypatch, lambda act: ([Section(f"Outcome of {act.group}")], []))
+    ended = run("demo")
+    assert (ended.code, ended.err) == (0, "")
+    expected = ["A cluster", ""]
+    for act in demo.ACTS:
+        expected += [act.title, *(f"  {line}" for line in act.story), "", f"Outcome of {act.group}", ""]
+        expected += ["What this shows", *(f"  {line}" for line in act.lesson), ""]
+    assert ended.out.splitlines() == [
+        *expected,
+        "Try it yourself",
+        "  reprieve up --nodes 16",
+        "  reprieve plan -f cluster.yaml -f train.yaml",
+        "  reprieve plan -f cluster.yaml -f giant.yaml",
+        "  reprieve plan -f cluster.yaml -f train.yaml -f chat.yaml",
+        f"  in {demo.DIRECTORY}",
+    ]
+    [options] = theatre
+    assert options.arguments == ("--scheduler-name=default-scheduler", "--v=0")
+    assert (options.serve.kubelets.start_seconds, len(options.serve.kubelets.manifests)) == (0.1, 16)
+
+
+def test_what_is_unexpected_of_any_act_is_named_with_it_and_exit_code_1(
+    run: Run, theatre: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    acting(monkeypatch, lambda act: ([], [f"{act.group} one", "two"] if act is not GIANT else []))
+    ended = run("demo")
+    assert ended.code == 1
+    assert ended.err.splitlines() == [
+        f"unexpected: {TRAIN.title}: default/train one",
+        f"unexpected: {TRAIN.title}: two",
+        f"unexpected: {CHAT.title}: default/chat one",
+        f"unexpected: {CHAT.title}: two",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (LateError("default/train running: not within 60 s"), "default/train running: not within 60 s"),
+        (TimeoutError(), "the scheduler does not become ready"),
+        (ChildRefusedError(2), "the scheduler ended with exit code 2"),
+    ],
+)
+def test_what_does_not_come_is_an_outcome_and_no_bad_input(
+    run: Run, theatre: list[Any], monkeypatch: pytest.MonkeyPatch, error: Exception, message: str
+) -> None:
+    """With the scheduler's log, which says more than this can."""
+
+    def perform(_act: demo.Act) -> tuple[list[Section], list[str]]:
+        os.write(theatre[0].output, b"what the scheduler\nlogged\n")
+        raise error
+
+    acting(monkeypatch, perform)
+    ended = run("demo")
+    assert ended.code == 1
+    assert ended.err == f"the scheduler's log:\nwhat the scheduler\nlogged\nerror: {message}\n"
+
+
+def test_the_stage_is_filled_in_waves_that_start_one_after_the_other() -> None:
+    """Who started last goes first, so the second wave starts in a later second than the first."""
+    happened: list[tuple[str, int]] = []
+
+    class Filled:
+        async def create(self, items: Iterable[Any]) -> None:
+            happened.append(("create", len(list(items))))
+
+        async def tick_over(self) -> None:
+            happened.append(("tick", 0))
+
+        async def all_running(self, number: int) -> None:
+            happened.append(("running", number))
+
+        def running(self) -> list[Any]:
+            return [pod(f"{number}") for number in range(3)]
+
+    scene: Any = Filled()
+    section = asyncio.run(command._fill(scene))
+    first, second = map(len, demo.waves())
+    assert happened == [
+        ("create", len(demo.furniture())),
+        *[("tick", 0), ("create", first), ("running", first)],
+        *[("tick", 0), ("create", second), ("running", first + second)],
+    ]
+    assert section.title == "A cluster on this machine"
+    assert section.notes[0] == "16 nodes with 128 GPUs, 42 pods running on 12 of them: every GPU is taken."
+
+
+def test_it_ends_itself_when_its_own_deadline_is_not_kept(
+    run: Run, theatre: list[Any], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """After five minutes, and half a minute to stop what runs; not when it is over before."""
+    timers: list[Any] = []
+
+    class Timer:
+        def __init__(self, seconds: float, act: Callable[[], None]) -> None:
+            self.seconds, self.act, self.daemon = seconds, act, False
+            self.happened: list[object] = []
+            timers.append(self)
+
+        def start(self) -> None:
+            self.happened.append(("started", self.daemon))
+
+        def cancel(self) -> None:
+            self.happened.append("cancelled")
+
+    monkeypatch.setattr("threading.Timer", Timer)
+    acting(monkeypatch, lambda act: ([], []))
+    assert run("demo").code == 0
+    [timer] = timers
+    assert (timer.seconds, timer.happened) == (330.0, [("started", True), "cancelled"])
+    codes: list[int] = []
+    monkeypatch.setattr("os._exit", codes.append)
+    timer.act()
+    assert codes == [1]
+    assert capsys.readouterr().err == (
+        "error: the demo does not end after 330 s, nor can it be stopped: ended by force\n"
+    )
+
+
+def test_a_deadline_of_something_else_is_not_taken_for_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def late(_log: int) -> list[str]:
+        raise TimeoutError("something else")
+
+    monkeypatch.setattr(command, "_play", late)
+    with pytest.raises(TimeoutError, match="something else"):
+        asyncio.run(command._play_in_time(0))
+
+
+def test_its_own_deadline_is_reported_as_not_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def hangs(_log: int) -> list[str]:
+        await asyncio.Event().wait()
+        return []
+
+    monkeypatch.setattr(command, "_play", hangs)
+    monkeypatch.setattr(command, "_WHOLE_SECONDS", 0.0)
+    with pytest.raises(CommandError, match="the demo is not over after 0 s; all of it is stopped") as refused:
+        asyncio.run(command._play_in_time(0))
+    assert refused.value.code == 1
+
+
+def test_nothing_but_warnings_is_logged(run: Run, theatre: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    verbose: list[bool] = []
+    monkeypatch.setattr("reprieve.cli.apiserver.log_to_stderr", verbose.append)
+    acting(monkeypatch, lambda act: ([], []))
+    assert run("demo") == Ended(0, run("demo").out, "")
+    assert verbose == [False, False]
