@@ -379,6 +379,113 @@ def test_a_token_file_that_is_spoilt_later_leaves_the_last_token(content: str, t
     asyncio.run(run())
 
 
+@pytest.mark.parametrize(
+    ("error", "hint", "text"),
+    [
+        (FileNotFoundError(2, "No such file"), "", "is not installed"),
+        (FileNotFoundError(2, "No such file"), "Install it.", "is not installed: Install it."),
+        (PermissionError(13, "Permission denied"), "Install it.", "cannot be run: Permission denied"),
+        (OSError("odd"), "", "cannot be run: odd"),
+        (ValueError("embedded null byte"), "", "cannot be run: embedded null byte"),
+    ],
+    ids=lambda value: str(value),
+)
+def test_why_a_plugin_does_not_start(error: Exception, hint: str, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def start(*_: Any, **__: Any) -> Printed:
+        raise error
+
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", start)
+    with pytest.raises(CredentialError) as refused:
+        asyncio.run(plugin("p", FakeClock(), install_hint=hint).current())
+    assert str(refused.value) == f"the credential plugin p {text}"
+
+
+class Stuck(Printed):
+    """A program that prints nothing and does not end until it is killed, if it is not gone by then."""
+
+    def __init__(self, gone: bool = False) -> None:
+        super().__init__(b"", 0)
+        self.stdout = asyncio.StreamReader()
+        self.returncode: int | None = None  # type: ignore[assignment]
+        self.gone = gone
+        self.ended: list[str] = []
+
+    def kill(self) -> None:
+        self.ended.append("killed")
+        self.returncode = -9
+        if self.gone:
+            raise ProcessLookupError
+
+    async def wait(self) -> int:
+        self.ended.append("waited for")
+        return -9
+
+
+@pytest.mark.parametrize("gone", [False, True])
+@pytest.mark.parametrize("why", ["too slow", "cancelled"])
+def test_a_plugin_that_does_not_answer_is_killed(why: str, gone: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a minute, or when nobody waits for it any more; it leaves no process behind."""
+    started: list[Stuck] = []
+    begun = asyncio.Event()
+    limits: list[float | None] = []
+    timeout = asyncio.timeout
+
+    async def start(*_: Any, **__: Any) -> Stuck:
+        started.append(Stuck(gone))
+        begun.set()
+        return started[0]
+
+    def at_once(seconds: float | None) -> asyncio.Timeout:
+        limits.append(seconds)
+        return timeout(0.0 if why == "too slow" else seconds)
+
+    async def run() -> None:
+        monkeypatch.setattr(asyncio, "create_subprocess_exec", start)
+        monkeypatch.setattr(asyncio, "timeout", at_once)
+        task = asyncio.create_task(plugin("p", FakeClock()).current())
+        if why == "too slow":
+            with pytest.raises(CredentialError, match="did not answer within 60 s"):
+                await task
+        else:
+            await begun.wait()
+            await asyncio.sleep(0)
+            task.cancel()
+            await asyncio.wait((task,))
+            assert task.cancelled()
+
+    asyncio.run(run())
+    assert limits == [60.0]
+    assert started[0].ended == ["killed", "waited for"]
+
+
+def test_a_plugin_with_the_terminal_may_take_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Somebody may be typing a password; and of how it was started nothing else is changed."""
+
+    class Terminal:
+        def isatty(self) -> bool:
+            return True
+
+    limits: list[float | None] = []
+    timeout = asyncio.timeout
+
+    def noted(seconds: float | None) -> asyncio.Timeout:
+        limits.append(seconds)
+        return timeout(seconds)
+
+    monkeypatch.setattr(sys, "stdin", Terminal())
+    monkeypatch.setenv("OF_THE_MACHINE", "1")
+    monkeypatch.setenv("OF_BOTH", "1")
+    started = printing(monkeypatch, said(token="t"))
+    monkeypatch.setattr(asyncio, "timeout", noted)
+    how: dict[str, Any] = {"environment": (("OF_BOTH", "2"), ("KUBERNETES_EXEC_INFO", "mine")), "arguments": ("a", "b")}
+    asyncio.run(plugin("p", FakeClock(), interactive_mode="Always", **how).current())
+    assert limits == [None]
+    assert started[0]["command"] == ("p", "a", "b")
+    environment = started[0]["env"]
+    assert (environment["OF_THE_MACHINE"], environment["OF_BOTH"]) == ("1", "2")
+    assert json.loads(environment["KUBERNETES_EXEC_INFO"])["kind"] == "ExecCredential"
+
+
 def test_a_plugin_that_is_not_there(tmp_path: Path) -> None:
     missing = plugin(str(tmp_path / "none"), FakeClock(), install_hint="Install it from X.")
     with pytest.raises(CredentialError, match=r"is not installed: Install it from X\."):
@@ -435,8 +542,14 @@ def test_a_token_rotated_early_is_found_after_401(tmp_path: Path) -> None:
     asyncio.run(run())
 
 
-def test_an_empty_or_strange_token_file_is_an_error(tmp_path: Path) -> None:
-    for content in (b"", b"two words", b"\xff\xfe"):
+def test_a_token_may_have_a_mebibyte(tmp_path: Path) -> None:
+    (tmp_path / "token").write_bytes(b"t" * LONGEST)
+    found = asyncio.run(TokenFile(tmp_path / "token", FakeClock()).current())
+    assert found.authorization == f"Bearer {'t' * LONGEST}"
+
+
+def test_an_empty_or_strange_or_long_token_file_is_an_error(tmp_path: Path) -> None:
+    for content in (b"", b" \n", b"two words", b"\xff\xfe", b"t" * (LONGEST + 1)):
         (tmp_path / "token").write_bytes(content)
         with pytest.raises(CredentialError, match="holds no token"):
             asyncio.run(TokenFile(tmp_path / "token", FakeClock()).current())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import json
 import os
 import ssl
 from datetime import UTC, datetime, timedelta
@@ -16,8 +17,11 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from reprieve.client.connection import Connection, ExecPlugin, Identity, TlsSettings
+from reprieve.client.credentials import Credential
 from reprieve.client.errors import ConfigError, UnreachableError
+from reprieve.client.kubeconfig import read_kubeconfig
 from reprieve.client.tls import CHECK_FILES_SECONDS, TlsContexts
+from reprieve.client.transport import Answer
 
 from ..waiting import DEADLINE
 from .clock import FakeClock
@@ -245,7 +249,7 @@ def test_a_connection_does_not_show_its_secrets() -> None:
     assert "s3cret" not in repr(connection)
 
 
-def test_nothing_secret_of_a_connection_is_in_its_text() -> None:
+def test_nothing_secret_of_a_connection_is_in_its_text(tmp_path: Path) -> None:
     """Whatever ends in a log or a traceback: certificates, keys, tokens, passwords, what a plugin is given."""
     plugin = ExecPlugin(api_version="v1", command="visible", environment=(("A", "s3cret"),), extension={"a": "s3cret"})
     parts = (
@@ -260,6 +264,18 @@ def test_nothing_secret_of_a_connection_is_in_its_text() -> None:
     for part in parts:
         assert "s3cret" not in repr(part)
     assert all("visible" in repr(part) for part in parts[1:])
+    carried = Credential("Bearer s3cret", (b"s3cret", b"s3cret"))
+    answered = Answer(200, {"Set-Cookie": "s3cret"}, b"s3cret")
+    kubeconfig = tmp_path / "visible"
+    user, cluster = {"token": "s3cret"}, {"server": "https://api", "proxy-url": "http://u:s3cret@p"}
+    entries = {"users": [{"name": "s3cret", "user": user}], "clusters": [{"name": "s3cret", "cluster": cluster}]}
+    context = {"name": "s3cret", "context": {"cluster": "s3cret", "user": "s3cret"}}
+    kubeconfig.write_text(json.dumps({**entries, "contexts": [context]}))
+    merged = read_kubeconfig([kubeconfig], explicit=True)
+    assert merged.connection("s3cret").identity.token == "s3cret"
+    assert (repr(carried), repr(answered)) == ("Credential()", "Answer(status=200)")
+    assert "visible" in repr(merged)
+    assert "s3cret" not in repr(merged)
     assert (TlsSettings().insecure, plugin.provide_cluster_info) == (False, False)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any, cast
@@ -102,6 +103,14 @@ def test_an_event_may_be_as_long_as_the_bound(monkeypatch: pytest.MonkeyPatch, p
     kept = max(30, len(pieces[0]) - len(ONE))
     monkeypatch.setattr("reprieve.client.watching.MAX_EVENT", kept)
     asyncio.run(seen(pieces))
+
+
+@pytest.mark.parametrize(("more", "read"), [(0, True), (1, False)])
+def test_an_event_has_sixteen_mebibytes_at_most(more: int, read: bool) -> None:
+    """etcd holds objects of 1.5 MiB at most."""
+    pieces = [b"x" * 16 * 1024 * 1024, b"x" * more]
+    with contextlib.nullcontext() if read else pytest.raises(GarbledError, match="more than 16777216 bytes"):
+        asyncio.run(seen([piece for piece in pieces if piece]))
 
 
 @pytest.mark.parametrize("pieces", [[b"x" * 31], [b"x" * 20, b"x" * 11, b"\n"], [ONE + b"x" * 20, b"x" * 11]])

@@ -7,6 +7,7 @@ import random
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 
@@ -107,6 +108,9 @@ def test_a_failure_does_not_hold_up_what_comes_after() -> None:
     [
         (ApiError(409, "Conflict", "no"), 1),
         (ApiError(404, "NotFound", "no"), 1),
+        (ApiError(428, "", "no"), 1),
+        (ApiError(430, "", "no"), 1),
+        (ApiError(499, "", "no"), 1),
         (ApiError(429, "TooManyRequests", "later", retry_after=9.0), ATTEMPTS),
         (ApiError(500, "InternalError", "no"), ATTEMPTS),
         (UnreachableError("cut"), ATTEMPTS),
@@ -320,5 +324,119 @@ def test_the_guard_of_a_request_is_the_fence() -> None:
             assert isinstance(result.exception(), LeadershipLostError)
             assert len(server.seen) == 1
             await writers.aclose()
+
+    asyncio.run(run())
+
+
+def test_sixteen_writes_at_a_time_unless_stated_otherwise() -> None:
+    async def run() -> None:
+        begun: list[int] = []
+
+        async def act() -> None:
+            begun.append(1)
+            await asyncio.get_running_loop().create_future()
+
+        client = ApiClient(Connection("http://127.0.0.1:1", "test"), clock=FakeClock(), environment={})
+        writers = WriterPool(client)
+        assert (writers.in_flight, writers.pending, writers.guard) == (0, 0, None)
+        for number in range(20):
+            writers.submit(f"key {number}", act)
+        await until(lambda: len(begun) >= 16)
+        await asyncio.sleep(0)
+        assert (len(begun), writers.in_flight, writers.pending) == (16, 16, 20)
+        await writers.aclose()
+        assert (writers.in_flight, writers.pending) == (0, 0)
+
+    asyncio.run(run())
+
+
+def test_five_attempts_with_waits_from_half_a_second_to_ten() -> None:
+    class Lowest(random.Random):
+        def random(self) -> float:
+            return 0.0
+
+    async def waits(**more: Any) -> list[float]:
+        clock = FakeClock(instant=60.0)
+        client = ApiClient(Connection("http://127.0.0.1:1", "test"), clock=clock, chance=Lowest(), environment={})
+
+        async def act() -> None:
+            raise UnreachableError("cut")
+
+        writers = WriterPool(client, **more)
+        with pytest.raises(UnreachableError):
+            await writers.submit("a", act)
+        await writers.aclose()
+        return clock.slept
+
+    assert asyncio.run(waits()) == [0.5, 1.0, 2.0, 4.0]
+    assert asyncio.run(waits(attempts=8)) == [0.5, 1.0, 2.0, 4.0, 8.0, 10.0, 10.0]
+
+
+@pytest.mark.parametrize(
+    ("how", "waiting", "later"),
+    [
+        ("deposed", "b: not written: not the leader any more", "c: not written: not the leader"),
+        ("closed", "b: not written: closed", "c: not written: closed"),
+    ],
+)
+def test_what_is_known_of_a_write_that_was_not_carried_out(how: str, waiting: str, later: str) -> None:
+    """In flight: nothing; waiting, and later: that it was not written."""
+
+    async def run() -> None:
+        begun: list[int] = []
+
+        async def act() -> None:
+            begun.append(1)
+            await asyncio.get_running_loop().create_future()
+
+        async with pool(workers=1) as (writers, fence):
+            flying, behind, other = writers.submit("a", act), writers.submit("a", act), writers.submit("b", act)
+            await until(lambda: begun)
+            assert (writers.in_flight, writers.pending) == (1, 3)
+            if how == "deposed":
+                fence.shut()
+            else:
+                await writers.aclose()
+            after = writers.submit("c", act)
+            await writers.drain()
+            assert (writers.in_flight, writers.pending, len(begun)) == (0, 0, 1)
+            assert writers.guard == fence.check
+            found = [str(result.exception()) for result in (flying, behind, other, after)]
+        assert found == [
+            "a: cancelled in flight: it may or may not have been written",
+            waiting.replace("b:", "a:"),
+            waiting,
+            later,
+        ]
+
+    asyncio.run(run())
+
+
+def test_a_write_that_was_cancelled_before_its_turn_leaves_the_others() -> None:
+    """Of its key, and of others; whoever drains waits for them."""
+
+    async def run() -> None:
+        done: list[str] = []
+        gate = asyncio.Event()
+
+        def write(name: str) -> Callable[[], Awaitable[None]]:
+            async def act() -> None:
+                await gate.wait()
+                done.append(name)
+
+            return act
+
+        async with pool(workers=1) as (writers, _):
+            results = {name: writers.submit(name[0], write(name)) for name in ("a1", "a2", "b1", "a3", "b2")}
+            results["a2"].cancel()
+            results["b1"].cancel()
+            drained = asyncio.create_task(writers.drain())
+            await until(lambda: writers.in_flight)
+            assert not drained.done()
+            gate.set()
+            await drained
+            assert sorted(done) == ["a1", "a3", "b2"]
+            assert done.index("a1") < done.index("a3")
+            assert writers.pending == 0
 
     asyncio.run(run())

@@ -81,14 +81,14 @@ class TokenFile(Credentials):
     def _read(self) -> None:
         try:
             with self._file.open("rb") as stream:
-                token = stream.read(_MAX_TOKEN).decode("ascii").strip()
+                token = stream.read(_MAX_TOKEN + 1).decode("ascii").strip()
         except OSError as error:
             if self._credential.authorization is None:
                 raise CredentialError(f"{self._file}: {error.strerror or error}") from None
             return
         except UnicodeDecodeError:
             token = "\n"
-        if not token or any(character.isspace() for character in token):
+        if not token or len(token) > _MAX_TOKEN or any(character.isspace() for character in token):
             if self._credential.authorization is None:
                 raise CredentialError(f"{self._file}: holds no token")
             return
