@@ -8,13 +8,14 @@ from __future__ import annotations
 import asyncio
 import copy
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.controlplane.recorded.shapes import custom_kind, shape
 from tests.controlplane.server.inprocess import Plane, running
 
-from reprieve.controlplane.admission_chain import Operation, Request, User
+from reprieve.controlplane.admission_chain import Operation, Request, Step, User
 from reprieve.controlplane.background import background
 from reprieve.controlplane.conversion import from_storage, to_storage
 from reprieve.controlplane.deleting import CRD_CLEANUP
@@ -22,7 +23,7 @@ from reprieve.controlplane.errors import StatusError
 from reprieve.controlplane.features import DropDisabled, Features
 from reprieve.controlplane.kubelet import KubeletOptions
 from reprieve.controlplane.preparing import count_generation, date_taints
-from reprieve.controlplane.storage import StorageError, Store
+from reprieve.controlplane.storage import StorageError, Store, open_log
 
 Json = dict[str, Any]
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
@@ -243,6 +244,108 @@ def test_a_write_of_a_definition_that_is_undone_is_undone_for_its_resources(
     assert plane.ask(f"GET {widgets(plural='gadgets')}").status == 404
     assert plane.ask(f"GET {widgets(plural='taken')}").status == 404
     assert plane.ask(f"GET {widgets()}").status == 200
+
+
+def test_every_version_that_was_stored_is_recorded(plane: Plane) -> None:
+    """So that a version in which there may be objects is not taken out of the definition; once each, oldest first."""
+    body = definition("widgets", "Widget")
+    [version] = body["spec"]["versions"]
+    name = "widgets.example.com"
+    plane.create(DEFINITIONS, body)
+    since = plane.clock.stamp()
+    plane.clock.forward(60)
+
+    def put(*versions: tuple[str, bool]) -> tuple[int, list[str]]:
+        found = plane.ask(f"GET {DEFINITIONS}/{name}").json
+        found["spec"]["versions"] = [{**version, "name": one, "storage": stored} for one, stored in versions]
+        status = plane.ask(f"PUT {DEFINITIONS}/{name}", found).status
+        return status, plane.ask(f"GET {DEFINITIONS}/{name}").json["status"]["storedVersions"]
+
+    assert put(("v1", True), ("v2", False)) == (200, ["v1"])
+    assert put(("v1", False), ("v2", True)) == (200, ["v1", "v2"])
+    assert put(("v2", True)) == (422, ["v1", "v2"])
+    assert put(("v2", False), ("v1", True)) == (200, ["v1", "v2"])
+    times = {one["lastTransitionTime"] for one in plane.ask(f"GET {DEFINITIONS}/{name}").json["status"]["conditions"]}
+    assert times == {since}
+
+
+def test_versions_are_served_as_they_are_named(plane: Plane) -> None:
+    """What is no longer served is gone at once, what is served anew is there with its short names and scope."""
+    body = definition("widgets", "Widget", shortNames=["wd"], categories=["all"])
+    [version] = body["spec"]["versions"]
+    body["spec"]["scope"] = "Cluster"
+    body["spec"]["versions"] = [
+        {**version, "name": "v1", "served": False, "storage": False},
+        {**version, "name": "v2", "subresources": {"status": {}, "scale": {
+            "specReplicasPath": ".spec.n", "statusReplicasPath": ".status.n"}}},
+        {**version, "name": "v3", "storage": False},
+    ]  # fmt: skip
+    plane.create(DEFINITIONS, body)
+    assert "v1" not in plane.registry.kinds.groups()["example.com"]
+    second, third = (plane.registry.kind(f"example.com/{one}", "Widget") for one in ("v2", "v3"))
+    assert second.subresources == {"status", "scale"}
+    assert third.subresources == set()
+    for kind in (second, third):
+        assert (kind.singular, kind.list_kind, kind.plural) == ("widget", "WidgetList", "widgets")
+        assert (kind.short_names, kind.categories, kind.namespaced) == (("wd",), ("all",), False)
+        assert (kind.generation, kind.unconditional_update, kind.custom) == (True, False, True)
+        assert (kind.storage_version, kind.status_metadata) == ("example.com/v2", "reset")
+    plane.create("/apis/example.com/v3/widgets", {"metadata": {"name": "w"}})
+    found = plane.ask(f"GET {DEFINITIONS}/widgets.example.com").json
+    found["spec"]["versions"][2]["served"] = False
+    assert plane.ask(f"PUT {DEFINITIONS}/widgets.example.com", found).status == 200
+    assert plane.ask("GET /apis/example.com/v3/widgets").status == 404
+    assert plane.ask("GET /apis/example.com/v2/widgets/w").json["apiVersion"] == "example.com/v2"
+
+
+def test_objects_that_are_held_hold_their_definition(plane: Plane) -> None:
+    """Looked at five times a second; what is refused does not keep others from going."""
+
+    class Refuses(Step):
+        on = True
+
+        def validate(self, request: Request) -> None:
+            if self.on and request.operation == "DELETE" and request.name == "a":
+                raise StatusError(403, "Forbidden", "not now")
+
+    refuses = Refuses()
+    plane.registry.chain.add(refuses)
+    plane.create(DEFINITIONS, definition("widgets", "Widget"))
+    for name in ("a", "b"):
+        plane.create(widgets(), {"metadata": {"name": name}})
+    plane.create(widgets(), {"metadata": {"name": "held", "finalizers": ["a/b"]}})
+    assert plane.ask(f"DELETE {DEFINITIONS}/widgets.example.com").status == 200
+    plane.run(asyncio.sleep(0.1))
+    assert [one["metadata"]["name"] for one in plane.ask(f"GET {widgets()}").json["items"]] == ["a", "held"]
+    refuses.on = False
+    plane.ask(
+        f"PATCH {widgets()}/held", {"metadata": {"finalizers": None}}, content_type="application/merge-patch+json"
+    )
+    plane.run(asyncio.sleep(0.25))
+    assert plane.ask(f"GET {DEFINITIONS}/widgets.example.com").status == 404
+    assert plane.ask(f"GET {widgets()}").status == 404
+
+
+def test_a_definition_that_goes_goes_on_after_a_restart(tmp_path: Path) -> None:
+    with running(store=Store(open_log(tmp_path / "state.db"))) as plane:
+        plane.create(DEFINITIONS, definition("widgets", "Widget"))
+        plane.create(widgets(), {"metadata": {"name": "held", "finalizers": ["a/b"]}})
+        assert plane.ask(f"DELETE {DEFINITIONS}/widgets.example.com").status == 200
+        plane.run(asyncio.sleep(0.1))
+    with running(store=Store(open_log(tmp_path / "state.db"))) as plane:
+        plane.run(asyncio.sleep(1))
+        assert plane.ask(f"GET {DEFINITIONS}/widgets.example.com").status == 200
+        body = {"metadata": {"finalizers": None}}
+        plane.ask(f"PATCH {widgets()}/held", body, content_type="application/merge-patch+json")
+        plane.run(asyncio.sleep(1))
+        assert plane.ask(f"GET {DEFINITIONS}/widgets.example.com").status == 404
+
+
+def test_a_custom_binding_binds_nothing(plane: Plane) -> None:
+    """It is stored like any other custom resource; only `bindings` of the core group name a pod and a node."""
+    assert plane.ask(f"POST {DEFINITIONS}", definition("bindings", "Binding")).status == 201
+    made = plane.create(widgets(plural="bindings"), {"metadata": {"name": "w"}})
+    assert plane.ask(f"GET {widgets(plural='bindings')}/w").json == made
 
 
 # -- events, generations ---------------------------------------------------------------------------------------

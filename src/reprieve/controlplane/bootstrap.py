@@ -45,8 +45,7 @@ class NamespaceLifecycle(Step):
 
     def validate(self, request: Request) -> None:
         """Keep the namespaces the cluster cannot do without."""
-        is_namespace = request.kind.kind == "Namespace" and request.kind.group == ""
-        if request.operation == "DELETE" and is_namespace and request.name in IMMORTAL:
+        if request.operation == "DELETE" and request.kind.resource == "namespaces" and request.name in IMMORTAL:
             raise request.refused("this namespace may not be deleted")
 
 

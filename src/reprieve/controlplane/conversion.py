@@ -82,7 +82,7 @@ def to_storage(kind: Kind, obj: Json) -> Json:
     """
     if not differs(kind):
         return obj
-    if kind.kind == "Event":
+    if kind.resource == "events.events.k8s.io":
         return _event_to_core(obj)
     if kind.custom:
         return {**obj, "apiVersion": kind.storage_version}
@@ -93,7 +93,7 @@ def from_storage(kind: Kind, obj: Json) -> Json:
     """Return a stored object in the version of ``kind`` (itself if that is the same)."""
     if not differs(kind):
         return obj
-    if kind.kind == "Event":
+    if kind.resource == "events.events.k8s.io":
         return _event_from_core(obj)
     if kind.custom:
         return {**obj, "apiVersion": kind.api_version}

@@ -12,7 +12,7 @@ import contextlib
 
 from reprieve.api.json import Json
 from reprieve.controlplane.admission_chain import Request, Step
-from reprieve.controlplane.conditions import condition, is_true, set_condition
+from reprieve.controlplane.conditions import condition, is_true, put_condition
 from reprieve.controlplane.deleting import CRD_CLEANUP, DeleteOptions
 from reprieve.controlplane.errors import StatusError
 from reprieve.controlplane.kinds import CUSTOM_VERBS, Kind
@@ -28,7 +28,7 @@ def rows_of(definition: Json) -> list[Kind]:
     """Return the rows of a definition: one per served version."""
     spec = definition["spec"]
     names = spec["names"]
-    stored = next(version["name"] for version in spec["versions"] if version.get("storage"))
+    stored = _stored_version(definition)
     rows: list[Kind] = []
     for version in spec["versions"]:
         if not version.get("served"):
@@ -63,6 +63,11 @@ def rows_of(definition: Json) -> list[Kind]:
     return rows
 
 
+def _stored_version(definition: Json) -> str:
+    name: str = next(version["name"] for version in definition["spec"]["versions"] if version.get("storage"))
+    return name
+
+
 def _is_established(definition: Json) -> bool:
     return is_true(definition.get("status"), "Established")
 
@@ -76,7 +81,6 @@ class CustomResources(Step):
         self._registry = registry
         self._rows: dict[str, list[Kind]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._busy = False
         registry.store.undone.append(self._follow_undone)
 
     def _follow_undone(self) -> None:
@@ -102,27 +106,21 @@ class CustomResources(Step):
 
     def committed(self, request: Request) -> None:
         """Follow a write of a definition."""
-        if self._busy:
-            return
-        kind = request.kind
-        definition = self._registry.find(kind, "", request.name)
+        definition = self._registry.find(request.kind, "", request.name)
         if definition is None:
             self._withdraw(request.name)
             return
         if definition["metadata"].get("deletionTimestamp"):
             self._clean_up(definition)
             return
-        if not _is_established(definition) or self._names_differ(definition):
-            definition = self._accept(kind, definition)
-        if _is_established(definition):
+        if not self._accept(request.kind, definition) and _is_established(definition):
             self._serve(definition)
 
-    @staticmethod
-    def _names_differ(definition: Json) -> bool:
-        return bool((definition.get("status") or {}).get("acceptedNames") != definition["spec"]["names"])
+    def _accept(self, kind: Kind, definition: Json) -> bool:
+        """Accept the names of a definition unless another one has them; whether that changed its status.
 
-    def _accept(self, kind: Kind, definition: Json) -> Json:
-        """Accept the names of a definition unless another one has them."""
+        Then it was a write of its own, which has been followed.
+        """
         registry = self._registry
         stamp = registry.clock.stamp()
         conflict = self._conflict(definition)
@@ -138,19 +136,15 @@ class CustomResources(Step):
         def change(obj: Json) -> None:
             status = obj.setdefault("status", {})
             for one in accepted:
-                set_condition(status, {**one, "lastTransitionTime": stamp})
+                put_condition(status, one, stamp)
             if not conflict:
                 status["acceptedNames"] = dict(names)
-            stored = next(version["name"] for version in obj["spec"]["versions"] if version.get("storage"))
-            kept = status.setdefault("storedVersions", [])
-            if stored not in kept:
-                kept.append(stored)
+            stored = status.setdefault("storedVersions", [])
+            stored += {_stored_version(obj)}.difference(stored)
 
-        self._busy = True
-        try:
-            return registry.modify_now(kind, "", definition["metadata"]["name"], change, _STATUS, "status").object
-        finally:
-            self._busy = False
+        return (
+            registry.modify_now(kind, "", definition["metadata"]["name"], change, _STATUS, "status").state is not None
+        )
 
     def _conflict(self, definition: Json) -> tuple[str, str] | None:
         spec = definition["spec"]

@@ -87,7 +87,7 @@ class Decoder:
             warnings.extend(texts)
         if pruned is obj:
             pruned = dict(obj)
-        if kind.kind == "Pod" and not kind.group and (obj.get("spec") or {}).get("overhead") == {}:
+        if kind.resource == "pods" and (obj.get("spec") or {}).get("overhead") == {}:
             # Admission of new pods tells overhead without a resource from none; what is stored does not.
             pruned["spec"] = {**pruned.get("spec", {}), "overhead": {}}
         self._check_wanted(kind, pruned, validation, warnings)
@@ -129,7 +129,7 @@ class Decoder:
                 raise StatusError(413, "RequestEntityTooLarge", f"Request entity too large: {text}") from None
         else:
             apply_defaults(kind, obj)
-            if kind.kind == "Event" and not kind.group:
+            if kind.resource == "events":
                 complete_event(obj)
             schema.complete(obj)
 

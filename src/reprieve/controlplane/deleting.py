@@ -86,7 +86,7 @@ class Deletion:
         metadata = obj["metadata"]
         if not metadata.get("deletionTimestamp") or metadata.get("finalizers"):
             return False
-        if kind.kind == "Namespace" and kind.group == "":
+        if kind.resource == "namespaces":
             return not (obj.get("spec") or {}).get("finalizers")
         return not metadata.get("deletionGracePeriodSeconds")
 
@@ -153,11 +153,11 @@ class Deletion:
 
     def _mark(self, kind: Kind, new: Json, options: DeleteOptions) -> bool:
         """Make ``new`` a terminating state; False if the request changes nothing."""
-        if kind.group == "" and kind.kind == "Namespace":
-            return self._mark_namespace(new)
-        metadata = new["metadata"]
-        if kind.kind == "CustomResourceDefinition":
+        if kind.resource == "namespaces":
+            return self._mark_namespace(kind, new)
+        if kind.resource == "customresourcedefinitions.apiextensions.k8s.io":
             return self._mark_definition(new)
+        metadata = new["metadata"]
         before = copy.deepcopy(metadata)
         if kind.graceful and not self._grace(new, options):
             return False
@@ -211,18 +211,13 @@ class Deletion:
         else:
             metadata.pop("finalizers", None)
 
-    def _mark_namespace(self, new: Json) -> bool:
+    def _mark_namespace(self, kind: Kind, new: Json) -> bool:
         metadata = new["metadata"]
         if metadata.get("deletionTimestamp"):
-            return self.completes_namespace(new)
+            return self.completes(kind, new)
         metadata["deletionTimestamp"] = self._registry.clock.stamp()
         new["status"] = {**(new.get("status") or {}), "phase": "Terminating"}
         return True
-
-    @staticmethod
-    def completes_namespace(new: Json) -> bool:
-        """Whether a terminating namespace has no finalizer of either sort left."""
-        return not new["metadata"].get("finalizers") and not (new.get("spec") or {}).get("finalizers")
 
     def _mark_definition(self, new: Json) -> bool:
         """A CRD waits, held by a finalizer, until its instances are gone."""
@@ -258,8 +253,7 @@ def settles_dependents(metadata: Json) -> bool:
 
 def warnings_of(kind: Kind, options: DeleteOptions) -> tuple[str, ...]:
     """What a client that deletes objects of a kind is warned of."""
-    unsaid = kind.kind == "Job" and kind.orphans and options.propagation is None
-    return (_PODS_STAY,) if unsaid else ()
+    return (_PODS_STAY,) if kind.resource == "jobs.batch" and options.propagation is None else ()
 
 
 _PODS_STAY = (

@@ -171,7 +171,7 @@ class _Loading:
             if item.namespace and not self._there.has("", "Namespace", "", item.namespace):
                 space = self._made("Namespace", "", item.namespace, item.origin)
                 made.setdefault(("", "", item.namespace), space).numbers.extend(item.numbers)
-            if item.kind.kind == "Pod" and item.kind.group == "":
+            if item.kind.resource == "pods":
                 spec = item.manifest.get("spec")
                 name = spec.get("serviceAccountName") if isinstance(spec, dict) else None
                 if not isinstance(name, str) or name in ("", "default"):
@@ -242,7 +242,7 @@ class _Loading:
 
     def _label_revision(self, item: Item, pod: Json) -> None:
         """Pods of the newest template in the input are pods of it here, where its hash is another: none is replaced."""
-        for reference in pod["metadata"].get("ownerReferences") or () if item.kind.kind == "Pod" else ():
+        for reference in pod["metadata"].get("ownerReferences") or () if item.kind.resource == "pods" else ():
             before, now = self._digests.get(reference.get("uid", ""), ("", ""))
             labels = pod["metadata"].get("labels") or {}
             own = _digest(labels.get(HASH_LABEL), reference.get("name", ""))
@@ -272,7 +272,7 @@ class _Loading:
         """What was on its way out in the input is on its way out here."""
         if not item.deleted:
             return
-        if item.kind.kind == "Namespace" and item.name in IMMORTAL:
+        if item.kind.resource == "namespaces" and item.name in IMMORTAL:
             return
         try:
             # What becomes of dependents was settled when it was deleted: a finalizer says it, or they go.
@@ -292,9 +292,12 @@ def _refuse(item: Item, error: StatusError) -> NoReturn:
 
 
 def _of_every_server(item: Item) -> bool:
-    return (item.kind.kind == "Namespace" and item.name in NAMESPACES) or (
-        item.kind.kind == "PriorityClass" and item.name.startswith("system-")
-    )
+    match item.kind.resource:
+        case "namespaces":
+            return item.name in NAMESPACES
+        case "priorityclasses.scheduling.k8s.io":
+            return item.name.startswith("system-")
+    return False
 
 
 def _head(found: PlainObject) -> tuple[str, str]:

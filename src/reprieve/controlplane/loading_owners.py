@@ -22,9 +22,7 @@ from reprieve.controlplane.metadata import controller_of
 from reprieve.controlplane.registry import Registry
 from reprieve.controlplane.rules.storage import NO_SOURCE
 
-_TEMPLATED: Final = frozenset(
-    (("", "ReplicationController"), ("apps", "ReplicaSet"), ("apps", "StatefulSet")),
-)
+_TEMPLATED: Final = frozenset(("replicationcontrollers", "replicasets.apps", "statefulsets.apps"))
 """Kinds that a snapshot keeps without their template."""
 _OF_ONE_POD: Final = (HASH_LABEL, "statefulset.kubernetes.io/pod-name", "apps.kubernetes.io/pod-index")
 _NOT_OF_TEMPLATES: Final = (
@@ -205,7 +203,7 @@ def _owner_key(item: Item) -> tuple[str, str, str, str] | None:
 
 
 def _pods(items: Iterable[Item]) -> Iterable[Item]:
-    return (item for item in items if (item.kind.group, item.kind.kind) == ("", "Pod"))
+    return (item for item in items if item.kind.resource == "pods")
 
 
 def missing_replica_sets(items: Sequence[Item], there: Lookup) -> list[Item]:
@@ -213,7 +211,7 @@ def missing_replica_sets(items: Sequence[Item], there: Lookup) -> list[Item]:
 
     Without them the Deployment would make its pods a second time.
     """
-    deployments = {item.key: item for item in items if (item.kind.group, item.kind.kind) == ("apps", "Deployment")}
+    deployments = {item.key: item for item in items if item.kind.resource == "deployments.apps"}
     made: dict[tuple[str, str, str, str], Item] = {}
     for pod in _pods(items) if deployments else ():
         key = _owner_key(pod)
@@ -252,14 +250,14 @@ def complete_light(item: Item) -> str:
     spec = item.manifest.get("spec")
     if not isinstance(spec, dict):
         return ""
-    match item.kind.group, item.kind.kind:
-        case "", "PersistentVolume" if not spec.keys() - set(NO_SOURCE):
+    match item.kind.resource:
+        case "persistentvolumes" if not spec.keys() - set(NO_SOURCE):
             spec["hostPath"] = {"path": "/"}
             return f"a hostPath for {item.subject}"
-        case "", "Service" if spec.keys() == {"selector"}:
+        case "services" if spec.keys() == {"selector"}:
             spec["clusterIP"] = "None"
             return f"no address for {item.subject}"
-        case "", "Pod":
+        case "pods":
             for each in ("containers", "initContainers"):
                 for container in spec.get(each) or () if isinstance(spec.get(each), list) else ():
                     mounts = container.get("volumeMounts") if isinstance(container, dict) else None
@@ -275,7 +273,7 @@ def complete_templates(items: Sequence[Item]) -> set[Item]:
     light = [
         item
         for item in items
-        if (item.kind.group, item.kind.kind) in _TEMPLATED
+        if item.kind.resource in _TEMPLATED
         and isinstance(item.manifest.get("spec"), dict)
         and "template" not in item.manifest["spec"]
     ]
@@ -284,9 +282,9 @@ def complete_templates(items: Sequence[Item]) -> set[Item]:
     pods: dict[tuple[str, str, str, str] | None, Item] = {}
     claims: dict[tuple[str, str], Item] = {}
     for item in items:
-        if (item.kind.group, item.kind.kind) == ("", "Pod"):
+        if item.kind.resource == "pods":
             pods.setdefault(_owner_key(item), item)
-        elif item.kind.kind == "PersistentVolumeClaim":
+        elif item.kind.resource == "persistentvolumeclaims":
             claims[item.namespace, item.name] = item
     return {owner for owner in light if not _take_template(owner, pods.get(owner.key), claims)}
 

@@ -30,17 +30,15 @@ def before_create(kind: Kind, new: Json, stamp: str) -> None:
 
 def date_taints(kind: Kind, new: Json, old: Json | None, stamp: str) -> None:
     """Set since when a device taint is there, where nobody did; of a rule a new effect begins now (KEP-5055)."""
-    if kind.group != "resource.k8s.io":
-        return
     spec = new.get("spec") or {}
-    if kind.kind == "DeviceTaintRule":
+    if kind.resource == "devicetaintrules.resource.k8s.io":
         taint, before = spec.get("taint") or {}, ((old or {}).get("spec") or {}).get("taint") or {}
         same_time = taint.get("timeAdded") == before.get("timeAdded")
         if old is not None and same_time and taint.get("effect") != before.get("effect"):
             taint["timeAdded"] = stamp
         if taint:
             taint.setdefault("timeAdded", stamp)
-    elif kind.kind == "ResourceSlice":
+    elif kind.resource == "resourceslices.resource.k8s.io":
         for device in spec.get("devices") or ():
             for taint in device.get("taints") or ():
                 taint.setdefault("timeAdded", stamp)
@@ -67,7 +65,7 @@ def restrict(kind: Kind, new: Json, old: Json, subresource: str) -> None:
             new["status"] = old["status"]
         else:
             new.pop("status", None)
-    if kind.kind == "Namespace" and kind.group == "":
+    if kind.resource == "namespaces":
         _restrict_namespace(new, old, subresource)
 
 
@@ -94,7 +92,7 @@ def _restrict_metadata(kind: Kind, new: Json, old: Json) -> None:
         case "labels-kept":
             kept = ("labels",)
         case _:
-            kept = ("ownerReferences",) if kind.kind == "Pod" else ()
+            kept = ("ownerReferences",) if kind.resource == "pods" else ()
     for key in kept:
         if key in old:
             new[key] = old[key]
@@ -109,7 +107,7 @@ def count_generation(kind: Kind, new: Json, old: Json, subresource: str) -> None
         new["metadata"].pop("generation", None)
         return
     generation = before or 1
-    if kind.generation and subresource != "status" and kind.kind != "PriorityClass":
+    if kind.generation and subresource != "status" and kind.resource != "priorityclasses.scheduling.k8s.io":
         status_apart = ("status",) if "status" in kind.subresources else ()
         apart = (*_IDENTITY, *status_apart)
         if any(new.get(key) != old.get(key) for key in {*new, *old} if key not in apart):

@@ -253,7 +253,7 @@ class Resources:
     async def _create(self, call: Call, answer: Answer) -> Reply:
         target, kind, registry = call.target, call.kind, self._registry
         options = self._options(call)
-        subresource = target.subresource or ("binding" if kind.kind == "Binding" else "")
+        subresource = target.subresource or ("binding" if kind.resource == "bindings" else "")
         if subresource in ("binding", "eviction", "token"):
             body = await self._side_body(call, *_SIDE_BODIES[subresource])
             if subresource == "token":
