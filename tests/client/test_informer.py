@@ -4,7 +4,8 @@ of changes", "Streaming lists")."""
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 
@@ -46,6 +47,9 @@ class Case:
 
 
 FIRST = {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan", "allowWatchBookmarks": "true"}
+
+NOT_YET = bookmark(4, end=True)
+NOT_YET["object"]["metadata"]["annotations"] = {"k8s.io/initial-events-end": "false"}
 
 CASES: dict[str, Case] = {
     "WatchList: everything there is, then changes": Case(
@@ -237,6 +241,33 @@ CASES: dict[str, Case] = {
         (lines(event("ADDED", pod("a", 3)), bookmark(4), bookmark(5, end=True), then="silence"),),
         ["added a@3"],
         "5",
+    ),
+    "a mark that the end has not come ends nothing": Case(
+        (
+            lines(
+                event("ADDED", pod("a", 3)), NOT_YET, event("ADDED", pod("b", 4)), bookmark(5, end=True), then="silence"
+            ),
+        ),
+        ["added a@3", "added b@4"],
+        "5",
+    ),
+    "a first watch that ends before everything was sent is no WatchList": Case(
+        (lines(event("ADDED", pod("a", 3))), answer(page([pod("a", 3)], 4)), SILENT),
+        ["added a@3"],
+        "4",
+        (FIRST, {"limit": "500"}, {"resourceVersion": "4"}),
+    ),
+    "a server that was listed once is listed again": Case(
+        (
+            status(422, "Invalid"),
+            answer(page([pod("a", 3)], 4)),
+            lines(gone()),
+            answer(page([pod("a", 5)], 6)),
+            SILENT,
+        ),
+        ["added a@3", "updated a@5"],
+        "6",
+        (FIRST, {"limit": "500"}, {"resourceVersion": "4"}, {"limit": "500"}, {"resourceVersion": "6"}),
     ),
     "a list without a revision is asked for again": Case(
         (
@@ -650,6 +681,105 @@ def test_the_back_off_begins_anew_when_something_was_heard(between: Json | None,
             assert [seconds for seconds in heard.clock.slept if seconds < 15.0] == waits
 
     asyncio.run(run())
+
+
+@pytest.mark.parametrize("code", [400, 422])
+def test_a_list_that_is_a_bad_request_is_not_a_storm(code: int) -> None:
+    """There is no third way to ask."""
+
+    async def run() -> None:
+        async with informing(status(code, "Bad"), instant=0.0, watch_list=False) as heard:
+            await until(lambda: backs_off(heard))
+            assert len(heard.server.seen) == 1
+            assert f"pods: watching again: {heard.server.url}/api/v1/pods: no ({code} Bad)" in heard.trouble
+
+    asyncio.run(run())
+
+
+@dataclass
+class Notified:
+    """What the owner of an informer is notified of, by callback."""
+
+    changes: list[str] = field(default_factory=list)
+    synced: list[str] = field(default_factory=list)
+    answers: list[str] = field(default_factory=list)
+    cuts: list[str] = field(default_factory=list)
+    trouble: list[str] = field(default_factory=list)
+    unreadable: list[str] = field(default_factory=list)
+
+
+async def notified(until_revision: str, *replies: Reply, **options: Any) -> Notified:
+    found = Notified()
+    async with scripted(*replies) as server, client_of(server, clock=FakeClock(instant=15.0)) as client:
+        informer = Informer(
+            client,
+            PODS,
+            Pod,
+            lambda change: found.changes.append(f"{change.kind.value} {change.object.name}"),
+            options=InformerOptions(**options),
+            on_synced=lambda: found.synced.append(informer.revision or ""),
+            on_answer=lambda: found.answers.append(informer.revision or ""),
+            on_cut=lambda error: found.cuts.append(type(error).__name__),
+            on_trouble=found.trouble.append,
+            on_unreadable=lambda meta, error: found.unreadable.append(f"{meta.key} {error.path}"),
+        )
+        assert (informer.revision, informer.synced, dict(informer.objects)) == (None, False, {})
+        task = asyncio.create_task(informer.run())
+        await until(lambda: informer.revision == until_revision)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        assert informer.synced
+        with pytest.raises(TypeError):
+            informer.objects["a"] = None  # type: ignore[index]
+    return found
+
+
+@pytest.mark.parametrize("watch_list", [True, False], ids=["WatchList", "list"])
+def test_the_owner_is_notified_of_answers_and_cuts_and_once_that_everything_is_there(watch_list: bool) -> None:
+    """A start over, as after 410, is no cut: nothing was wrong with the connection."""
+
+    def everything(revision: int) -> list[Reply]:
+        if watch_list:
+            return [lines(bookmark(revision, end=True))]
+        return [answer(page([], revision)), lines(bookmark(revision))]
+
+    async def run() -> Notified:
+        last = lines(bookmark(20), then="silence")
+        return await notified(
+            "20", status(501), *everything(5), lines(gone()), *everything(9), cut, last, watch_list=watch_list
+        )
+
+    found = asyncio.run(run())
+    assert found.synced == ["5"]
+    # The first with nothing known; then the watch that is refused with 410, which is answered; and so on.
+    assert found.answers == (["", "5", "", "9"] if watch_list else ["", "5", "5", "", "9", "9"])
+    assert found.cuts[0] == "ApiError"
+    assert set(found.cuts[1:]) <= {"UnreachableError"}
+    assert found.trouble == []
+
+
+@pytest.mark.parametrize("watch_list", [True, False], ids=["WatchList", "list"])
+def test_whatever_cannot_be_read_is_reported_wherever_it_comes(watch_list: bool) -> None:
+    """In a list or a watch; its owner is notified where it is known whose it is."""
+    broken = pod("b", 7)
+    broken["spec"] = {"containers": "none"}
+    nobodys = {**pod("c", 8), "metadata": "none"}
+
+    async def run() -> Notified:
+        first = [lines(event("ADDED", pod("a", 3)), event("ADDED", broken), bookmark(9, end=True))]
+        if not watch_list:
+            first = [answer(page([pod("a", 3), broken, nobodys], 9))]
+        changed = pod("a", 10)
+        changed["spec"] = {"containers": "none"}
+        last = lines(event("MODIFIED", changed), event("DELETED", changed | {"metadata": pod("a", 11)["metadata"]}))
+        return await notified("12", *first, last, lines(bookmark(12), then="silence"), watch_list=watch_list)
+
+    found = asyncio.run(run())
+    assert found.changes == ["added a", "deleted a"]
+    assert found.unreadable == ["default/b spec.containers", "default/a spec.containers"]
+    told = [text.partition(":")[0] for text in found.trouble]
+    assert told == ["left out", *([] if watch_list else ["left out"]), "not updated"]
+    assert found.cuts == []
 
 
 def test_the_times_of_an_informer() -> None:

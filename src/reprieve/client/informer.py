@@ -202,7 +202,7 @@ class Informer(Generic[T]):
 
     def _after_the_end(self, began: float) -> float | None:
         """Seconds to wait after a stream that ended as it should; None to go on at once."""
-        if self._arriving is None and self._revision is None:
+        if self._revision is None:
             return self._without_watch_list("the watch ended before everything was sent")
         if self._heard or self._client.clock.monotonic() - began >= self._options.quick:
             self._backoff.reset()
