@@ -40,7 +40,7 @@ def _by(
         kept = set(sorted(names, key=lambda name: (-size[name], name))[:MOST_TENANTS])
         notes = (f"the {MOST_TENANTS} with the most jobs, of {len(names)}; -o json has them all",)
         names = [name for name in names if name in kept]
-    measure = Measure("", lambda r: None, time_text, -1)
+    measure = Measure("", lambda r: None, time_text, min)
     rows = []
     for name in names:
         found = [of_one.get(name) for of_one in groups]

@@ -296,4 +296,4 @@ def test_of_what_more_is_better_of_what_less_and_of_what_neither() -> None:
 def test_a_row_marks_the_best_and_says_how_far_from_the_first_the_others_are(
     values: list[float | None], cells: list[str]
 ) -> None:
-    assert compared(values, Measure("row", lambda _: None, count_text, -1)) == cells
+    assert compared(values, Measure("row", lambda _: None, count_text, min)) == cells

@@ -57,6 +57,7 @@ class Makers:
         self._group_specs: dict[int, objects.PodGroupSpec] = {}
         self._annotations: dict[int, dict[str, str]] = {}
         self._shapes: list[Shape] = []
+        """Those that identities are kept of: none may go, and leave its identity to another."""
 
     def priority(self, shape: Shape) -> int:
         """Its own, else that of its class, else 0."""
@@ -79,7 +80,11 @@ class Makers:
                 scheduling_group=reference,
             )
         meta = ObjectMeta(
-            name=name, namespace=shape.tenant, uid=uid, labels=dict(shape.labels), annotations=self._said(shape)
+            name=name,
+            namespace=shape.tenant,
+            uid=uid,
+            labels=dict(shape.labels),
+            annotations=self._annotations_of(shape),
         )
         return objects.Pod(metadata=meta, spec=spec)
 
@@ -102,6 +107,7 @@ class Makers:
                 priority=self.priority(shape),
                 priority_class_name=shape.priority_class,
             )
+            self._shapes.append(shape)
         meta = ObjectMeta(name=name, namespace=shape.tenant, uid=f"{shape.tenant}/{name}")
         return objects.PodGroup(metadata=meta, spec=spec)
 
@@ -129,7 +135,7 @@ class Makers:
             node_affinity=objects.NodeAffinity(required_during_scheduling_ignored_during_execution=required)
         )
 
-    def _said(self, shape: Shape) -> dict[str, str]:
+    def _annotations_of(self, shape: Shape) -> dict[str, str]:
         found = self._annotations.get(id(shape))
         if found is None:
             found = self._annotations[id(shape)] = {}

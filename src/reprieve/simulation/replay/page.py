@@ -11,6 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import accumulate
+from pathlib import Path
 from typing import Any
 
 from reprieve.simulation.replay.measures import table, time_text
@@ -178,7 +179,7 @@ def _curve(axes: Any, report: PolicyReport, at: int, amounts: Sequence[float]) -
     width = report.series.width / 86400
     days = [point * width for point in range(len(amounts))]
     colour, label = COLOURS[at % len(COLOURS)], _in_legend(report.name)
-    axes.plot(days, amounts, color=colour, linewidth=1.1, label=label, drawstyle="steps-post")
+    axes.plot(days, amounts, color=colour, label=label, drawstyle="steps-post")
 
 
 def _in_legend(name: str) -> str:
@@ -190,22 +191,19 @@ def _finish(axes: Any, narrow: bool, legend: bool, label: str, below: str = "day
     axes.set_ylabel(label)
     axes.set_xlabel(below)
     axes.set_ylim(bottom=0, top=None if axes.dataLim.ymax > 0 else 1)
-    axes.margins(x=0)
     if below == "days":
         axes.set_xlim(left=0)
     if legend:  # above the picture: inside there is always a curve in the way
         names = [str(line.get_label()) for line in axes.get_lines()]
         across = max(1, min(len(names), _LEGEND[narrow] // (max(map(len, names)) + 6)))
-        axes.figure.legend(
-            loc="outside upper left", ncols=across, frameon=False, labelcolor=_INK, fontsize=8, columnspacing=1.2
-        )
+        axes.figure.legend(loc="outside upper left", ncols=across)
 
 
 def _allocation(reports: Sequence[PolicyReport]) -> Draw:
     def draw(axes: Any, narrow: bool) -> None:
         first = reports[0].series
         days = [point * first.width / 86400 for point in range(len(first.capacity))]
-        style = {"color": _QUIET, "linewidth": 1.0, "linestyle": "--", "drawstyle": "steps-post"}
+        style = {"color": _QUIET, "linestyle": "--", "drawstyle": "steps-post"}
         axes.plot(days, first.capacity, label="capacity", **style)
         for at, report in enumerate(reports):
             _curve(axes, report, at, report.series.allocated)
@@ -230,7 +228,7 @@ def _fragmentation(reports: Sequence[PolicyReport]) -> Draw:
             days = [when / 86400 for when, _ in samples]
             shares = [float("nan") if share is None else 100 * share for _, share in samples]
             colour, label = COLOURS[at % len(COLOURS)], _in_legend(report.name)
-            axes.plot(days, shares, color=colour, linewidth=1.1, label=label)
+            axes.plot(days, shares, color=colour, label=label)
         _finish(axes, narrow, len(reports) > 1, "% of free GPUs")
 
     return draw
@@ -250,11 +248,11 @@ def _distribution(outcomes: Sequence[Outcome]) -> Draw:
         for at, outcome in enumerate(outcomes):
             waits = sorted(max(row.waiting, 1.0) / 3600 for row in outcome.rows if row.start is not None)
             step = max(1, len(waits) // 400)
-            picked = [*range(0, len(waits), step), len(waits) - 1] if waits else []
+            picked = sorted({*range(0, len(waits), step), len(waits) - 1}) if waits else []
             shares = [100 * (number + 1) / len(outcome.rows) for number in picked]
             colour = COLOURS[at % len(COLOURS)]
             label = _in_legend(outcome.report.name)
-            axes.plot([waits[number] for number in picked], shares, color=colour, linewidth=1.3, label=label)
+            axes.plot([waits[number] for number in picked], shares, color=colour, label=label)
         axes.set_xscale("log")
         axes.xaxis.set_major_formatter(lambda hours, _: f"{hours:g}")
         axes.xaxis.set_minor_formatter(lambda hours, _: "")
@@ -385,15 +383,15 @@ class _Strip:
 def _filled(boxes: Sequence[_Box], colour: str) -> Any:
     """All boxes of a colour as one shape: an element for each would be most of the page."""
     from matplotlib.patches import PathPatch
-    from matplotlib.path import Path
+    from matplotlib.path import Path as Curve
 
     corners = [
         corner
         for left, bottom, right, top in boxes
         for corner in ((left, bottom), (right, bottom), (right, top), (left, top), (left, bottom))
     ]
-    codes = [Path.MOVETO, Path.LINETO, Path.LINETO, Path.LINETO, Path.CLOSEPOLY] * len(boxes)
-    return PathPatch(Path(corners, codes), facecolor=colour, linewidth=0)
+    codes = [Curve.MOVETO, Curve.LINETO, Curve.LINETO, Curve.LINETO, Curve.CLOSEPOLY] * len(boxes)
+    return PathPatch(Curve(corners, codes), facecolor=colour)
 
 
 def _runs(numbers: Sequence[int]) -> list[tuple[int, int]]:
@@ -425,30 +423,13 @@ def _svg(prefix: str, size: tuple[float, float], draw: Draw, narrow: bool) -> st
     from matplotlib.backends.backend_svg import FigureCanvasSVG
     from matplotlib.figure import Figure
 
-    style: Any = {
-        "text.parse_math": False,
-        "svg.hashsalt": "reprieve",
-        "svg.fonttype": "none",
-        "font.family": "sans-serif",
-        "font.size": 8,
-        "text.color": _INK,
-        "axes.labelcolor": _INK,
-        "axes.edgecolor": _LINE,
-        "xtick.color": _INK,
-        "ytick.color": _INK,
-        "grid.color": _LINE,
-        "grid.linewidth": 0.4,
-        "axes.spines.top": False,
-        "axes.spines.right": False,
-    }
-    with rc_context(style):
+    ink = dict.fromkeys(("text.color", "axes.labelcolor", "xtick.color", "ytick.color", "legend.labelcolor"), _INK)
+    lines = dict.fromkeys(("axes.edgecolor", "grid.color"), _LINE)
+    colours: Any = {**ink, **lines}
+    with rc_context(colours, fname=Path(__file__).with_suffix(".mplstyle")):
         figure = Figure(figsize=size, layout="constrained")
         FigureCanvasSVG(figure)
-        figure.patch.set_alpha(0)
         axes = figure.add_subplot()
-        axes.patch.set_alpha(0)
-        axes.grid(True, axis="y")
-        axes.set_axisbelow(True)
         axes.spines["bottom"].set_zorder(1)  # a curve may be zero all along
         draw(axes, narrow)
         out = io.StringIO()
