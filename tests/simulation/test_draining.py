@@ -309,3 +309,133 @@ def test_nothing_is_planned_where_nobody_comes_back_and_nobody_waits() -> None:
         found = drained(*NODES, *bare, names=("n1", "n2", "n3"))
     assert not never.called
     assert told(found) == [(f"n{number}", [(f"bare-{number}", "Lost")], ()) for number in (1, 2, 3)]
+
+
+def leaving() -> Json:
+    found = pod("leaving", on="n2", owner="ReplicaSet w")
+    found["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    return found
+
+
+VOLUME: Json = {"name": "v", "persistentVolumeClaim": {"claimName": "data-db-0"}}
+
+
+def ended(phase: str) -> Json:
+    return {**pod("done", on="n2", volumes=[VOLUME]), "status": {"phase": phase}}
+
+
+EPHEMERAL: Json = {"name": "v", "ephemeral": {"volumeClaimTemplate": {"spec": {"accessModes": ["ReadWriteOnce"]}}}}
+DEVICE: Json = {
+    "apiVersion": "resource.k8s.io/v1",
+    "kind": "ResourceClaimTemplate",
+    "metadata": {"name": "t", "namespace": "default"},
+    "spec": {"spec": {"devices": {}}},
+}
+
+
+@pytest.mark.parametrize(
+    ("there", "plans"),
+    [
+        ([], 0),
+        ([pod("runs", on="n2")], 0),
+        ([pod("runs", on="n2", volumes=[{"name": "v", "emptyDir": {}}])], 0),
+        ([ended("Succeeded")], 0),
+        ([ended("Failed")], 0),
+        ([pod("back-aaaaa", on="n1", owner="ReplicaSet back")], 1),
+        ([pod("waits")], 1),
+        ([leaving()], 1),
+        ([pod("runs", on="n2", volumes=[VOLUME])], 1),
+        ([pod("runs", on="n2", volumes=[EPHEMERAL])], 1),
+        ([pod("runs", on="n2", resourceClaims=[{"name": "c", "resourceClaimTemplateName": "t"}])], 1),
+        ([DEVICE], 1),
+        ([LOCAL[1]], 1),
+        ([LOCAL[2]], 1),
+    ],
+)
+def test_a_drain_is_planned_where_something_may_be_decided(there: list[Json], plans: int) -> None:
+    """Somebody waits, comes back or leaves, or controllers have something to write."""
+    with mock.patch.object(module, "plan", wraps=plan) as planned_so_often:
+        drained(*NODES, pod("bare", on="n1"), *there)
+    assert planned_so_often.call_count == plans
+
+
+@pytest.mark.parametrize(
+    ("harm", "less"),
+    [
+        ("gang", "budget"),
+        ("gang", "nobody"),
+        ("budget", "lost"),
+        ("lost", "waits"),
+        ("waits", "two"),
+        ("two", "one"),
+        ("one", "nobody"),
+    ],
+)
+@pytest.mark.parametrize("nodes", [("n1", "n2"), ("n2", "n1")])
+def test_the_drain_that_breaks_least_comes_first(harm: str, less: str, nodes: tuple[str, str]) -> None:
+    """whatif.md 7.1: gangs, then budgets, then pods that are lost, that wait, that have to go; then by name."""
+
+    def on(name: str, what: str) -> list[Json]:
+        small = {"cpu": "10m"}
+        found: dict[str, list[Json]] = {
+            "gang": [
+                gang("g", 1),
+                pod("g-0-aaaaa", on=name, owner="Job g", schedulingGroup={"podGroupName": "g"}, **small),
+            ],
+            "budget": [
+                budget(maxUnavailable=0),
+                pod("web-aaaaa", on=name, owner="ReplicaSet web", labels={"app": "web"}, **small),
+            ],
+            "lost": [pod("bare", on=name, **small)],
+            "waits": [pod("big-aaaaa", on=name, owner="ReplicaSet big", nodeSelector={"only": name}, **small)],
+            "two": [pod(f"two-aaaa{turn}", on=name, owner="ReplicaSet two", **small) for turn in "ab"],
+            "one": [pod("one-aaaaa", on=name, owner="ReplicaSet one", **small)],
+            "nobody": [],
+        }
+        return found[what]
+
+    first, second = nodes
+    labelled = [node(name, labels={"only": name}) for name in ("n1", "n2", "n3")]
+    found = drained(*labelled, *on(first, harm), *on(second, less), names=("n1", "n2"))
+    assert [step.name for step in found.nodes] == [second, first]
+    assert found.clean is {harm, less}.isdisjoint(("budget", "lost", "waits"))
+
+
+def test_nodes_that_break_as_much_are_drained_by_name() -> None:
+    found = drained(*NODES, names=("n3", "n1", "n2"))
+    assert [step.name for step in found.nodes] == ["n1", "n2", "n3"]
+
+
+def test_of_each_step_how_many_wait_and_how_many_are_lost_is_counted() -> None:
+    stuck = [pod(f"big-aaaa{turn}", on="n1", owner="ReplicaSet big", cpu="2", nodeSelector={"a": "b"}) for turn in "ab"]
+    lost = [pod(name, on="n1", cpu="10m") for name in ("c", "a", "b")]
+    [step] = drained(*NODES, *stuck, *lost).nodes
+    assert (step.waiting, step.lost) == (2, 3)
+    assert [one.name for one in step.displaced] == ["a", "b", "big-aaaaa", "big-aaaab", "c"]
+    assert step.kubectl_needs == ("--force",)
+
+
+@pytest.mark.parametrize(("nodes", "refused"), [(64, False), (65, True)])
+def test_how_many_nodes_one_drain_plan_names(nodes: int, refused: bool) -> None:
+    given = loaded(*(node(f"n{number}", labels={"pool": "a"}) for number in range(nodes)))
+    if not refused:
+        assert len(nodes_named(given, ["pool=a"])) == 64
+        return
+    with pytest.raises(InputError, match="drain-plan: 65 nodes: at most 64 can be planned at once"):
+        nodes_named(given, ["pool=a"])
+
+
+@pytest.mark.parametrize("now", [None, 0.5, 4e9])
+def test_whenever_a_drain_is_planned_for_it_is_after_what_is_there(now: float | None) -> None:
+    """What a drain makes is newer than its input: a time before that is no error."""
+    found = drain_plan(loaded(*NODES, *web("n1", "n2")), ["n1", "n2"], PlanOptions(now=now))
+    assert [[one.to for one in step.displaced] for step in found.nodes] == [["n3"], ["n4"]]
+
+
+def test_of_eight_nodes_each_next_one_is_tried_and_of_nine_they_are_ranked_once() -> None:
+    """whatif.md 7.1."""
+    with mock.patch.object(module, "_by_harm", wraps=module._by_harm) as ranked:
+        for number, so_often in ((8, 0), (9, 1)):
+            names = tuple(f"m{turn}" for turn in range(number))
+            drained(*map(node, names), names=names)
+            assert ranked.call_count == so_often

@@ -5,10 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
+from reprieve.scheduling.decision import Decision
 from reprieve.simulation.plan import PlanOptions
+from reprieve.simulation.report import Answer, Help
 from reprieve.simulation.whatif.queue_order import Queue, queue_of
-from tests.building import gang, node, pod
+from tests.building import composite, gang, node, pod, said
 from tests.simulation.test_capacity import manifests
 
 
@@ -85,3 +88,98 @@ def test_since_is_told_only_of_what_is_dated() -> None:
 
 def test_who_runs_or_is_placed_elsewhere_is_not_in_it() -> None:
     assert queue(node("n1", cpu=4), pod("runs", cpu=1, node="n1")).items == ()
+
+
+@pytest.mark.parametrize(
+    ("items", "why", "name"),
+    [
+        # (who waits is the last of them)
+        ([pod("low", cpu=4, node="n1", annotations=said(minimum_runtime="10m"), start=0)], "Backoff", "new"),
+        ([pod("low", cpu=4, node="n1", priority=9)], "Priority", "new"),
+    ],
+)
+def test_who_waits_for_a_time_is_in_backoff(items: list[Any], why: str, name: str) -> None:
+    """whatif.md 6.2; cost.md 6: a preemption that is put off."""
+    found = queue(node("n1", cpu=4), *items, pod("new", cpu=4, priority=9 if why == "Priority" else 5)).items
+    assert [(one.name, one.why) for one in found] == [(name, why)]
+
+
+def test_a_priority_that_nobody_gave_is_none() -> None:
+    """whatif.md 6.2: what runs at no priority is as important as who asks at none."""
+    [one] = queue(node("n1", cpu=1), pod("runs", cpu=1, node="n1", priority=None), pod("new", cpu=1)).items
+    assert (one.why, one.priority) == ("Priority", 0)
+    [one] = queue(node("n1", cpu=1), pod("runs", cpu=1, node="n1", priority=-5), pod("new", cpu=1, never=True)).items
+    assert one.why == "Resources", "what runs is less important, and is not in its way by that"
+
+
+def test_gated_pods_stand_in_the_order_of_their_creation_then_of_their_names() -> None:
+    """whatif.md 6.3: nobody tries them; position by since, then kind, namespace and name."""
+    late, early, same = (pod(name, gates=["later"]) for name in ("a", "z", "b"))
+    given = manifests(node("n1"), early, late, same)
+    given.pods[2].created = given.pods[1].created
+    assert [one.name for one in queue_of(given, PlanOptions()).items] == ["z", "a", "b"]
+    assert [one.position for one in queue_of(given, PlanOptions()).items] == [1, 2, 3]
+
+
+def test_a_group_of_a_tree_stands_where_its_tree_does() -> None:
+    """whatif.md 6.1: it is tried with all of the tree, before who waits less important."""
+    tree = [composite("top", min_groups=2, priority=5)]
+    leaves = [one for name in ("leaf-b", "leaf-a") for one in gang(name, 2, cpu=3, priority=5, parent="top")]
+    found = queue(node("n1", cpu=4), *tree, *leaves, pod("low", cpu=9), pod("top-most", cpu=9, priority=9)).items
+    assert [(one.kind, one.name, one.pods) for one in found] == [
+        ("Pod", "top-most", 1),
+        ("PodGroup", "leaf-b", 2),
+        ("PodGroup", "leaf-a", 2),
+        ("Pod", "low", 1),
+    ]
+
+
+def test_a_gang_waits_since_its_first_pod_and_names_its_message() -> None:
+    team = gang("team", 2, cpu=9)
+    given = manifests(node("n1", cpu=4), *reversed(team))
+    [one] = queue_of(given, PlanOptions()).items
+    assert (one.since, one.pods) == ("1970-01-01T00:00:01Z", 2)
+    assert one.message.startswith("0/1 placements are available")
+    assert one.help == ()
+
+
+def test_pods_without_a_uid_are_found_by_their_name() -> None:
+    """As manifests have them: the decision about each is its own."""
+    plain = [replace(one, metadata=replace(one.metadata, uid="")) for one in (pod("b", cpu=1), pod("a", cpu=9))]
+    found = queue(node("n1", cpu=4), *plain).items
+    assert [(one.name, one.why) for one in found] == [("b", "Ready"), ("a", "Resources")]
+
+
+def test_the_first_decision_counts_and_whoever_observes_besides_is_notified() -> None:
+    """whatif.md 6.3: how it stands now, not at the end of the plan; `first_decision` of the options changes nothing."""
+    seen: list[str] = []
+
+    class Beside:
+        def attach(self, engine: Any) -> None:
+            seen.append("attached")
+
+        def decided(self, decision: Decision, *, seconds: float, now: float) -> None:
+            seen.append(decision.result.value)
+
+    given = manifests(
+        node("n1", cpu=4), pod("runs", cpu=4, node="n1"), pod("high", cpu=4, priority=9), pod("next", cpu=4, priority=8)
+    )
+    plain = queue_of(given, PlanOptions(first_decision=True, observer=Beside())).items
+    assert [(one.name, one.why) for one in plain] == [("high", "Preempting"), ("next", "Resources")]
+    assert seen[0] == "attached"
+    assert len(seen) > 2
+
+
+def test_help_is_put_beside_who_waits() -> None:
+    """whatif.md 5.6."""
+    hint = Help(kind="Nodes", sentence="one more")
+
+    def helping(answer: Answer) -> Answer:
+        document = answer.plan
+        pods = tuple(replace(one, help=(hint,)) for one in document.pods)
+        groups = tuple(replace(one, help=(hint, hint)) for one in document.pod_groups)
+        return Answer(replace(document, pods=pods, pod_groups=groups), answer.account)
+
+    given = manifests(node("n1", cpu=4), pod("big", cpu=9), *gang("team", 2, cpu=9))
+    found = queue_of(given, PlanOptions(), helping).items
+    assert {one.name: len(one.help) for one in found} == {"big": 1, "team": 2}
