@@ -181,39 +181,6 @@ def test_what_was_lost_is_named_and_accepted_on_demand(tmp_path: Path) -> None:
         assert call(config, path)[1]["items"] == listed["items"]
 
 
-@pytest.mark.parametrize(
-    ("command", "option"),
-    [
-        ("apiserver", "--data-dir"),
-        ("apiserver", "--kubeconfig"),
-        ("apiserver", "--read-only-kubeconfig"),
-        ("apiserver", "-f"),
-        ("up", "--data-dir"),
-        ("up", "--config"),
-        ("scheduler", "--records"),
-        ("scheduler", "--tls-cert-file"),
-        ("scheduler", "--kubeconfig"),
-        ("plan", "-f"),
-        ("plan", "--config"),
-        ("snapshot", "-o"),
-        ("explain", "--kubeconfig"),
-    ],
-)
-def test_an_empty_name_of_a_file_is_bad_usage(tmp_path: Path, command: str, option: str) -> None:
-    """Not the current directory, where it would write tokens and keys."""
-    done = subprocess.run(
-        [sys.executable, "-m", "reprieve", command, option, ""],
-        capture_output=True,
-        text=True,
-        timeout=DEADLINE,
-        check=False,
-        cwd=tmp_path,
-    )
-    assert (done.returncode, done.stdout) == (2, "")
-    assert "the name is empty" in done.stderr
-    assert not list(tmp_path.iterdir())
-
-
 def test_a_port_in_use_is_named(tmp_path: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
