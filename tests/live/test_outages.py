@@ -7,6 +7,8 @@ import contextlib
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from reprieve.client.clock import REAL_CLOCK
 from reprieve.client.errors import ApiError
 from reprieve.controlplane.server.serving import ServeOptions, serving
@@ -71,6 +73,107 @@ def test_what_goes_on_failing_is_said_again_and_again_but_seldom() -> None:
         heard.pass_time(1)
     assert 6 <= len(heard.said) <= 11
     assert heard.said[1].startswith("watch: pods: refused (for 60 s now: pods, nodes, leases and 1 more)")
+
+
+def test_what_goes_on_failing_is_reported_after_a_minute_then_twice_as_late_up_to_ten_minutes() -> None:
+    """Every second: after 60 s, then 120, 240, 480 and from then on 600 s later; else it is counted."""
+    heard = Heard()
+    reported = []
+    for second in range(2200):
+        before = len(heard.said)
+        heard.fail("pods")
+        if len(heard.said) > before:
+            reported.append(second)
+        heard.pass_time(1)
+    assert reported == [0, 60, 180, 420, 900, 1500, 2100]
+    assert heard.counted == 2200 - len(reported)
+
+
+@pytest.mark.parametrize(
+    ("later", "said"),
+    [
+        (0.5, 1),
+        (60.0, 1),
+        (60.5, 2),
+    ],
+)
+def test_what_begins_to_fail_within_a_minute_fails_for_the_same_reason(later: float, said: int) -> None:
+    heard = Heard()
+    heard.fail("pods")
+    heard.pass_time(later)
+    heard.fail("nodes")
+    assert (len(heard.said), heard.counted) == (said, 2 - said)
+
+
+def test_the_minute_counts_from_what_began_to_fail_last() -> None:
+    """One kind after the other, as watches notice it."""
+    heard = Heard()
+    for number in range(5):
+        heard.fail(f"k{number}")
+        heard.pass_time(50)
+    assert len(heard.said) == 1
+
+
+@pytest.mark.parametrize(("names", "more"), [(1, ""), (3, ""), (4, " and 1 more"), (5, " and 2 more")])
+def test_three_of_those_that_fail_are_named(names: int, more: str) -> None:
+    heard = Heard()
+    for _ in range(2):
+        for number in range(names):
+            heard.fail(f"k{number}")
+        heard.pass_time(60)
+    first = ", ".join(f"k{number}" for number in range(min(names, 3)))
+    assert heard.said[1:] == [f"watch: k0: refused (for 60 s now: {first}{more})"]
+
+
+@pytest.mark.parametrize(("quiet", "over"), [(9.0, []), (10.0, [(5.0, 2)]), (11.0, [(5.0, 2)])])
+def test_an_outage_is_over_when_nothing_has_failed_for_ten_seconds(quiet: float, over: list[tuple[float, int]]) -> None:
+    heard = Heard()
+    heard.fail("pods")
+    heard.pass_time(5)
+    heard.fail("pods")
+    heard.outages.well("pods")
+    heard.pass_time(quiet)
+    assert heard.over == over
+    assert heard.outages.under_way is not bool(over)
+    heard.pass_time(50)
+    assert len(heard.over) == 1, "once"
+
+
+def test_what_still_fails_keeps_an_outage_going() -> None:
+    heard = Heard()
+    heard.fail("pods")
+    heard.fail("nodes")
+    heard.outages.well("pods")
+    heard.pass_time(100)
+    assert (heard.over, list(heard.outages.failing)) == ([], ["nodes"])
+
+
+def test_calls_that_are_not_repeated_count_as_part_of_an_outage() -> None:
+    heard = Heard()
+    heard.fail("pods")
+    for _ in range(3):
+        heard.outages.besides("write", "x")
+    assert heard.counted == 3
+    heard.outages.well("pods")
+    heard.pass_time(10)
+    assert heard.over == [(0.0, 4)]
+
+
+def test_a_new_outage_is_reported_as_the_first_one_was() -> None:
+    """Nothing of it is left: neither when it is said again, nor what was counted."""
+    heard = Heard()
+    for _ in range(2):
+        for second in range(61):
+            heard.fail("pods")
+            if second < 60:
+                heard.pass_time(1)
+        heard.outages.well("pods")
+        heard.pass_time(10)
+    assert [text.rpartition("(")[2] for text in heard.said] == [
+        "what else fails until this is over is counted, not said)",
+        "for 60 s now: pods)",
+    ] * 2
+    assert heard.over == [(60.0, 61)] * 2
 
 
 def test_what_fails_later_for_a_reason_of_its_own_is_said() -> None:

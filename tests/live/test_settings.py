@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import socket
 from pathlib import Path
 
 import pytest
@@ -13,7 +15,18 @@ from reprieve.cli.outcome import CommandError, Exit
 from reprieve.client.errors import ConfigError
 from reprieve.framework.configuration import ConfigurationError, LeaderElection
 from reprieve.framework.configuration_reading import configuration_of
-from reprieve.live.settings import election_of, named, pace_of, seconds, serving_of, timing_of
+from reprieve.framework.gates import FeatureGates
+from reprieve.live.settings import (
+    Settings,
+    election_of,
+    environment_of,
+    named,
+    pace_of,
+    seconds,
+    serving_of,
+    timing_of,
+)
+from reprieve.scheduling.profiles import default_profile
 
 HEAD = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
 
@@ -24,6 +37,24 @@ HEAD = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerCo
 )
 def test_durations_as_go_writes_them(text: str, expected: float) -> None:
     assert seconds(text) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("1h", 3600.0),
+        ("1m", 60.0),
+        ("1s", 1.0),
+        ("1ms", 0.001),
+        ("0s", 0.0),
+        ("0.5s", 0.5),
+        ("90m", 5400.0),
+        (" 15s ", 15.0),
+        ("5m3ms", 300.003),
+    ],
+)
+def test_each_unit_of_a_duration(text: str, expected: float) -> None:
+    assert seconds(text) == expected
 
 
 @pytest.mark.parametrize("text", ["", "15", "s", "-1s", "1d", "15s "[:-1] + "x"])
@@ -89,6 +120,77 @@ def test_no_limit_unless_the_file_sets_one(connection: object, expected: tuple[f
     document = HEAD if connection is None else {**HEAD, "clientConnection": connection}
     assert pace_of(configuration_of(document)) == expected
     assert pace_of(None) == (0.0, 100)
+
+
+def test_a_burst_is_at_least_one_request() -> None:
+    document = {**HEAD, "clientConnection": {"qps": 1, "burst": 0}}
+    assert pace_of(configuration_of(document)) == (1.0, 1)
+
+
+def test_what_is_not_said_is_as_kube_scheduler_has_it() -> None:
+    """No limit of requests, backoffs from 1 to 10 seconds, what waits is tried again after five minutes."""
+    found = Settings({"first": default_profile(FeatureGates(), "first"), "second": default_profile(FeatureGates())})
+    assert found.scheduler_name == "first", "events are written under the name of the first profile"
+    assert (found.qps, found.burst, found.verbosity, found.log_format) == (0.0, 100, 2, "text")
+    assert (found.election, found.serving, found.records, found.kubeconfig) == (None, None, None, None)
+    assert timing_of(None) == found.timing
+    assert (found.timing.initial_backoff, found.timing.max_backoff, found.timing.flush_after) == (1.0, 10.0, 300.0)
+    assert found.feed.rediscover == 5.0
+    assert (found.pace.tick, found.pace.bindings) == (1.0, 1000)
+
+
+def test_connections_are_read_from_the_environment_of_the_process_where_none_is_given() -> None:
+    profiles = {"a": default_profile(FeatureGates(), "a")}
+    assert environment_of(Settings(profiles)) is os.environ
+    assert environment_of(Settings(profiles, environment={})) == {}
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({}, ("kube-system", "reprieve-scheduler", 15.0, 10.0, 2.0)),
+        (
+            {
+                "resource_namespace": "ns",
+                "resource_name": "n",
+                "lease_duration": "30s",
+                "renew_deadline": "20s",
+                "retry_period": "5s",
+            },
+            ("ns", "n", 30.0, 20.0, 5.0),
+        ),
+    ],
+    ids=["of-the-file", "flags"],
+)
+def test_every_flag_of_the_election(given: dict[str, str], expected: tuple[object, ...]) -> None:
+    found = election_of(LeaderElection(resource_name="reprieve-scheduler"), **given)  # type: ignore[arg-type]
+    assert found is not None
+    assert (found.namespace, found.name, found.duration, found.renew_deadline, found.retry) == expected
+    other = election_of(None)
+    assert other is not None
+    assert other.identity != found.identity, "two on one machine are two"
+    assert other.identity.startswith(f"{socket.gethostname()}_")
+
+
+def test_a_lock_that_is_no_lease_is_refused_from_a_flag_as_well() -> None:
+    with pytest.raises(ConfigurationError, match="'endpoints': only leases are supported"):
+        election_of(None, resource_lock="endpoints")
+    assert election_of(LeaderElection(resource_lock="endpoints"), resource_lock="leases") is not None
+
+
+def test_names_besides_the_schedulers_own_are_each_there_once() -> None:
+    [only] = named(None, "ours", ["b", "a", "ours", "b"]).profiles
+    assert only.also_known_as == ("b", "a")
+
+
+def test_what_is_served_has_a_certificate_for_this_machine() -> None:
+    found = serving_of("10.0.0.1", 10259, certificate="c.pem", key="k.pem")
+    assert found is not None
+    assert (found.host, found.port, found.certificate, found.key) == ("10.0.0.1", 10259, Path("c.pem"), Path("k.pem"))
+    assert found.names == ("localhost", socket.gethostname())
+    plain = serving_of("127.0.0.1", 1)
+    assert plain is not None
+    assert (plain.port, plain.certificate, plain.key) == (1, None, None)
 
 
 def test_backoffs_come_from_the_file() -> None:

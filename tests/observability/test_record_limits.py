@@ -14,9 +14,9 @@ import pytest
 
 from reprieve.cluster.pods import PodRecord
 from reprieve.observability.recording import RecordKeeper
-from reprieve.observability.records import Cost, DecisionRecord, decode
+from reprieve.observability.records import Cost, DecisionRecord, InVain, decode
 from reprieve.observability.store import MemoryStore
-from reprieve.preemption.outcome import PutOff, WaitsFor
+from reprieve.preemption.outcome import NoRoom, PreemptionInVain, PutOff, WaitsFor
 from reprieve.scheduling.decision import (
     WAITING_FOR_QUORUM,
     Binding,
@@ -422,11 +422,33 @@ def test_a_preemption_of_nobody_costs_nothing() -> None:
 
 
 def test_victims_and_not_those_spared_find_the_record() -> None:
+    """Wherever they stand in the order of importance."""
     keeping = Keeping(3)
     preemptor, gone, spared = keeping.pods(3)
-    keeping.decide(evicting(preemptor, unit(gone), spared=(unit(spared),)))
+    decision = evicting(preemptor, unit(gone), spared=(unit(spared),))
+    assert decision.preemption is not None
+    verdicts = decision.preemption.verdicts[::-1]
+    keeping.decide(replace(decision, preemption=replace(decision.preemption, verdicts=verdicts)))
     found = {name: len(asyncio.run(keeping.store.find("Pod", "default", name))) for name in ("p000", "p001", "p002")}
     assert found == {"p000": 1, "p001": 1, "p002": 0}
+
+
+def test_a_pod_that_preempts_without_a_message_is_recorded_by_its_nomination() -> None:
+    keeping = Keeping(2)
+    first, other = keeping.pods(2)
+    decision = evicting(first, nominations=((first, 0), (other, 1)))
+    found = keeping.decide(replace(decision, rejections=()))
+    assert (found.entity.name, found.entity.uid, found.message) == ("p000", "uid-p000", "")
+
+
+def test_a_group_that_finds_no_room_without_a_look_at_nodes_has_none() -> None:
+    """observability.md 4.3."""
+    keeping = Keeping(1)
+    crew = keeping.world.engine.cluster.groups.get("default/crew")
+    assert crew is not None
+    vain = PreemptionInVain(crew, NoRoom.UNDER_WAY)
+    found = keeping.decide(failed(rejection(keeping.pods(1)[0]), in_vain=vain)).in_vain
+    assert found == InVain(reason="UnderWay")
 
 
 def test_what_a_record_leaves_out_reads_as_nothing() -> None:
