@@ -1,9 +1,12 @@
-"""`reprieve completion` and `kubectl reprieve` (interfaces.md 1)."""
+"""`reprieve completion` and `kubectl reprieve` (interfaces.md 1.8)."""
 
 from __future__ import annotations
 
+import os
+import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -71,3 +74,54 @@ def test_kubectl_finds_it_by_its_name() -> None:
     program = [sys.executable, "-c", "from reprieve.cli.main import kubectl; kubectl()"]
     done = subprocess.run([*program, "plan", "--help"], capture_output=True, text=True, check=True, timeout=DEADLINE)
     assert done.stdout.startswith("Usage: kubectl reprieve plan")
+
+
+def for_kubectl(*words: str) -> dict[str, str]:
+    """What `kubectl_complete-reprieve` offers for the last of the words, with descriptions."""
+    program = [sys.executable, "-c", "from reprieve.cli.main import complete_kubectl; complete_kubectl()"]
+    done = subprocess.run([*program, *words], capture_output=True, text=True, check=True, timeout=DEADLINE)
+    assert done.stderr == ""
+    lines = (line.partition("\t") for line in done.stdout.splitlines() if line)
+    return {value: description for value, _, description in lines}
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (("pl",), {"plan"}),
+        (("plan", "--feature"), {"--feature-gates"}),
+        (("plan", "-o", ""), {"text", "json", "yaml"}),
+        (("plan", "-o", "js"), {"json"}),
+        (("plan", "-f", ""), set()),
+        (("help", "q"), {"questions", "queue"}),
+        (("plan", "-f", "a 'quoted\" name", "--feature"), {"--feature-gates"}),
+        (("nonsense",), set()),
+    ],
+)
+def test_kubectl_completes_the_plugin(words: tuple[str, ...], expected: set[str]) -> None:
+    """interfaces.md 1.8: the words after `kubectl reprieve`, the last of them, which may be empty, to be completed."""
+    assert set(for_kubectl(*words)) == expected
+
+
+def test_kubectl_is_offered_every_command_with_what_it_does() -> None:
+    offered = for_kubectl("")
+    assert {"plan", "explain", "up", "scheduler"} <= set(offered)
+    assert all(offered.values())
+
+
+@pytest.mark.skipif(shutil.which("kubectl") is None, reason="no kubectl here")
+def test_kubectl_itself_finds_the_program_and_reads_its_answer(tmp_path: Path) -> None:
+    """By its name on the PATH; the last line is kubectl's own word to the shell."""
+    program = tmp_path / "kubectl_complete-reprieve"
+    program.write_text(
+        f"#!{sys.executable}\nfrom reprieve.cli.main import complete_kubectl\n\ncomplete_kubectl()\n",
+        encoding="utf-8",
+    )
+    program.chmod(0o755)
+    plugin = tmp_path / "kubectl-reprieve"
+    plugin.write_text("#!/bin/sh\n", encoding="utf-8")
+    plugin.chmod(0o755)
+    environment = {**os.environ, "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"}
+    command = ["kubectl", "__complete", "reprieve", "plan", "-o", ""]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=DEADLINE)
+    assert done.stdout.split() == ["text", "json", "yaml", ":0"]

@@ -125,6 +125,12 @@ def kubectl() -> None:
     main("kubectl reprieve")
 
 
+def complete_kubectl() -> None:
+    """Entry point of `kubectl_complete-reprieve`, which kubectl asks to complete `kubectl reprieve`."""
+    completion.ask_for_kubectl(sys.argv[1:])
+    main()
+
+
 def main(program: str = "reprieve") -> None:
     """Entry point; ends the process with one of the codes of `reprieve.cli.outcome.Exit`."""
     collect_seldom()
