@@ -398,6 +398,43 @@ workloadKinds:
     assert scaled(there, "stack/t", number) == (3, going, "")
 
 
+GROUPS = """
+apiVersion: reprieve.dev/v1alpha1
+kind: WorkloadKinds
+workloadKinds:
+- group: example.com
+  kind: Group
+  scale: spec.count
+  sets:
+  - {each: spec, replicas: count, start: first, name: "{name}-{replica}", labels: {role: leader}}
+  - {each: spec, replicas: count, start: first, size: size, less: 1, name: "{name}-{replica}-{member}",
+     labels: {role: worker}}
+"""
+
+
+@pytest.mark.parametrize(("number", "going"), [(0, "lw-3 lw-3-1 lw-4 lw-4-1"), (1, "lw-4 lw-4-1"), (2, "")])
+@pytest.mark.parametrize("size", [None, 1, 2])
+def test_replicas_that_stay_are_counted_from_where_they_start(size: int | None, number: int, going: str) -> None:
+    """A group of a size that nothing gives is a leader alone."""
+    of = "example.com/v1 Group lw"
+    pods = [owned(f"lw-{each}", of, {"role": "leader"}) for each in (3, 4)]
+    pods += [owned(f"lw-{each}-1", of, {"role": "worker"}) for each in (3, 4) if size == 2]
+    spec: Json = {"count": 2, "first": 3, "template": BOX, **({} if size is None else {"size": size})}
+    there = workloads(of_kind("example.com/v1", "Group", "lw", **spec), *pods, rows=GROUPS)
+    left = [each for each in going.split() if size == 2 or not each.endswith("-1")]
+    before, gone, like = scaled(there, "group/lw", number)
+    assert (before, sorted(gone.split()), like) == (2, left, "")
+
+
+def test_no_more_than_eight_parts_are_named() -> None:
+    specs = {f"Part{turn}": {"template": BOX} for turn in range(9)}
+    there = workloads(of_kind("kubeflow.org/v1", "PyTorchJob", "pt", pytorchReplicaSpecs=specs))
+    with pytest.raises(FieldError) as caught:
+        scaled(there, "pytorchjob/pt", 1)
+    choices = " or ".join(f"pytorchjob/pt/part{turn}" for turn in range(8))
+    assert caught.value.message == f"pytorchjob default/pt has several counts: say {choices}"
+
+
 # -- priorities, and without -----------------------------------------------------------------------
 
 

@@ -144,6 +144,29 @@ def test_steps_follow_on_what_steps_before_them_did() -> None:
     assert outcomes(found) == dict.fromkeys(("d-00000", "d-00001", "db-0", "j-00000", "j-00001"), "Scheduled")
 
 
+def test_what_steps_delete_is_not_there_for_the_workloads_after_them() -> None:
+    """whatif.md 1.11: no daemon on a node that is gone, and a gang of a group that is gone has its own again."""
+    daemon = {
+        "apiVersion": "apps/v1",
+        "kind": "DaemonSet",
+        "metadata": {"name": "d"},
+        "spec": {"template": job("x", 1, "100m")["spec"]["template"]},
+    }
+    group = {
+        "apiVersion": "scheduling.k8s.io/v1beta1",
+        "kind": "PodGroup",
+        "metadata": {"name": "j"},
+        "spec": {"schedulingPolicy": {"gang": {"minCount": 1}}},
+    }
+    found = planned(
+        {"create": [{**NODE, "metadata": {"name": "n2"}}, group]},
+        {"delete": [{"kind": "Node", "name": "n2"}, {"kind": "PodGroup", "name": "j"}]},
+        {"create": [daemon, job("j", 2, "100m", gang=True)]},
+    )
+    assert outcomes(found) == dict.fromkeys(("d-00000", "j-00000", "j-00001"), "Scheduled")
+    assert [(one.name, one.min_count) for one in found.pod_groups] == [("j", 2)]
+
+
 def test_many_steps_cost_what_they_bring() -> None:
     """whatif.md 1.11: no step reads the whole cluster; 2,000 pods are looked at once, not 300 times."""
     there = tuple(

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from reprieve.api.errors import InputError, Origin
-from reprieve.api.manifests import PodMaker, UnknownObject
+from reprieve.api.manifests import Manifests, PodMaker, UnknownObject
 from reprieve.api.objects import Pod
 from reprieve.simulation.workloads.batches import Names, Workload, workload_of
 from reprieve.simulation.workloads.expanding import expand
@@ -519,7 +519,7 @@ def test_a_daemon_s_pod_tolerates_each_taint_once() -> None:
     ]
 
 
-@pytest.mark.parametrize("where", ["bound", "pinned", "ended", "going", "another's"])
+@pytest.mark.parametrize("where", ["bound", "pinned", "ended", "going", "another's", "nowhere", "other affinity"])
 def test_a_node_that_has_its_daemon_gets_no_other(where: str) -> None:
     """whatif.md 1.1, 2.4: by the node it runs on, or is pinned to."""
     one = pod("d", ("apps/v1", "DaemonSet", "other" if where == "another's" else "x"))
@@ -527,7 +527,9 @@ def test_a_node_that_has_its_daemon_gets_no_other(where: str) -> None:
         term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]}
         required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
         one["spec"]["affinity"] = {"nodeAffinity": required}
-    else:
+    elif where == "other affinity":
+        one["spec"]["affinity"] = {"podAntiAffinity": {}}
+    elif where != "nowhere":
         one["spec"]["nodeName"] = "n1"
     if where == "ended":
         one["status"] = {"phase": "Failed"}
@@ -712,6 +714,152 @@ def test_a_group_that_cannot_be_made_is_an_error_of_its_object(
     assert message in caught.value.message
 
 
+def with_gang(document: Json) -> Json:
+    return {**document, "metadata": {**document["metadata"], "annotations": GANG}}
+
+
+def groups_named(found: Manifests) -> list[str]:
+    """What each pod says its group is; empty: none."""
+    groups = [one.object.spec.scheduling_group for one in found.pods]
+    return [(group.pod_group_name or "") if group is not None else "" for group in groups]
+
+
+@pytest.mark.parametrize(
+    ("kind", "there", "minimum"),
+    [
+        ("Deployment", 0, 3),
+        ("Deployment", 1, 2),
+        ("Deployment", 3, None),
+        ("ReplicaSet", 1, 2),
+        ("StatefulSet", 0, 3),
+        ("StatefulSet", 1, 2),
+        ("StatefulSet", 3, None),
+    ],
+)
+def test_a_gang_of_a_set_is_all_that_is_missing(kind: str, there: int, minimum: int | None) -> None:
+    """whatif.md 2.10: everything that is made; those that run are in no group that is made now."""
+    pods = [pod(f"x-{turn}", ("apps/v1", kind, "x")) for turn in range(there)]
+    whole = with_gang(made("apps/v1", kind, {"replicas": 3, "template": TEMPLATE}))
+    if kind == "Deployment":
+        pods = [
+            pod(f"x-{turn}", ("apps/v1", "ReplicaSet", "x-5d4"), labels={"pod-template-hash": "5d4"})
+            for turn in range(there)
+        ]
+    found = expand(loaded(whole, *pods)).manifests
+    assert len(found.pods) == 3
+    assert [one.object.min_count for one in found.pod_groups] == ([] if minimum is None else [minimum])
+
+
+def test_each_replica_of_a_row_that_says_so_is_a_gang() -> None:
+    """whatif.md 2.10, as of a LeaderWorkerSet; and one replica's pods are numbered from where its index starts."""
+    text = FILE + "- {group: e.com, kind: X, gang: replica, sets: [{each: spec, replicas: 2, size: 2, start: first}]}"
+    rows = TABLE.with_more(read_rows("f", text))
+    for first in (None, 4):
+        plain = made("e.com/v1", "X", {"template": TEMPLATE, **({} if first is None else {"first": first})})
+        names = [f"x--{(first or 0) + turn}" for turn in range(4)]
+        found = expand(loaded(plain), rows=rows).manifests
+        assert ([one.object.name for one in found.pods], found.pod_groups) == (names, [])
+        found = expand(loaded(with_gang(plain)), rows=rows).manifests
+        groups = [f"x-{(first or 0) + turn}" for turn in range(2)]
+        assert [one.object.name for one in found.pods] == names
+        assert groups_named(found) == [each for each in groups for _ in range(2)]
+        assert [(one.object.name, one.object.min_count) for one in found.pod_groups] == [(each, 2) for each in groups]
+
+
+@pytest.mark.parametrize(
+    ("minima", "in_parts"),
+    [((None, None), False), ((1, None), True), ((None, 2), True), ((1, 2), True)],
+)
+def test_minima_of_tasks_are_asked_for_where_a_task_has_one(minima: tuple[int | None, ...], in_parts: bool) -> None:
+    """whatif.md 2.9: else the group is a plain gang, which its pods name themselves."""
+    tasks = [
+        {"name": f"t{turn}", "replicas": turn + 1, "template": TEMPLATE}
+        | ({} if least is None else {"minAvailable": least})
+        for turn, least in enumerate(minima)
+    ]
+    found = expand(loaded(made("batch.volcano.sh/v1alpha1", "Job", {"minAvailable": 3, "tasks": tasks}))).manifests
+    [group] = [one.object for one in found.pod_groups]
+    assert (group.foreign is not None) is in_parts
+    assert set(groups_named(found)) == {"" if in_parts else "x"}
+
+
+# -- how many --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "step", "pods", "asks"),
+    [
+        ("node", "", 3, True),
+        ("other", "", 1, False),
+        ("other", "trainer", 3, True),
+        ("other", "dataset-initializer", 1, False),
+        ("node", "dataset-initializer", 3, True),
+        ("launcher", "trainer", 1, True),
+    ],
+)
+def test_which_job_of_a_runtime_trains(name: str, step: str, pods: int, asks: bool) -> None:
+    """whatif.md 2.5: the one of that step, or called `node`; a launcher is one whatever the number of nodes."""
+    labels = {"trainer.kubeflow.org/trainjob-ancestor-step": step} if step else {}
+    entry = {"name": name, "template": {"metadata": {"labels": labels}, "spec": {"template": TEMPLATE}}}
+    spec = {"template": {"spec": {"replicatedJobs": [entry]}}}
+    runtime = made(TRAINER, "ClusterTrainingRuntime", spec, name="torch")
+    trainer = {"numNodes": 3, "resourcesPerNode": {"requests": {"cpu": "3"}}}
+    found = pods_of(runtime, made(TRAINER, "TrainJob", {"runtimeRef": {"name": "torch"}, "trainer": trainer}))
+    assert len(found) == pods
+    assert {bool(one.spec.containers[0].resources.requests) for one in found} == {asks}
+
+
+@pytest.mark.parametrize(
+    ("spec", "status", "there", "names"),
+    [
+        ({"parallelism": 2, "completions": 4}, {}, "", "0 1"),
+        ({"parallelism": 2, "completions": 4}, {}, "0", "1"),
+        ({"parallelism": 2, "completions": 4}, {}, "1", "0"),
+        ({"parallelism": 3, "completions": 4}, {"completedIndexes": "0-1"}, "2", "3"),
+        ({"parallelism": 3, "completions": 4}, {"completedIndexes": "0-1"}, "1", "2"),
+        ({"parallelism": 3, "completions": 4}, {"completedIndexes": "0-3"}, "", ""),
+        ({"parallelism": 3, "completions": 4}, {"completedIndexes": "0", "failedIndexes": "1-2"}, "", "3"),
+        ({"parallelism": 1, "completions": 4}, {}, "0 1", ""),
+        ({"parallelism": 3}, {}, "", "0"),
+        ({"parallelism": 0, "completions": 4}, {}, "", ""),
+    ],
+)
+def test_which_indexes_a_job_makes(spec: Json, status: Json, there: str, names: str) -> None:
+    """whatif.md 2.1: the lowest that are neither done nor failed for good nor taken."""
+    label = "batch.kubernetes.io/job-completion-index"
+    pods = [pod(f"p-{index}", ("batch/v1", "Job", "x"), labels={label: index}) for index in there.split()]
+    whole = made("batch/v1", "Job", {**spec, "completionMode": "Indexed", "template": TEMPLATE}, status=status)
+    assert " ".join(one.metadata.labels[label] for one in pods_of(whole, *pods)) == names
+
+
+@pytest.mark.parametrize(
+    ("manager", "made_here"),
+    [(None, True), ("", True), ("kubernetes.io/job-controller", True), ("m" * 128, False), ("m" * 129, False)],
+)
+def test_whose_jobs_are_not_made(manager: str | None, made_here: bool) -> None:
+    """whatif.md 2.1: of `managedBy` no more is shown than 128 characters."""
+    found = expand(loaded(made("batch/v1", "Job", {"managedBy": manager, "template": TEMPLATE})))
+    assert len(found.manifests.pods) == made_here
+    if not made_here:
+        [problem] = found.problems
+        assert problem.reason == f'it is managed by "{"m" * 128}", not by the Job controller'
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "newest"), [(2, 1, "a"), (1, 2, "b"), (1, 1, "b"), (None, None, "b"), (1, None, "a")]
+)
+def test_of_replica_sets_of_one_revision_the_latest_is_the_newest(
+    first: int | None, second: int | None, newest: str
+) -> None:
+    """whatif.md 2.2: of one moment the last by name."""
+    sets = []
+    for name, day in (("x-a", first), ("x-b", second)):
+        one = made("apps/v1", "ReplicaSet", {"template": TEMPLATE}, name=name, owner=("apps/v1", "Deployment", "x"))
+        one["metadata"] |= {} if day is None else {"creationTimestamp": f"2026-01-0{day}T00:00:00Z"}
+        sets.append(one)
+    assert made_of(made("apps/v1", "Deployment", {"template": TEMPLATE}), *sets) == [f"x-{newest}-00000"]
+
+
 # -- rows of users ---------------------------------------------------------------------------------
 
 
@@ -785,3 +933,37 @@ def test_of_two_rows_the_later_counts_and_only_for_its_versions() -> None:
     assert rows.of("e.com/v1", "Y") is rows.of("f.com/v1", "X") is None
     assert [each for each in more.kinds() if each[0] == "e.com"] == [("e.com", "X")]
     assert TABLE.of("kubeflow.org/v1", "MPIJob") != TABLE.of("kubeflow.org/v2beta1", "MPIJob")
+
+
+def test_a_row_of_a_user_counts_before_the_rules_of_a_kind() -> None:
+    """whatif.md 3.1: of the kinds that have rules of their own too."""
+    text = (
+        FILE + "- {group: batch, kind: Job, sets: [{each: spec, replicas: parallelism, name: '{name}-mine-{index}'}]}"
+    )
+    given = loaded(made("batch/v1", "Job", {"parallelism": 2, "completions": 1, "template": TEMPLATE}))
+    found = expand(given, rows=TABLE.with_more(read_rows("f", text)))
+    assert [one.object.name for one in found.manifests.pods] == ["x-mine-0", "x-mine-1"]
+
+
+def test_a_set_that_a_row_makes_is_there_for_its_selector() -> None:
+    """whatif.md 3.2: an object between, of a kind that a scheduler reads; its pods are made in turn."""
+    text = FILE + "- {group: e.com, kind: X, sets: [{each: spec, makes: apps/v1 ReplicaSet, name: '{name}-set'}]}"
+    inner = {"spec": {"replicas": 2, "selector": {"matchLabels": {"a": "b"}}, "template": TEMPLATE}}
+    found = expand(loaded(made("e.com/v1", "X", {"template": inner})), rows=TABLE.with_more(read_rows("f", text)))
+    assert [(one.object.KIND, one.object.name) for one in found.manifests.all()] == [
+        ("ReplicaSet", "x-set"),
+        ("Pod", "x-set-00000"),
+        ("Pod", "x-set-00001"),
+    ]
+
+
+def test_what_is_not_expanded_is_not_planned_without_its_pods() -> None:
+    """whatif.md 1.7: it is a problem, and no part of the input any more; what only may have pods stays."""
+    documents = (
+        made("e.com/v1", "Thing", {"workers": [TEMPLATE]}),
+        made("e.com/v1", "Other", {"size": 1}),
+        made("v1", "ConfigMap"),
+    )
+    found = expand(loaded(*documents))
+    assert [(one.kind, one.certain) for one in found.problems] == [("Thing", True), ("Other", False)]
+    assert [one.kind for one in found.manifests.unknown] == ["Other", "ConfigMap"]

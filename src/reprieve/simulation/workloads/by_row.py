@@ -117,7 +117,7 @@ def _pods_of_row(
             if not generated and maker.is_taken(workload, name):
                 continue
             if batch is None or row.gang == "replica" or pods.owner:
-                group = maker.gangs.of(workload, str(replica) if row.gang == "replica" else "", None, row)
+                group = maker.gangs.of(workload, str(replica) if row.gang == "replica" else "", row)
                 owner = _owner_named(filled(pods.owner, values)) if pods.owner else None
                 batch = _batch_of(maker, batch, workload, checked, where, group, owner)
             batch.add(
@@ -184,7 +184,7 @@ def _made_object(
         },
         "spec": spec,
     }
-    group = maker.gangs.of(workload, str(values["replica"]) if row.gang == "replica" else "", None, row)
+    group = maker.gangs.of(workload, str(values["replica"]) if row.gang == "replica" else "", row)
     maker.child(workload, made, where, inner=inner, group=group)
 
 

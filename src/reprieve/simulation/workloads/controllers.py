@@ -143,7 +143,7 @@ def deployment(workload: Workload, maker: Maker) -> None:
         }
         maker.adopt(workload, owner)
     owner_name = name_of_meta(mapping(owner.get("metadata")))
-    group = maker.gangs.of(workload, "", wanted - there)
+    group = maker.gangs.of(workload)
     labels = {HASH: digest} if digest else {}
     pods = maker.pods(workload, template, "spec.template", labels=labels, group=group, owner=owner)
     for _ in range(wanted - there):
@@ -161,7 +161,7 @@ def stateful_set(workload: Workload, maker: Maker) -> None:
     claims = spec.get("volumeClaimTemplates")
     claims = [claim for claim in claims if isinstance(claim, Mapping)] if isinstance(claims, list) else []
     digest = template_hash(template)
-    group = maker.gangs.of(workload, "", wanted)
+    group = maker.gangs.of(workload)
     pods = maker.pods(workload, template, "spec.template", labels={"controller-revision-hash": digest}, group=group)
     for ordinal in range(start, start + wanted):
         pod = f"{name}-{ordinal}"
@@ -214,7 +214,7 @@ def train_job(workload: Workload, maker: Maker) -> None:
     }
     if value_at(runtime_spec, "podGroupPolicy") is not None:
         maker.gangs.always(workload)
-    maker.child(workload, made, f"{kind} {name[:253]}: spec.template", group=maker.gangs.of(workload, ""))
+    maker.child(workload, made, f"{kind} {name[:253]}: spec.template", group=maker.gangs.of(workload))
 
 
 def _trained(entry: Any, trainer: Mapping[str, Any], nodes: int) -> Any:

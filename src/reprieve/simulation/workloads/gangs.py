@@ -81,11 +81,8 @@ class Gangs:
         """Everything that the workload makes is one gang, whatever its row says."""
         self._always.add(workload.key)
 
-    def of(self, workload: Workload, replica: str, number: int | None = None, row: WorkloadKind | None = None) -> str:
-        """The name of the gang that pods of the workload belong to (whatif.md 2.10); empty if there is none.
-
-        `number`: how many must run together, if that is not everybody who is made.
-        """
+    def of(self, workload: Workload, replica: str = "", row: WorkloadKind | None = None) -> str:
+        """The name of the gang that pods of the workload belong to (whatif.md 2.10); empty if there is none."""
         if workload.group:
             return workload.group
         annotations = mapping(workload.meta.get("annotations"))
@@ -93,6 +90,7 @@ class Gangs:
         least = value_at(workload.manifest, row.min_count) if row is not None and row.min_count else None
         if not (asked or least is not None or (row is not None and row.always_gang)):
             return ""
+        number = None
         if least is not None:
             path = row.min_count if row is not None else ""
             number = self._count(workload, path, least, 0) - len(self._outside(workload))
@@ -145,7 +143,7 @@ class Gangs:
             if topology:
                 more["schedulingConstraints"] = {"topology": [{"key": topology}]}
             return self._group(workload, workload.name, wanted - len(there), more)
-        return self.of(workload, "", wanted - len(there))
+        return self.of(workload)
 
     def _group(
         self,

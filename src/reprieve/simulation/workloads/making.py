@@ -83,6 +83,7 @@ class Maker:
         self._seen: set[Owner] = set()
         self.gangs = Gangs(self.count, lambda one: [pod for pod in self.there(one, below=True) if is_active(pod)])
         self._extra: list[tuple[KubernetesObject, Workload]] = []
+        self._claims: set[tuple[str, str]] = set()
 
     @property
     def nodes(self) -> Iterable[objects.Node]:
@@ -256,9 +257,9 @@ class Maker:
 
     def claim(self, workload: Workload, template: Mapping[str, Any], name: str, path: str) -> None:
         """A claim of a pod, unless it exists."""
-        if (workload.namespace, name) in self._there.claims:
+        if (workload.namespace, name) in self._claims:
             return
-        self._there.claims.add((workload.namespace, name))
+        self._claims.add((workload.namespace, name))
         meta = mapping(template.get("metadata"))
         made = {
             "apiVersion": "v1",

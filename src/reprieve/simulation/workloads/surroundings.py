@@ -29,7 +29,6 @@ class Surroundings:
         self.order = 1 + max((loaded.order for loaded in manifests.all()), default=0)
         self._kept: dict[tuple[type[KubernetesObject], str], KubernetesObject] = {}
         self._nodes: dict[str, objects.Node] = {}
-        self.claims: set[Key] = set()
         self.groups: set[Key] = set()
         self._classes: list[objects.PriorityClass] = []
         self._admission: PriorityAdmission | None = None
@@ -66,8 +65,6 @@ class Surroundings:
                 self.owners.add_pod(item)
             elif isinstance(item, objects.Node):
                 self._nodes[item.name] = item
-            elif isinstance(item, objects.PersistentVolumeClaim):
-                self.claims.add((item.namespace, item.name))
             elif isinstance(item, objects.PodGroup):
                 self.groups.add((item.namespace, item.name))
             elif isinstance(item, objects.PriorityClass):

@@ -1,0 +1,344 @@
+"""What the speed figures are of and how they are worked out: the clusters object by object, the clock, files compared.
+
+Beside `test_bench.py`, which runs the scenarios.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import subprocess
+import types
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from reprieve.simulation.bench import comparing, over_time, running, series
+from reprieve.simulation.bench.scenarios import FAMILIES, Scenario, at_size, named
+
+# -- what is measured ------------------------------------------------------------------------------
+
+
+def digest(*found: Any) -> str:
+    """Of objects, by every field that says something: one that the API gets later changes nothing."""
+
+    def stated(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: kept for key, each in value.items() if (kept := stated(each)) not in ({}, [], None, "")}
+        return [stated(each) for each in value] if isinstance(value, list | tuple) else value
+
+    plain = stated(msgspec.to_builtins(found))
+    return hashlib.sha256(msgspec.json.encode(plain, order="sorted")).hexdigest()[:12]
+
+
+CLUSTERS = {
+    "basic": ("3918914b4e63", "0f419b710607"),
+    "preempt": ("c838ee323da6", "51d8a0ce170d"),
+    "gang": ("79d7f697c8e5", "4efb322af345"),
+    "gangs": ("5ac8a42f2062", "847dcc205b0e"),
+    "gang-preempt": ("af860d4fbb10", "4b481bbeef33"),
+    "trees": ("fe4b9c66534f", "0817f6a25352"),
+    "tree-preempt": ("31c1f3f9a748", "c04c4eba63a5"),
+    "constrained": ("1a031cfa79ab", "a8fb38b7cae1"),
+    "steady": ("c3bf11494eab", "42ab649927aa"),
+    "unlike": ("13a9ef7ba6fb", "0a2a0ac790f6"),
+    "waiting": ("2604760dd6bd", "985c6d1c905d"),
+    "waiting-spread": ("c7c100c9a530", "7c7dd1b5f6a7"),
+    "racks": ("6fe11daf7b73", "ea7923cb3409"),
+    "services": ("6bf966ab1a99", "4bec483dfd6c"),
+    "budgets": ("2027dbb6b223", "ee2fcc5ef5ef"),
+    "unlike-preempt": ("d36cf80b43e5", "de1b5061a9bb"),
+    "unlike-budgets": ("2b47fd61170d", "121af6275c1c"),
+    "unlike-gang-preempt": ("f55874734a2f", "963486b5810a"),
+    "devices": ("a60fcc8cfe00", "b7621b734d50"),
+    "churn": ("1f95b35fffde", "141118e2262d"),
+    "big": ("e911cb46a4dd", "b1f9c8726556"),
+    "take-in": ("fe652b2f56aa", "0d274e8b3711"),
+    "apart": ("bb018aee7612", "8768e5e8d6e7"),
+}
+"""Family -> what is built of it on 50 and on 7 nodes."""
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_figures_of_other_days_are_of_the_same_cluster(family: str) -> None:
+    """performance.md: a scenario is the same, object by object, on every machine and in every run.
+
+    Whoever changes a family on purpose gives the scenario another name, or compares nothing with what was measured
+    before, and writes the new digest here.
+    """
+    assert tuple(digest(at_size(family, nodes).build()) for nodes in (50, 7)) == CLUSTERS[family]
+
+
+@pytest.mark.parametrize(
+    ("work", "same"),
+    [
+        ("steady", "417329acba2a"),
+        ("churn", "a7050e2fe307"),
+        ("waiting", "6ab0d04276cd"),
+        ("waiting-spread", "2100fde3383c"),
+        ("take-in", "27297769d58b"),
+    ],
+)
+def test_what_comes_and_ends_is_the_same_on_other_days(work: str, same: str) -> None:
+    scenario = at_size(work, 50)
+    cluster = scenario.build()
+    found: Any
+    if work == "steady":
+        found = list(over_time.steady_work(500, 400))
+    elif work == "churn":
+        found = list(over_time.churn_work(50, 40))
+    elif work == "take-in":
+        found = list(over_time.running_elsewhere(cluster.nodes, 120))
+    else:
+        found = over_time.while_waiting(scenario, cluster)
+    assert digest(found) == same
+
+
+@pytest.mark.parametrize(
+    ("name", "scenario"),
+    [
+        ("basic@0", Scenario("basic@0", "basic", 0, 1)),
+        ("basic@1", Scenario("basic@1", "basic", 1, 2)),
+        ("big@7", Scenario("big@7", "big", 7, 1)),
+        ("basic-500", Scenario("basic-500", "basic", 500, 1_000)),
+        ("basic@", None),
+        ("basic@x", None),
+        ("basic@-1", None),
+        ("@5", None),
+        ("basic", None),
+        ("", None),
+    ],
+)
+def test_which_scenario_a_name_means(name: str, scenario: Scenario | None) -> None:
+    if scenario is not None:
+        assert named(name) == scenario
+        return
+    with pytest.raises(KeyError):
+        named(name)
+
+
+# -- figures ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def ticking(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each look at the clock of the wall takes a second, and each at the processor's two."""
+    looks = {"perf_counter": 0.0, "process_time": 0.0}
+
+    def clock(name: str, step: float) -> Any:
+        def look() -> float:
+            looks[name] += step
+            return looks[name]
+
+        return look
+
+    fake = types.SimpleNamespace(
+        perf_counter=clock("perf_counter", 1.0),
+        process_time=clock("process_time", 2.0),
+    )
+    monkeypatch.setattr(running, "time", fake)
+
+
+@pytest.mark.parametrize(
+    ("family", "nodes", "pods", "stated"),
+    [
+        ("basic", 5, 10, {"pods": 10, "nodes": 5}),
+        ("big", 10, 8, {"takenInSeconds": 1.0}),
+        ("take-in", 10, 500, {"cpuSeconds": 2.0, "seconds": 500.0, "podsPerSecond": 1.0}),
+        ("take-in", 10, 501, {"cpuSeconds": 4.0, "seconds": 501.0}),
+        ("waiting", 12, 80, {}),
+        ("churn", 20, 120, {}),
+    ],
+)
+@pytest.mark.usefixtures("ticking")
+def test_figures_are_what_the_clock_says(family: str, nodes: int, pods: int, stated: dict[str, float]) -> None:
+    """performance.md: milliseconds of one attempt; seconds of all, rounded to microseconds; pods by the second."""
+    figures = msgspec.to_builtins(running.run(Scenario("tiny", family, nodes, pods)))
+    assert figures["attemptMs"] == {"p50": 1000.0, "p99": 1000.0}
+    assert {name: figures[name] for name in stated} == stated
+    assert figures["podsPerSecond"] == round(pods / figures["seconds"], 1)
+    if family == "waiting":
+        ending = len(over_time.while_waiting(Scenario("", family, nodes, pods), at(family, nodes, pods)).ending)
+        assert figures["cpuPerSecond"] == round(2.0 / min(ending, 60), 6)
+
+
+def at(family: str, nodes: int, pods: int) -> Any:
+    return Scenario("tiny", family, nodes, pods).build()
+
+
+@pytest.mark.usefixtures("ticking")
+def test_the_first_decision_to_preempt_is_timed_from_the_start() -> None:
+    """Not the last one, and none where nothing is preempted."""
+    several = running.run(Scenario("tiny", "preempt", 4, 3))
+    assert several.decision_seconds is not None
+    assert several.decision_seconds < several.seconds / 2
+    assert running.run(Scenario("tiny", "basic", 4, 3)).decision_seconds is None
+
+
+def test_where_the_time_goes_is_told_of_the_hottest_functions() -> None:
+    """Twenty-five of them, by the time in themselves; a function of ours with its place."""
+    from cProfile import Profile
+
+    figures = running.run(Scenario("tiny", "basic", 5, 10), Profile())
+    assert isinstance(figures.profile, tuple)
+    assert len(figures.profile) == 25
+    own = [hot.own_seconds for hot in figures.profile]
+    assert own == sorted(own, reverse=True)
+    assert all(hot.total_seconds >= hot.own_seconds >= 0 and hot.calls > 0 for hot in figures.profile)
+    ours = [hot.function for hot in figures.profile if ":" in hot.function and "<" not in hot.function]
+    assert ours
+    assert all(not name.startswith("/") and name.split(":")[0].endswith(".py") for name in ours)
+
+
+def test_memory_is_in_mebibytes_and_never_above_its_peak(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    status = tmp_path / "status"
+    status.write_text("Name:\tx\nVmHWM:\t  204800 kB\nVmRSS:\t  102400 kB\n")
+    monkeypatch.setattr(running, "Path", lambda _: status)
+    assert (running.rss_mb(), running.peak_rss_mb()) == (100.0, 200.0)
+    status.write_text("Name:\tx\nVmHWM:\t  204800 kB\n")
+    assert running.rss_mb() == 200.0, "the peak, where the kernel does not say it"
+    status.unlink()
+    assert running.rss_mb() == running.peak_rss_mb() > 1.0
+
+
+@pytest.mark.parametrize(
+    ("family", "step", "growth", "at_the_end"),
+    [
+        ("steady", 1.0, 29.0, None),
+        ("steady", -1.0, -29.0, None),
+        ("churn", 1.0, 43.0, 49.0),
+        ("churn", -1.0, -45.0, -49.0),
+    ],
+)
+def test_growth_of_memory_is_from_a_quiet_time_to_the_end(
+    monkeypatch: pytest.MonkeyPatch, family: str, step: float, growth: float, at_the_end: float | None
+) -> None:
+    """Fifty samples. `steady`: the last fifth over the second; `churn`: the end over the third of 24 parts."""
+    samples = [step * turn for turn in range(50)]
+    monkeypatch.setattr(running, "rss_mb", lambda: samples.pop(0))
+    figures = running.run(Scenario("tiny", family, 50, 100))
+    assert samples == []
+    assert figures.growth_mb == growth
+    assert figures.rss_mb == (at_the_end if at_the_end is not None else msgspec.UNSET)
+
+
+# -- several scenarios -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        ("Traceback\nValueError: no\n", "basic@3: ValueError: no"),
+        ("  \n", "basic@3: exit code 7"),
+        ("", "basic@3: exit code 7"),
+    ],
+)
+def test_the_last_line_of_a_process_that_fails_is_told(
+    monkeypatch: pytest.MonkeyPatch, error: str, message: str
+) -> None:
+    monkeypatch.setattr(subprocess, "run", lambda *_, **__: subprocess.CompletedProcess([], 7, "", error))
+    with pytest.raises(series.ScenarioError) as caught:
+        list(series.measure([at_size("basic", 3)]))
+    assert str(caught.value) == message
+
+
+@pytest.mark.parametrize("profile", [True, False])
+def test_each_scenario_is_asked_for_by_name(monkeypatch: pytest.MonkeyPatch, profile: bool) -> None:
+    """The figures of one after the other, as they come; with `--profile` if it was asked for."""
+    asked: list[list[str]] = []
+
+    def ran(command: list[str], **_: Any) -> subprocess.CompletedProcess[str]:
+        asked.append(command[1:])
+        return subprocess.CompletedProcess(command, 0, msgspec.json.encode(figure(command[3], 1.0)).decode(), "")
+
+    monkeypatch.setattr(subprocess, "run", ran)
+    found = series.measure([at_size("basic", 3), at_size("gang", 4)], profile=profile)
+    assert next(iter(found)).scenario == "basic@3"
+    more = ["--profile"] if profile else []
+    assert asked == [["-m", "reprieve.simulation.bench", "basic@3", *more]]
+    assert [one.scenario for one in found] == ["gang@4"]
+
+
+@pytest.mark.parametrize("power", [0.5, 1.0, 2.0])
+def test_growth_is_the_slope_over_the_sizes(monkeypatch: pytest.MonkeyPatch, power: float) -> None:
+    """performance.md: over nodes and pods, at 500 to 5,000 nodes unless said otherwise, to three places."""
+
+    def measured(scenarios: Iterable[Scenario]) -> list[running.Measured]:
+        return [
+            msgspec.structs.replace(
+                figure(one.name, 7.0 * float(one.nodes + one.pods) ** power), nodes=one.nodes, pods=one.pods
+            )
+            for one in scenarios
+        ]
+
+    monkeypatch.setattr(series, "measure", measured)
+    found = list(series.growth(["basic", "gang"]))
+    assert [(one.family, one.exponent) for one in found] == [("basic", power), ("gang", power)]
+    assert [run.nodes for run in found[0].runs] == [500, 1_000, 2_000, 5_000]
+
+
+# -- side by side ----------------------------------------------------------------------------------
+
+
+def figure(name: str, seconds: float) -> running.Measured:
+    return running.Measured(
+        scenario=name,
+        nodes=1,
+        pods=2,
+        seconds=seconds,
+        decision_seconds=None,
+        pods_per_second=1.0,
+        attempt_ms=running.Percentiles(1.0, 2.0),
+        peak_rss_mb=1.0,
+        versions={},
+    )
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "ratio"),
+    [
+        ([2.0], [1.0], 0.5),
+        ([3.0], [1.0], 0.333),
+        ([2.0, 4.0], [3.0, 1.0], 0.5),
+        ([4.0, 2.0], [1.0, 3.0], 0.5),
+        ([1.0], [], None),
+        ([], [1.0], None),
+        ([0.0], [1.0], None),
+        ([0.5], [0.25], 0.5),
+    ],
+)
+def test_how_much_faster_it_is(tmp_path: Path, before: list[float], after: list[float], ratio: float | None) -> None:
+    """Seconds after over seconds before, the fastest of each; to three places."""
+    for name, seconds in (("before", before), ("after", after)):
+        (tmp_path / name).write_bytes(msgspec.json.encode([figure("s", each) for each in seconds]))
+    [found] = comparing.compare(tmp_path / "before", tmp_path / "after")
+    assert found.ratio == ratio
+    assert (found.before and found.before.seconds) == (min(before) if before else None)
+    assert (found.after and found.after.seconds) == (min(after) if after else None)
+
+
+@pytest.mark.parametrize(("more", "good"), [(0, True), (1, False)])
+def test_how_large_a_file_of_figures_may_be(
+    tmp_path: Path, more: int, good: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    content = msgspec.json.encode([figure("s", 1.0)])
+    path = tmp_path / "figures"
+    path.write_bytes(content + b" " * more)
+    monkeypatch.setattr(comparing, "_MOST_BYTES", len(content))
+    if good:
+        assert [one.ratio for one in comparing.compare(path, path)] == [1.0]
+        return
+    with pytest.raises(
+        comparing.FiguresError, match=f"{path}: more than 0 MiB, these are no figures of reprieve bench"
+    ):
+        comparing.compare(path, path)
+
+
+def test_a_file_of_more_than_64_mib_is_not_read(tmp_path: Path) -> None:
+    path = tmp_path / "figures"
+    with path.open("wb") as file:
+        file.truncate((64 << 20) + 1)
+    with pytest.raises(comparing.FiguresError, match="more than 64 MiB"):
+        comparing.compare(path, path)
