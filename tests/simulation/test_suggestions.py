@@ -6,6 +6,7 @@ import io
 import random
 from collections import Counter
 from typing import Any
+from unittest import mock
 
 import pytest
 import yaml
@@ -15,9 +16,10 @@ from reprieve.api.loading import load
 from reprieve.api.manifests import Manifests
 from reprieve.library.waiting import WaitingRecords
 from reprieve.simulation.plan import PlanOptions, plan
-from reprieve.simulation.report import Help, Plan
+from reprieve.simulation.report import Answer, Help, Plan
+from reprieve.simulation.whatif import suggestions as module
 from reprieve.simulation.whatif.changes import Change, changed
-from reprieve.simulation.whatif.suggestions import LEAST_WORK, Trials, helped
+from reprieve.simulation.whatif.suggestions import LEAST_WORK, Trials, helped, workload_of_pod
 
 Json = dict[str, Any]
 GPU = "nvidia.com/gpu"
@@ -219,3 +221,352 @@ def test_trials_are_bounded_by_the_size_of_the_input() -> None:
     assert [each.kind for _, _, each in helps(few)] == ["Nodes"], "what was found before they were spent is told"
     again = answered(given)
     assert replace(again, stats=document.stats) == document
+
+
+# -- rule by rule --------------------------------------------------------------------------------------------------
+
+
+def sentences(document: Plan) -> dict[str, str]:
+    return {each.kind: each.sentence for _, _, each in helps(document)}
+
+
+@pytest.mark.parametrize(
+    ("waiting", "nodes", "sentence"),
+    [
+        ([pod("a", 8)], 1, "1 more node like n1 (--add-nodes 1 --like n1)."),
+        ([gang("g", 2), *(pod(f"g-{i}", 8, group="g") for i in range(2))], 2, "2 more nodes like n1 (--add-nodes 2 "),
+        ([gang("g", 3), *(pod(f"g-{i}", 4, group="g") for i in range(5))], 2, "2 more nodes like n1 (--add-nodes 2 "),
+        ([gang("g", 9), *(pod(f"g-{i}", 4, group="g") for i in range(9))], 5, "5 more nodes like n1 (--add-nodes 5 "),
+    ],
+)
+def test_how_many_more_nodes(waiting: list[Json], nodes: int, sentence: str) -> None:
+    found = kinds(answered(loaded(node("n1"), pod("old", 8, on="n1", priority=99), *waiting)))
+    help = found["Nodes"]
+    assert (help.nodes, help.amount, help.like) == (nodes, str(nodes), "n1")
+    assert help.sentence.startswith(sentence)
+
+
+def test_members_that_have_a_place_need_none() -> None:
+    running = [pod(f"g-{i}", 8, on=f"n{i}", group="g") for i in range(2)]
+    waiting = [pod(f"g-{i}", 8, group="g") for i in range(2, 4)]
+    found = kinds(answered(loaded(node("n0"), node("n1"), gang("g", 4), *running, *waiting)))
+    assert found["Nodes"].nodes == 2
+
+
+def test_the_shape_that_needs_fewest_is_taken_of_the_roomiest_three() -> None:
+    """Of shapes that need as many the roomier one; labels, taints and amounts make a shape, the node's own name not."""
+    small, large = node("small", 8), node("large", 16, labels={"a": "b"})
+    workers = [gang("g", 4), *(pod(f"g-{i}", 8, group="g") for i in range(4))]
+    full = [pod("b1", 8, on="small", priority=9), pod("b2", 16, on="large", priority=9)]
+    assert kinds(answered(loaded(small, large, *full, *workers)))["Nodes"].flags == ("--add-nodes 2 --like large",)
+    only_small = [{**one, "spec": {**one["spec"], "nodeSelector": {"size": "s"}}} for one in workers[1:]]
+    given = loaded(node("small", 8, labels={"size": "s"}), large, *full, workers[0], *only_small)
+    assert kinds(answered(given))["Nodes"].flags == ("--add-nodes 4 --like small",)
+    for turn, helped_with in ((2, "--add-nodes 1 --like zz"), (3, None)):
+        others = [node(f"n{number}", 32 + number) for number in range(turn)]
+        busy = [pod(f"b{number}", 32 + number, on=f"n{number}", priority=9) for number in range(turn)]
+        picky = pod("picky", 8, nodeSelector={"size": "s"})
+        found = kinds(answered(loaded(*others, *busy, node("zz", labels={"size": "s"}), pod("z", 8, on="zz"), picky)))
+        assert (found["Nodes"].flags[0] if "Nodes" in found else None) == helped_with, turn
+
+
+def test_where_the_node_is_too_small_more_of_them_do_not_help() -> None:
+    found = answered(loaded(node("n1", 4), pod("new", 5)))
+    assert "Nodes" not in kinds(found)
+    assert kinds(found)["Node"].resource == "cpu"
+
+
+@pytest.mark.parametrize("other", [8, 9])
+def test_how_many_domains_are_tried(other: int) -> None:
+    """The domains with the roomiest nodes, eight at most."""
+    nodes = [node(f"n{number}", 16, labels={"rack": f"r{number}"}) for number in range(other)]
+    full = [pod(f"b{number}", 16, on=f"n{number}", priority=9) for number in range(other)]
+    workers = [pod(f"g-{i}", 16, group="g", nodeSelector={"rack": f"r{other - 1}"}) for i in range(2)]
+    found = kinds(answered(loaded(*nodes, *full, gang("g", 2, key="rack"), *workers)))
+    assert ("Domain" in found) is (other == 8)
+    if other == 8:
+        assert (found["Domain"].resource, found["Domain"].nodes) == ("rack=r7", 2)
+        assert found["Domain"].sentence == (
+            "rack r7 comes closest: with 2 more nodes like n7 in it it would run (--add-nodes 2 --like n7)."
+        )
+
+
+def test_nodes_without_the_topology_label_are_no_domain() -> None:
+    nodes = [node("plain", 64), node("n1", 8, labels={"rack": "a"})]
+    workers = [pod(f"g-{i}", 8, group="g") for i in range(2)]
+    found = kinds(answered(loaded(*nodes, gang("g", 2, key="rack"), *workers)))
+    assert found["Nodes"].like == "n1"
+
+
+@pytest.mark.parametrize(
+    ("cordoned", "size", "flags", "sentence"),
+    [
+        (1, 8, ("--uncordon n0",), "1 node uncordoned, n0: nothing goes there meanwhile (--uncordon n0)."),
+        (3, 2, ("--uncordon n0", "--uncordon n1"), "2 nodes uncordoned, n0, n1: nothing goes there meanwhile "),
+    ],
+)
+def test_nodes_that_are_cordoned(cordoned: int, size: int, flags: tuple[str, ...], sentence: str) -> None:
+    nodes = [node(f"n{i}", unschedulable=True) for i in range(cordoned)]
+    workers = [gang("g", len(flags)), *(pod(f"g-{i}", 8, group="g") for i in range(len(flags)))]
+    found = kinds(answered(loaded(*nodes, *workers)))["Uncordon"]
+    assert (found.flags, found.nodes, found.amount) == (flags, len(flags), str(len(flags)))
+    assert found.sentence.startswith(sentence)
+    assert size
+
+
+@pytest.mark.parametrize(
+    ("taint", "tolerations", "text"),
+    [
+        ({"key": "k", "value": "v", "effect": "NoSchedule"}, [], "k=v:NoSchedule"),
+        ({"key": "k", "effect": "NoExecute"}, [], "k:NoExecute"),
+        ({"key": "k", "value": "v", "effect": "NoSchedule"}, [{"key": "k", "value": "w"}], "k=v:NoSchedule"),
+        ({"key": "k", "value": "v", "effect": "NoSchedule"}, [{"key": "k", "value": "v"}], None),
+        ({"key": "k", "effect": "PreferNoSchedule"}, [], None),
+        ({"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}, [], None),
+    ],
+)
+def test_taints_that_keep_it_out(taint: Json, tolerations: list[Json], text: str | None) -> None:
+    """Not those of a node's lifecycle: nobody takes them off."""
+    tainted = node("n1", taints=[taint])
+    document = answered(loaded(node("n0", 2), tainted, pod("new", 4, tolerations=tolerations)))
+    found = kinds(document).get("Toleration")
+    assert (found.resource if found is not None else None) == text
+    if found is not None and text is not None:
+        key, _, effect = text.replace("=v", "").partition(":")
+        assert found.flags == (f'--taint "n1 {key}:{effect}-"',)
+        assert found.sentence == (
+            f"A toleration for the taints of 1 node, or the taint {text} taken off n1 ({found.flags[0]})."
+        )
+        assert (found.nodes, found.amount) == (1, "1")
+
+
+def test_of_a_taint_on_several_nodes_no_more_are_named_than_needed() -> None:
+    taint = {"key": "k", "effect": "NoSchedule"}
+    nodes = [node(f"n{i}", taints=[taint]) for i in range(3)]
+    workers = [gang("g", 2), *(pod(f"g-{i}", 8, group="g") for i in range(2))]
+    found = kinds(answered(loaded(*nodes, *workers)))["Toleration"]
+    assert (found.nodes, len(found.flags)) == (2, 2)
+    assert "the taints of 2 nodes, or the taint k:NoSchedule taken off n0, n1 (" in found.sentence
+
+
+@pytest.mark.parametrize(("kinds_of_taint", "told"), [(3, True), (4, False)])
+def test_how_many_taints_are_tried(kinds_of_taint: int, told: bool) -> None:
+    """Three, by key: the last of them is on the only node that is large enough."""
+    nodes = [node(f"n{i}", 2, taints=[{"key": f"k{i}", "effect": "NoSchedule"}]) for i in range(kinds_of_taint - 1)]
+    large = node("large", 8, taints=[{"key": "z", "effect": "NoSchedule"}])
+    assert ("Toleration" in kinds(answered(loaded(*nodes, large, pod("new", 8))))) is told
+
+
+@pytest.mark.parametrize(
+    ("places", "minimum", "told"),
+    [(1, 2, 1), (1, 5, 1), (2, 5, 2), (3, 5, 3), (4, 5, 4), (0, 5, None), (0, 2, None), (0, 1, None)],
+)
+def test_the_highest_minimum_with_which_it_could_start(places: int, minimum: int, told: int | None) -> None:
+    nodes = [node(f"n{i}", 8) for i in range(places)] or [node("n0", 1)]
+    workers = [pod(f"g-{i}", 8, group="g") for i in range(minimum)]
+    found = kinds(answered(loaded(*nodes, gang("g", minimum), *workers))).get("MinCount")
+    assert (found.min_count if found is not None else None) == told
+    if found is not None:
+        flag = f"--scale default/podgroup/g={told}"
+        assert (found.amount, found.flags) == (str(told), (flag,))
+        assert found.sentence == f"With minCount {told} instead of {minimum} it could start ({flag})."
+
+
+@pytest.mark.parametrize(
+    ("running", "has", "told"),
+    [
+        ([5], 0, 6),
+        ([5], 5, 6),
+        ([5, 9], 0, 6),
+        ([9, 7], 6, 8),
+        ([999_999_999], 0, 1_000_000_000),
+        ([1_000_000_000], 0, None),
+        ([2_000_000_000], 0, None),
+        ([-5], -10, -4),
+    ],
+)
+def test_the_lowest_priority_with_which_it_could_make_room(running: list[int], has: int, told: int | None) -> None:
+    """One more than the least important of those who are in the way, and none that users may not give."""
+    there = [node(f"n{i}") for i in range(len(running))]
+    pods = [pod(f"old-{i}", 8, on=f"n{i}", priority=level) for i, level in enumerate(running)]
+    for waiting, name in (
+        ([pod("new", 8, priority=has)], "default/pod/new"),
+        ([gang("new", 1, has), pod("new-0", 8, group="new", priority=has)], "default/podgroup/new"),
+    ):
+        found = kinds(answered(loaded(*there, *pods, *waiting))).get("Priority")
+        levels = sorted(level for level in running if level >= has)
+        assert told is None or told == levels[0] + 1
+        assert (found.priority if found is not None else None) == told
+        if found is not None:
+            flag = f"--set-priority {name}={told}"
+            assert (found.amount, found.flags) == (str(told), (flag,))
+            assert found.sentence == f"A priority of {told} or more (it has {has}): it could then make room ({flag})."
+
+
+@pytest.mark.parametrize(
+    ("running", "told", "sentence"),
+    [
+        (["a 8"], "default/pod/a", "default/pod/a with its 1 pod gone, or ended (--without default/pod/a)."),
+        (["b 4", "a 4"], "default/pod/a", "default/pod/a with its 1 pod gone"),
+        (["a 2", "b 6"], "default/pod/b", "default/pod/b with its 1 pod gone"),
+        (["g/a 4", "g/b 4"], "default/podgroup/g", "default/podgroup/g with its 2 pods gone, or ended (--without "),
+    ],
+)
+def test_the_workload_of_fewest_pods_that_has_to_end(running: list[str], told: str, sentence: str) -> None:
+    """Of as many pods the least important, then by name."""
+    objects = [gang("g", 1, 9)]
+    for one in running:
+        name, cpu = one.split()
+        group, _, name = name.rpartition("/")
+        objects.append(pod(name, int(cpu), on="n1", priority=9, group=group))
+    found = kinds(answered(loaded(node("n1"), *objects, pod("new", 4))))["Workload"]
+    assert (found.workload, found.flags) == (told, (f"--without {told}",))
+    assert found.sentence.startswith(sentence)
+
+
+def test_the_least_important_of_two_workloads_ends() -> None:
+    running = [pod("a", 4, on="n1", priority=9), pod("b", 4, on="n1", priority=8)]
+    assert kinds(answered(loaded(node("n1"), *running, pod("new", 4))))["Workload"].workload == "default/pod/b"
+
+
+@pytest.mark.parametrize(
+    ("spec", "kind"),
+    [
+        ({"nodeSelector": {"a": "b"}}, "Selector"),
+        ({"preemptionPolicy": "Never", "priority": 99}, "Policy"),
+        ({"containers": [{"name": "c", "ports": [{"containerPort": 80, "hostPort": 80}]}]}, "Ports"),
+    ],
+)
+@pytest.mark.parametrize("grouped", [False, True])
+def test_what_the_last_attempt_says_is_tried_too(spec: Json, kind: str, grouped: bool) -> None:
+    old = pod(
+        "old", 4, on="n1", priority=5, containers=[{"name": "c", "ports": [{"containerPort": 80, "hostPort": 80}]}]
+    )
+    full = pod("full", 8, on="n1", priority=5) if kind == "Policy" else pod("full", 1, on="n1", priority=100)
+    group = gang("g", 1, spec.get("priority", 0))
+    if kind == "Policy":
+        group["spec"]["preemptionPolicy"] = "Never"
+    new = pod("new", 4, group="g" if grouped else "", **spec)
+    given = [node("n1"), full, *([old] if kind == "Ports" else []), *([group] if grouped else []), new]
+    assert kind in kinds(answered(loaded(*given)))
+
+
+# -- trials --------------------------------------------------------------------------------------------------------
+
+
+def test_a_trial_is_about_one_who_waits() -> None:
+    """Whoever else runs in it is not who was requested."""
+    workers = [gang("g", 2), *(pod(f"g-{i}", 8, group="g") for i in range(2))]
+    trials = Trials(loaded(node("n1", 8), *workers, pod("small", 1), pod("big", 9)), PlanOptions())
+
+    def run(*changes: Change) -> list[str]:
+        asked = (("Pod", "small"), ("Pod", "big"), ("PodGroup", "g"), ("Pod", "g"), ("PodGroup", "small"))
+        return [name for kind, name in asked if trials.runs((kind, "default", name), changes)]
+
+    assert run() == ["small"]
+    assert run(Change("add-nodes", "1", "n1")) == ["g"]
+    assert run(Change("add-nodes", "2", "n1")) == ["small", "g"]
+    assert not trials.runs(("Pod", "other", "small"), [])
+    assert not trials.runs(("PodGroup", "other", "g"), [Change("add-nodes", "2", "n1")])
+
+
+TERM: Json = {"topologyKey": "rack", "labelSelector": {"matchLabels": {"a": "b"}}}
+CONSTRAINT: Json = {"maxSkew": 1, "topologyKey": "rack", "whenUnsatisfiable": "ScheduleAnyway"}
+
+
+def cost_of(*documents: Json) -> int:
+    """Of one trial, or of a second one of the same, which is not made."""
+    trials = Trials(loaded(*documents), PlanOptions(), left=10_000)
+    with (
+        mock.patch.object(module, "LEAST_WORK", 3),
+        mock.patch.object(module, "plan", return_value=Answer(Plan(), mock.Mock())),
+    ):
+        assert not trials.runs(("Pod", "default", "p0"), [])
+        assert not trials.runs(("Pod", "default", "p0"), [])
+    return 10_000 - trials.left
+
+
+@pytest.mark.parametrize(("pods", "cost"), [(1, 3), (2, 3), (3, 4), (9, 10)])
+def test_a_trial_costs_as_many_objects_as_it_plans(pods: int, cost: int) -> None:
+    """whatif.md 5.4: so many at least."""
+    assert cost_of(node("n1"), *(pod(f"p{i}", 0) for i in range(pods))) == cost
+
+
+@pytest.mark.parametrize("side", ["podAffinity", "podAntiAffinity"])
+@pytest.mark.parametrize(
+    ("required", "preferred", "spread", "more"),
+    [(8, 0, 0, 0), (9, 0, 0, 1), (4, 4, 2, 2), (0, 0, 9, 1), (3, 9, 0, 4), (0, 0, 8, 0)],
+)
+def test_many_rules_of_a_pod_cost_as_objects_do(
+    side: str, required: int, preferred: int, spread: int, more: int
+) -> None:
+    affinity = {
+        "requiredDuringSchedulingIgnoredDuringExecution": [TERM] * required,
+        "preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "podAffinityTerm": TERM}] * preferred,
+    }
+    rules = pod("p0", 0, affinity={side: affinity}, topologySpreadConstraints=[CONSTRAINT] * spread)
+    assert cost_of(node("n1"), node("n2"), rules, pod("p1", 0)) == 4 + more
+
+
+def test_every_one_who_waits_has_a_share_of_the_trials_and_what_is_left_of_it_goes_on() -> None:
+    """One trial each: the first sort that is tried is more nodes."""
+    given = [node("n1"), pod("old", 8, on="n1", priority=99), *(pod(f"w-{i}", 5, priority=i) for i in range(3))]
+    one_each = {name for _, name, each in helps(answered(loaded(*given), left=3 * LEAST_WORK)) if each.kind == "Nodes"}
+    assert "w-2" in one_each
+    nodes = [node("n1", 2), node("n2", 64)]
+    picky = [pod("old", 64, on="n2", priority=99), pod("a", 3, priority=5), pod("b", 3, priority=4)]
+    found = answered(loaded(*nodes, *picky), left=4 * LEAST_WORK)
+    assert {name for _, name, each in helps(found) if each.kind == "Nodes"} == {"a", "b"}
+    trials = Trials(loaded(*nodes, *picky), PlanOptions(), left=2 * LEAST_WORK - 1)
+    document = plan(loaded(*nodes, *picky)).plan
+    assert helped(Answer(document, mock.Mock()), trials, lambda who: ()).plan is not None
+    assert trials.spent
+    assert 0 <= trials.left < LEAST_WORK
+
+
+@pytest.mark.parametrize("waiting", [4, 5, 6])
+def test_of_those_who_wait_the_five_most_important_are_helped(waiting: int) -> None:
+    """whatif.md 5.4; or one alone, who is named."""
+    given = loaded(node("n1", 2), *(pod(f"w-{i}", 3, priority=i) for i in range(waiting)))
+    answer, asked = plan(given), list[str]()
+
+    def hints(who: tuple[str, str, str]) -> tuple[Help, ...]:
+        asked.append(who[2])
+        return ()
+
+    helped(answer, Trials(given, PlanOptions()), hints)
+    assert asked == [f"w-{i}" for i in reversed(range(waiting))][:5]
+    hint = Help(kind="Node", sentence="larger", resource="cpu")
+    alone = helped(answer, Trials(given, PlanOptions()), lambda who: [hint], ("Pod", "default", "w-0")).plan
+    assert [name for _, name, _ in helps(alone)] == []
+    alone = helped(answer, Trials(given, PlanOptions()), lambda who: [hint], ("Pod", "default", asked[0])).plan
+    assert [(name, each.kind) for _, name, each in helps(alone)] == [(asked[0], "Node")]
+
+
+@pytest.mark.parametrize(
+    ("owner", "labels", "group", "name"),
+    [
+        (None, {}, "", "default/pod/p"),
+        (None, {}, "g", "default/podgroup/g"),
+        (("Job", "j"), {}, "", "default/job/j"),
+        (("Job", "j"), {}, "g", "default/podgroup/g"),
+        (("DaemonSet", "d"), {}, "", None),
+        (("Node", "n1"), {}, "", None),
+        (("ReplicaSet", "web-5d4"), {}, "", "default/replicaset/web-5d4"),
+        (("ReplicaSet", "web-5d4"), {"pod-template-hash": "5d4"}, "", "default/deployment/web"),
+        (("ReplicaSet", "web-5d4"), {"pod-template-hash": "5d5"}, "", "default/replicaset/web-5d4"),
+        (("StatefulSet", "web-5d4"), {"pod-template-hash": "5d4"}, "", "default/statefulset/web-5d4"),
+    ],
+)
+def test_what_the_workload_of_a_pod_is_called(
+    owner: tuple[str, str] | None, labels: dict[str, str], group: str, name: str | None
+) -> None:
+    """As `--without` takes it; nobody ends daemons and static pods."""
+    made = pod("p", 1, group=group)
+    made["metadata"]["labels"] = labels
+    if owner is not None:
+        kind, of = owner
+        reference = {"apiVersion": "apps/v1", "kind": kind, "name": of, "uid": "u", "controller": True}
+        made["metadata"]["ownerReferences"] = [reference]
+    [found] = loaded(*([gang("g", 1)] if group else []), made).pods
+    assert workload_of_pod(found.object) == name
