@@ -480,3 +480,205 @@ def test_conditions_of_a_custom_resource_are_not_lost_to_another_writer() -> Non
             assert {item["type"] for item in found["status"]["conditions"]} == set(kinds)
 
     asyncio.run(run())
+
+
+CUSTOM = Resource("scheduling.reprieve.dev", "v1beta1", "podgroups", "PodGroup", True)
+VOLCANO = Resource("scheduling.volcano.sh", "v1beta1", "podgroups", "PodGroup", True)
+HERE: dict[str, Any] = {"metadata": {"uid": "u", "resourceVersion": "7"}, "status": {}}
+
+
+@pytest.mark.parametrize(
+    ("resource", "replies", "requests", "expected"),
+    [
+        (CUSTOM, [answer(HERE), answer()], ["GET", "PATCH /status"], None),
+        (CUSTOM, [answer({"metadata": {"uid": "other"}})], ["GET"], 409),
+        (CUSTOM, [answer(HERE), CONFLICT, answer(HERE), answer()], ["GET", "PATCH /status"] * 2, None),
+        (CUSTOM, [*[answer(HERE), CONFLICT] * 9, answer(HERE), answer()], ["GET", "PATCH /status"] * 10, None),
+        (CUSTOM, [answer(HERE), CONFLICT] * 11, ["GET", "PATCH /status"] * 10, 409),
+        (CUSTOM, [answer(HERE), status(404, "NotFound")], ["GET", "PATCH /status"], 404),
+        (
+            VOLCANO,
+            [answer(HERE), status(404, "NotFound"), answer(HERE), answer()],
+            ["GET", "PATCH /status", "GET", "PATCH"],
+            None,
+        ),
+        (VOLCANO, [answer(HERE), status(404, "NotFound")] * 2, ["GET", "PATCH /status", "GET", "PATCH"], 404),
+        (VOLCANO, [status(404, "NotFound")], ["GET"], 404),
+        (CUSTOM, [answer(HERE), status(403, "Forbidden")], ["GET", "PATCH /status"], 403),
+    ],
+    ids=[
+        *("written", "another-object", "somebody-writes-in-between", "nine-times", "ten-times", "no-subresource"),
+        *("with-the-object", "gone-meanwhile", "gone", "forbidden"),
+    ],
+)
+def test_the_status_of_a_custom_resource_is_written_on_what_was_just_read(
+    resource: Resource, replies: list[Reply], requests: list[str], expected: object
+) -> None:
+    """Read again where somebody wrote in between, ten times at most.
+
+    Only where definitions of other schedulers have no subresource (Volcano's) the status is written with the object.
+    """
+
+    async def run() -> None:
+        async with scripted_writes(*replies) as (server, writes):
+            wanted = {"phase": "Running"}
+            call = writes.patch_foreign_status("default", "g", "u", wanted, resource=resource)
+            [found] = await asyncio.gather(call, return_exceptions=True)
+            path = resource.path("default", "g")
+            assert [f"{one.method} {one.path.removeprefix(path)}".rstrip() for one in server.seen] == requests
+            assert outcome(found) == expected
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("before", "wanted", "after"),
+    [
+        ([], ["A"], [("A", "new")]),
+        ([("A", "old"), ("B", "old")], ["A"], [("A", "new"), ("B", "old")]),
+        ([("B", "old")], ["A", "C"], [("B", "old"), ("A", "new"), ("C", "new")]),
+        (None, ["A"], [("A", "new")]),
+        ([("B", "old")], [], None),
+    ],
+    ids=["none", "replaced", "added", "no-status", "nothing-of-conditions"],
+)
+def test_conditions_of_other_types_stay_as_they_are(
+    before: list[tuple[str, str]] | None, wanted: list[str], after: list[tuple[str, str]] | None
+) -> None:
+    """Merge patches replace lists: the whole list is written, under the version that was read."""
+    sent: list[Any] = []
+
+    async def take(request: web.Request) -> web.StreamResponse:
+        sent.append((request.content_type, await request.json()))
+        return await answer()(request)
+
+    kept = [{"type": kind, "reason": reason} for kind, reason in before or ()]
+    there = {**HERE, "status": None if before is None else {"conditions": kept}}
+
+    async def run() -> None:
+        async with scripted_writes(answer(there), take) as (_, writes):
+            conditions = [{"type": kind, "reason": "new"} for kind in wanted]
+            status = {"phase": "x", **({"conditions": conditions} if wanted else {})}
+            await writes.patch_foreign_status("default", "g", "u", status, resource=CUSTOM)
+
+    asyncio.run(run())
+    [(kind, body)] = sent
+    assert kind == "application/merge-patch+json"
+    assert body["metadata"] == {"uid": "u", "resourceVersion": "7"}
+    written = {"phase": "x"}
+    if after is not None:
+        written["conditions"] = [{"type": kind, "reason": reason} for kind, reason in after]  # type: ignore[assignment]
+    assert body["status"] == written
+
+
+def test_a_status_that_says_nothing_is_not_written() -> None:
+    async def run() -> None:
+        async with scripted_writes(answer()) as (server, writes):
+            await writes.patch_foreign_status("default", "g", "u", {}, resource=VOLCANO)
+            assert server.seen == []
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("replies", "turns", "expected"),
+    [
+        ([CONFLICT, answer({"metadata": {"uid": "c", "resourceVersion": "7"}})] * 9 + [answer()], 10, None),
+        ([CONFLICT, answer({"metadata": {"uid": "c", "resourceVersion": "7"}})] * 11, 10, 409),
+    ],
+    ids=["in-the-end", "never"],
+)
+def test_a_patch_that_still_may_be_made_is_made_ten_times_at_most(
+    replies: list[Reply], turns: int, expected: object
+) -> None:
+    async def run() -> None:
+        async with scripted_writes(*replies) as (server, writes):
+            wanted = PatchObject("PersistentVolumeClaim", "default", "c", {"a": 1}, uid="c", again=lambda found: True)
+            [found] = await asyncio.gather(writes.patch_object(wanted), return_exceptions=True)
+            assert outcome(found) == expected
+            assert [one.method for one in server.seen].count("PATCH") == turns
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("patch", "there", "expected"),
+    [
+        ({"a": {"b": 1}}, {"a": {"b": 1, "c": 2}}, None),
+        ({"a": {"b": 1}}, {"a": {"b": 2}}, 409),
+        ({"a": {"b": 1}, "d": 1}, {"a": {"b": 1}, "d": 2}, 409),
+        ({"a": {"b": 1}, "d": 1}, {"a": {"b": 1}, "d": 1}, None),
+        ({"a": {"b": None}}, {"a": {"c": 1}}, None),
+        ({"a": {"b": None}}, {"a": {"b": 1}}, 409),
+        ({"a": {"b": 1}}, {"a": "text"}, 409),
+        ({"a": {"b": 1}}, {}, 409),
+        ({"a": {}}, {}, None),
+    ],
+)
+def test_a_conflict_after_an_unsure_outcome_is_our_own_work_where_the_object_is_as_it_was_to_be(
+    patch: dict[str, Any], there: dict[str, Any], expected: object
+) -> None:
+    """As a merge patch would make it: what is null is not there, and what is not named may be anything."""
+
+    async def run() -> None:
+        found = {"metadata": {"uid": "c", "resourceVersion": "7"}, **there}
+        async with scripted_writes(cut, CONFLICT, answer(found)) as (_, writes):
+            wanted = PatchObject("PersistentVolumeClaim", "default", "c", patch, uid="c")
+            [result] = await asyncio.gather(writes.patch_object(wanted), return_exceptions=True)
+            assert outcome(result) == expected
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("reply", [status(500), status(503), cut], ids=["500", "503", "cut"])
+def test_whatever_may_have_been_carried_out_is_no_conflict_with_itself(reply: Reply) -> None:
+    """5xx and a lost connection; a refusal was certainly not."""
+
+    async def run() -> None:
+        async with scripted_writes(reply, CONFLICT) as (_, writes):
+            await writes.create_object(CreateObject("PersistentVolumeClaim", "default", {"metadata": {"name": "c"}}))
+        async with scripted_writes(status(429, retry_after=1), CONFLICT) as (_, writes):
+            call = writes.create_object(CreateObject("PersistentVolumeClaim", "default", {"metadata": {"name": "c"}}))
+            [found] = await asyncio.gather(call, return_exceptions=True)
+            assert outcome(found) == 409
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("uid", "version", "metadata"),
+    [
+        ("c", "3", {"uid": "c", "resourceVersion": "3", "labels": {"a": "b"}}),
+        ("c", "", {"uid": "c", "labels": {"a": "b"}}),
+        ("", "", {"labels": {"a": "b"}}),
+    ],
+)
+def test_a_patch_has_the_preconditions_that_it_was_given(uid: str, version: str, metadata: dict[str, Any]) -> None:
+    sent: list[Any] = []
+
+    async def take(request: web.Request) -> web.StreamResponse:
+        sent.append((request.path.rpartition("/")[2], request.content_type, await request.json()))
+        return await answer()(request)
+
+    async def run() -> None:
+        async with scripted_writes(take) as (_, writes):
+            for form, part in ((True, "status"), (False, "")):
+                patch = {"metadata": {"labels": {"a": "b"}}, "x": 1}
+                await writes.patch_object(
+                    PatchObject(
+                        *("PersistentVolumeClaim", "default", "c", patch),
+                        uid=uid,
+                        resource_version=version,
+                        strategic=form,
+                        subresource=part,
+                    )
+                )
+            await writes.patch_object(PatchObject("PersistentVolumeClaim", "default", "c", {"x": 1}))
+
+    asyncio.run(run())
+    body = {"metadata": metadata, "x": 1}
+    assert sent == [
+        ("status", "application/strategic-merge-patch+json", body),
+        ("c", "application/merge-patch+json", body),
+        ("c", "application/merge-patch+json", {"x": 1}),
+    ]

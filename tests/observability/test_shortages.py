@@ -122,6 +122,17 @@ def test_room_that_is_held_for_pods_of_at_least_its_priority_is_taken(held: dict
     assert closest(lack) == ({"cpu": missing}, 1, ["n1"])
 
 
+def test_a_pod_that_has_the_room_it_was_nominated_to_takes_it_once() -> None:
+    """It waits for its binding: its amounts are in use already, and are not held beside that."""
+    seen = Recorded(node("n1", cpu=4), pod("first", cpu=2, priority=9, nominated="n1"))
+    seen.world.engine.after_step = lambda _: None
+    decision = seen.world.step()
+    assert [binding.node for binding in decision.bindings] == ["n1"]
+    seen.world.add(pod("a", cpu=4))
+    seen.observer.decided(seen.world.step(), seconds=0.1, now=START)
+    assert closest(seen.one("a").lack) == ({"cpu": "2"}, 1, ["n1"])
+
+
 def test_room_that_is_held_for_the_pod_itself_is_not_missing() -> None:
     lack = lack_of(
         node("n1", cpu=4), pod("there", cpu=3, node="n1", priority=9), pod("a", cpu=2, priority=4, nominated="n1")

@@ -85,7 +85,7 @@ def _hold(
         for other in nominated.get(row, {}).values():
             # Its own nomination, or that of a fellow member, is room for it.
             ours = other is pod or (pod.group is not None and other.group == pod.group)
-            if other.row < 0 and other.priority >= pod.priority and not ours:
+            if other.priority >= pod.priority and not ours:
                 free[:, index] -= other.signature.delta[columns]
 
 
