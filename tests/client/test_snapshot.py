@@ -20,11 +20,8 @@ from reprieve.api.admission import PREEMPTION_PRIORITY, PREEMPTION_PRIORITY_CLAS
 from reprieve.api.errors import Origin
 from reprieve.api.loading import read
 from reprieve.api.meta import KubernetesObject
-from reprieve.api.yamltext import read_documents
 from reprieve.client.decoding import stored
 from reprieve.client.discovery import Resource
-from reprieve.client.plainyaml import yaml_of
-from reprieve.client.pseudonyms import Names
 from reprieve.client.reading import OPTIONAL, REQUIRED, Reading, manifests_of
 from reprieve.client.snapshot import snapshot, text_of
 from reprieve.framework.configuration_reading import configuration_of
@@ -489,47 +486,6 @@ def test_a_device_class_that_is_asked_for_as_a_resource_is_renamed() -> None:
         resources = found["spec"]["containers"][0]["resources"]
         named = "deviceclass-1" if anonymize else "acme-gpu"
         assert resources["requests"] == resources["limits"] == {own: "1", f"{prefix}{named}": "1"}
-
-
-@pytest.mark.parametrize(
-    "value",
-    [
-        "y",
-        "N",
-        "yes",
-        "on",
-        "null",
-        "~",
-        "1e3",
-        "0o17",
-        "0x1f",
-        "1_000",
-        ".5",
-        "12:30",
-        "2026-01-01",
-        "1",
-        "",
-        "=",
-        "-a",
-    ],
-)
-def test_text_that_yaml_could_take_for_something_else(value: str) -> None:
-    """Readers of YAML 1.1 and 1.2 disagree; here all of them have to read text."""
-    text = yaml_of([{"a": value, value: ["x"]}])
-    assert [document.data for document in read_documents(text)] == [{"a": value, value: ["x"]}]
-    assert yaml.safe_load(text) == {"a": value, value: ["x"]}
-
-
-@pytest.mark.parametrize("names", [["b", "a", "c"], [f"n{i}" for i in range(1, 12)], ["x-10", "x-9", "x"]])
-def test_pseudonyms_sort_as_the_names(names: list[str]) -> None:
-    table = Names(anonymize=True)
-    for name in names:
-        table.name("node", name)
-    table.freeze()
-    given = {name: table.name("node", name) for name in names}
-    assert sorted(names, key=given.__getitem__) == sorted(names)
-    assert len(set(given.values())) == len(names)
-    assert all(re.fullmatch(r"node-\d+", pseudonym) for pseudonym in given.values())
 
 
 def test_priorities_the_server_left_open() -> None:
