@@ -24,11 +24,11 @@ from .building import job
 # -- outages -------------------------------------------------------------------------------------------------------
 
 
-def outages(folder: Path, *rows: str, begin: float = 0, dated: bool = False, faster: float = 1.0) -> dict[str, Any]:
+def outages(folder: Path, *rows: str, begin: float = 0, dated: bool = False, **options: float) -> dict[str, Any]:
     """Node -> (down, up) in seconds."""
     file = folder / "failures.csv"
     file.write_text("".join(f"{row}\n" for row in ("node,down,up", *rows)))
-    found = read_failures(file, begin=round(begin * 1000), dated=dated, faster=faster).listed
+    found = read_failures(file, begin=round(begin * 1000), dated=dated, **options).listed
     return {
         node: [(down / 1000, None if up is None else up / 1000) for down, up in each] for node, each in found.items()
     }

@@ -262,6 +262,7 @@ def test_a_line_is_as_long_as_the_bound_at_most(tmp_path: Path, longest: int, mo
 def test_how_much_a_list_may_be() -> None:
     """replay.md 2.4."""
     assert (job_list.MAX_JOBS, job_list.MAX_WORKERS, job_list.MAX_ROW_BYTES) == (1_000_000, 1_000, 64 * 1024)
+    assert job_list.MAX_BYTES == 1 << 30
 
 
 @pytest.mark.parametrize(

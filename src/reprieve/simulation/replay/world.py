@@ -413,12 +413,13 @@ class Replay:
             self._leaves(account, uid)
         if by_eviction:
             account.evictions += 1
-        if account.state == RUNNING and len(account.counted) < shape.min_workers:
+        pod_by_pod = not shape.whole and shape.workers > 1
+        if account.state == RUNNING and not (pod_by_pod and len(account.counted) >= shape.min_workers):
             self._stop_clock(account)
             account.evicted_runs += by_eviction
             account.lost_runs += not by_eviction
             self.counts.gangs += by_eviction and shape.workers > 1
-        if not shape.whole and shape.workers > 1:
+        if pod_by_pod:
             for worker in workers:
                 self._make_pod(account, worker)
             return
