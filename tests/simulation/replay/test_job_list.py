@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gzip
 import io
+from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +57,7 @@ VALUES: list[tuple[str, str, str, Any]] = [
     ("workers", "1", "workers", 1),
     ("workers", "1000", "workers", 1000),
     ("workers", "+7", "workers", 7),
+    ("workers", "0000000000000000007", "workers", 7),
     ("min_workers", "1", "min_workers", 1),
     ("min_workers", "1000", "min_workers", 1000),
     ("cpu", "0.5", "cpu", 500),
@@ -103,6 +105,7 @@ REFUSED: list[tuple[str, str, str]] = [
     ("workers", "1001", "want a whole number from 1 to 1000"),
     ("workers", "1.5", "want a whole number from 1 to 1000"),
     ("workers", "9" * 5000, "want a whole number from 1 to 1000"),
+    ("workers", "00000000000000000007", "want a whole number from 1 to 1000"),
     ("min_workers", "0", "want a whole number from 1 to 1000"),
     ("cpu", "1000000.001", "want at most a million cores a worker"),
     ("memory", "2Ei", "want a quantity from 0 to 1Ei"),
@@ -291,6 +294,37 @@ def test_marked_and_packed_lists_are_read(tmp_path: Path, data: bytes) -> None:
     file = tmp_path / "jobs.csv"
     file.write_bytes(data)
     assert [(job.name, job.submit) for job in read_jobs(file).jobs] == [("a", 1000)]
+
+
+# -- Parquet -------------------------------------------------------------------------------------------------------
+
+
+def parquet(folder: Path, **columns: list[Any]) -> Path:
+    pyarrow = pytest.importorskip("pyarrow")
+    pytest.importorskip("pyarrow.parquet")
+    file = folder / "jobs.parquet"
+    pyarrow.parquet.write_table(pyarrow.table(columns), file)
+    return file
+
+
+def test_values_of_parquet_are_read_as_their_text(tmp_path: Path) -> None:
+    """replay.md 2.1: numbers, text and nothing; times with and without a zone, which is UTC then."""
+    file = parquet(tmp_path, job=["a", "b"], submit=[1.5, 2.0], duration=[None, 7], gpu=[0.5, 2.0], workers=[2, None])
+    found = [(job.name, job.submit, job.work, job.shape.gpu, job.shape.workers) for job in read_jobs(file).jobs]
+    assert found == [("a", 1500, None, 500, 2), ("b", 2000, 7000, 2000, 1)]
+    plain = datetime(1970, 1, 1, 0, 1)
+    for zone, submit in ((None, 60_000), (UTC, 60_000), (timezone(timedelta(hours=-1)), 3_660_000)):
+        dated = read_jobs(parquet(tmp_path, job=["a"], submit=[plain.replace(tzinfo=zone)]))
+        assert ([job.submit for job in dated.jobs], dated.dated) == ([submit], True)
+
+
+def test_rows_of_parquet_are_counted_from_2_as_those_of_csv(tmp_path: Path) -> None:
+    file = parquet(tmp_path, job=["a", "b", "c"], submit=["1", "2", "x"])
+    with pytest.raises(JobListError, match=r"jobs\.parquet, line 4, column submit: want seconds"):
+        read_jobs(file)
+    file.write_bytes(b"job,submit\na,1\n")
+    with pytest.raises(JobListError, match=r"jobs\.parquet: not a Parquet file: .+"):
+        read_jobs(file)
 
 
 # -- writing -------------------------------------------------------------------------------------------------------

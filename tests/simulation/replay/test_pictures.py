@@ -290,7 +290,7 @@ def boxes(axes: Any) -> set[tuple[str, float, float, float, float]]:
     return found
 
 
-BLUE, LIGHT_BLUE, RED, LIGHT_RED, GREY, YELLOW = "#2f81d6", "#62a5ea", "#d1495b", "#e07784", "#8a929c", "#c2a21b"
+BLUE, LIGHT_BLUE, LIGHT_RED, GREY, LIGHT_YELLOW = "#2f81d6", "#62a5ea", "#e07784", "#8a929c", "#d8bd4d"
 
 
 def strip(monkeypatch: pytest.MonkeyPatch, line: Timeline, *table: JobRow) -> tuple[str, Any]:
@@ -321,7 +321,7 @@ def test_bars_are_as_high_as_their_share_of_the_gpus_and_tell_how_they_ended(mon
         (LIGHT_BLUE, 0.0, 0.5, bottom[0], bottom[1]),  # of those that begin together the shortest is lowest
         (BLUE, 0.0, 1.0, bottom[1], bottom[3]),
         (GREY, 1.0, 2.0, bottom[0], bottom[4]),
-        ("#d8bd4d", 0.0, 1.0, 1.08, 1.92),
+        (LIGHT_YELLOW, 0.0, 1.0, 1.08, 1.92),
     }
     assert axes.given["yticks"] == ([0.5, 1.5], ["n1", "n0"])
     assert axes.limits == {"bottom": 0, "top": 2, "left": 0.0, "right": 2.0}
@@ -345,20 +345,20 @@ def test_a_pod_in_slots_apart_has_a_bar_for_each_run_of_them(monkeypatch: pytest
 
 def test_arrows_lead_from_where_the_preemptor_runs_to_its_victims(monkeypatch: pytest.MonkeyPatch) -> None:
     line = Timeline()
-    line.placed("earlier", 1, 0, "n1", 0)
-    line.placed("low", 0, 0, "n0", 0)
+    line.placed("earlier", 0, 0, "n1", 0)
+    line.placed("low", 1, 0, "n0", 0)
     line.placed("file", -1, 0, "n1", 0, "default/web")
-    line.preempted(DAY, 1, ["low", "file"])
+    line.preempted(DAY, 0, ["low", "file"])
     line.preempted(DAY, 2, ["low"])  # who never came to run
     line.preempted(DAY, -1, ["low"])  # a pod of the cluster file
     for uid in ("low", "file"):
         line.gone(uid, DAY + DAY // 2)
-    line.placed("high", 1, 0, "n0", DAY + DAY // 2)
+    line.placed("high", 0, 0, "n0", DAY + DAY // 2)
     line.close(2 * DAY)
-    _, axes = strip(monkeypatch, line, row("low"), row("high"), row("never"))
+    _, axes = strip(monkeypatch, line, row("high"), row("low"), row("never"))
     # n0 is the upper row, of one slot: its middle is 1.5; of two slots of n1 the lower is the file's pod
     assert axes.arrows == [(1.5, 1.5, 1.5, 1.5), (1.5, 1.5, 1.5, round(0.08 + 0.84 * 0.25, 3))]
-    assert {box[0] for box in boxes(axes)} == {RED, LIGHT_RED, "#a7aeb7"}
+    assert {box[0] for box in boxes(axes)} == {LIGHT_RED, GREY}, "every other job in the lighter shade"
 
 
 def test_there_are_only_so_many_arrows(monkeypatch: pytest.MonkeyPatch) -> None:

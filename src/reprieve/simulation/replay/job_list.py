@@ -8,6 +8,7 @@ column.
 import csv
 import difflib
 import io
+import itertools
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -415,7 +416,7 @@ def _split(file: str, stream: BinaryIO, delimiter: str) -> Iterator[tuple[int, l
 def _lines(file: str, stream: BinaryIO) -> Iterator[str]:
     """Lines of UTF-8 text, each bounded, all together bounded."""
     total = 0
-    for number in range(1, 1 << 62):
+    for number in itertools.count(1):
         try:
             data = stream.readline(MAX_ROW_BYTES + 1)
         except OSError as error:

@@ -148,7 +148,7 @@ def _waiting(group: JobGroup | None) -> str:
 
 
 def _text(content: str) -> str:
-    return html.escape(content, quote=True)
+    return html.escape(content)
 
 
 # -- pictures ----------------------------------------------------------------------------------------------------------
