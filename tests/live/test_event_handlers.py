@@ -254,6 +254,22 @@ def test_pods_of_one_second_keep_the_order_of_their_arrival() -> None:
     play(act)
 
 
+def test_the_order_of_arrival_begins_anew_before_a_second_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many pods come: what tells them apart within a second never makes one a second younger."""
+    monkeypatch.setattr("reprieve.live.event_handlers._ARRIVALS", 3)
+
+    async def act(stage: Stage) -> None:
+        async with stage.running():
+            stage.feed.apply(1000.0)
+            for number in range(4):
+                await stage.pod(f"p{number}")
+            await stage.until(lambda: len(stage.engine.cluster.pods) == 4)
+            created = {pod.name: pod.created % 1 for pod in stage.engine.cluster.pods.values()}
+            assert created == {"p0": 0.25, "p1": 0.5, "p2": 0.0, "p3": 0.25}
+
+    play(act)
+
+
 def test_what_is_said_of_work_reaches_the_engine_and_wrong_values_their_owners() -> None:
     """cost.md 2.2, 2.4: from classes, groups and pods, told once, and read anew when it changes."""
 
