@@ -237,17 +237,6 @@ def test_a_family_at_a_size_is_found_by_its_name() -> None:
         named("nope@5")
 
 
-def test_each_scenario_runs_in_a_process_of_its_own() -> None:
-    (measured,) = series.measure([at_size("basic", 3)])
-    assert (measured.scenario, measured.nodes, measured.pods) == ("basic@3", 3, 6)
-
-
-def test_a_process_that_fails_says_why() -> None:
-    """gang@0 has no node for its one pod."""
-    with pytest.raises(series.ScenarioError, match=r"gang@0: .*0 of 1 pods bound"):
-        list(series.measure([at_size("gang", 0)]))
-
-
 def test_the_exponent_is_the_slope_in_logarithms() -> None:
     assert series.exponent([(n, 3.0 * n**1.5) for n in (10, 20, 70)]) == pytest.approx(1.5)
 
@@ -265,26 +254,8 @@ def test_growth_is_over_nodes_and_pods(monkeypatch: pytest.MonkeyPatch) -> None:
     assert grown.exponent == pytest.approx(2.0, abs=0.01)
 
 
-def test_the_command_shows_a_list_of_figures(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(SCENARIOS, "basic-500", at_size("basic", 3))
-    ended = run("bench", "basic-500", "-o", "json")
-    assert (ended.code, ended.err) == (0, "")
-    (figures,) = json.loads(ended.out)
-    assert figures["scenario"] == "basic@3"
-    shown = run("bench", "basic-500")
-    assert shown.code == 0
-    assert "basic@3" in shown.out
-
-
 def test_the_command_names_what_there_is(run: Run) -> None:
     assert run("bench", "--list").out.split() == [*SCENARIOS, *FAMILIES]
-
-
-def test_a_failed_scenario_ends_the_command_with_1(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(SCENARIOS, "basic-500", at_size("gang", 0))
-    ended = run("bench", "basic-500", "-o", "json")
-    assert (ended.code, ended.out) == (1, "")
-    assert "0 of 1 pods bound" in ended.err
 
 
 # -- side by side, and where the time goes -------------------------------------------------------------------------
@@ -341,12 +312,3 @@ def test_files_without_figures_are_named(run: Run, tmp_path: Path, content: byte
 )
 def test_options_that_exclude_each_other(run: Run, options: tuple[str, ...]) -> None:
     assert run("bench", *options).code == 2
-
-
-def test_a_profile_says_where_the_time_goes(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(SCENARIOS, "basic-500", at_size("basic", 3))
-    (figures,) = json.loads(run("bench", "basic-500", "--profile", "-o", "json").out)
-    own = [hot["ownSeconds"] for hot in figures["profile"]]
-    assert own == sorted(own, reverse=True)
-    assert any(hot["function"].startswith("scheduling/engine.py:") for hot in figures["profile"])
-    assert "Where the time goes: basic@3" in run("bench", "basic-500", "--profile").out
