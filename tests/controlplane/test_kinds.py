@@ -76,6 +76,14 @@ def test_subresources(name: str, verbs: tuple[str, ...], api_version: str, kind:
 
 
 STRATEGY = {
+    "custom": set(),
+    "namespaced": {"Namespace", "Node", "PersistentVolume", "PriorityClass", "CSIDriver", "CSINode", "StorageClass",
+                   "VolumeAttachment", "VolumeAttributesClass", "DeviceClass", "DeviceTaintRule", "ResourceSlice",
+                   "ClusterRole", "ClusterRoleBinding", "CustomResourceDefinition", "SelfSubjectReview", "TokenReview",
+                   "SelfSubjectAccessReview", "SelfSubjectRulesReview", "SubjectAccessReview"},
+    "generation": {"Pod", "PodTemplate", "ReplicationController", "DaemonSet", "Deployment", "ReplicaSet",
+                   "StatefulSet", "CronJob", "Job", "PriorityClass", "PodDisruptionBudget", "EndpointSlice",
+                   "CSIDriver", "DeviceClass", "DeviceTaintRule", "ResourceSlice", "CustomResourceDefinition"},
     # Which kinds differ from what most do, as kube-apiserver's strategies have it.
     "graceful": {"Pod"},
     "orphans": {"Job", "ReplicationController"},
@@ -94,5 +102,5 @@ STRATEGY = {
 
 @pytest.mark.parametrize("word", STRATEGY)
 def test_how_kinds_are_treated(word: str) -> None:
-    usual = word in ("stored", "unconditional_update")
+    usual = word in ("stored", "unconditional_update", "namespaced")
     assert {kind.kind for kind in KindTable() if getattr(kind, word) is not usual} == STRATEGY[word]

@@ -9,10 +9,11 @@ import copy
 from typing import Any
 
 import pytest
-from tests.controlplane.admission.plane import Plane
-from tests.controlplane.recorded.shapes import custom_kind
+from tests.controlplane.admission.plane import Plane, pod
+from tests.controlplane.recorded.shapes import custom_kind, shape
 
 from reprieve.controlplane.deleting import DeleteOptions
+from reprieve.controlplane.errors import StatusError
 from reprieve.controlplane.kinds import BUILTIN, CUSTOM_VERBS, Kind
 from reprieve.controlplane.registry import WriteOptions
 
@@ -89,3 +90,53 @@ def test_a_custom_kind_is_no_built_in_one_whatever_its_name(plane: Plane, name: 
         assert registry.find(first, "default", "default") is None
         for kind in (first, second):
             registry.kinds.remove(kind)
+
+
+# -- what came with a write ------------------------------------------------------------------------------------
+
+
+def test_a_new_object_has_no_status_of_its_author_by_create_or_by_apply(plane: Plane) -> None:
+    """Nor does he own any of its fields."""
+    kind = plane.kind("v1", "Pod")
+    body: Json = {**pod("p"), "status": {"phase": "Running", "message": "m"}}
+    options = WriteOptions(manager="me")
+    decoded = plane.registry.decoder.decode(kind, copy.deepcopy(body), "Ignore", [])
+    body["metadata"] = {"name": "q"}
+    for made in (
+        plane.registry.create_now(kind, "default", decoded, options).object,
+        plane.registry.patch_now(kind, "default", "q", "apply", body, options).object,
+    ):
+        assert (made["status"]["phase"], "message" in made["status"]) == ("Pending", False)
+        assert ["f:status" in one["fieldsV1"] for one in made["metadata"]["managedFields"]] == [False]
+
+
+@pytest.mark.parametrize(
+    ("kind", "spec", "manager", "managed", "dated"),
+    [
+        ("authorization.k8s.io/v1/SelfSubjectAccessReview", {"resourceAttributes": {"verb": "get"}}, "me", True, False),
+        ("authorization.k8s.io/v1/SelfSubjectAccessReview", {"resourceAttributes": {"verb": "get"}}, "", False, False),
+        ("authentication.k8s.io/v1/SelfSubjectReview", None, "me", False, True),
+    ],
+)
+def test_a_review_is_returned_with_its_manager_and_without_a_status(
+    plane: Plane, kind: str, spec: Json | None, manager: str, managed: bool, dated: bool
+) -> None:
+    version, _, name = kind.rpartition("/")
+    row = shape(version, name)
+    body: Json = {"metadata": {}, "status": {"allowed": True}, **({} if spec is None else {"spec": spec})}
+    found = plane.registry.create_review(row, "", body, WriteOptions(manager=manager))
+    assert (found["apiVersion"], found["kind"], "status" in found) == (version, name, False)
+    assert ("managedFields" in found["metadata"], "creationTimestamp" in found["metadata"]) == (managed, dated)
+
+
+def test_an_apply_is_for_the_namespace_of_its_path(plane: Plane) -> None:
+    kind = plane.kind("v1", "ConfigMap")
+    body: Json = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "m", "namespace": "kube-system"}}
+    with pytest.raises(StatusError) as refused:
+        plane.registry.patch_now(kind, "default", "m", "apply", body, WriteOptions())
+    assert (refused.value.code, refused.value.message) == (
+        400, "the namespace of the provided object does not match the namespace sent on the request")  # fmt: skip
+    del body["metadata"]["namespace"]
+    with pytest.raises(StatusError) as refused:
+        plane.registry.patch_now(kind, "absent", "m", "apply", body, WriteOptions())
+    assert (refused.value.code, refused.value.message) == (404, 'namespaces "absent" not found')

@@ -76,9 +76,9 @@ def test_a_secret_that_cannot_be_replaced_stays_as_it_was(tmp_path: Path, monkey
 # -- certificates ----------------------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
-    return certificates(tmp_path_factory.mktemp("pki"))
+@pytest.fixture
+def made(tmp_path: Path) -> Certificates:
+    return certificates(tmp_path)
 
 
 def read(path: Path) -> x509.Certificate:

@@ -150,7 +150,7 @@ def invalid(kind: str, group: str, name: str, causes: Sequence[Cause]) -> Status
     """422 Invalid: the message joins the causes (in brackets when several), details carry each."""
     texts = [
         excerpt(f"{cause.field}: {cause.message}" if cause.field else cause.message, LONGEST_CAUSE)
-        for cause in causes[: MOST_CAUSES + 1]
+        for cause in causes[:MOST_CAUSES]
     ]
     unique = list(dict.fromkeys(texts))
     joined = unique[0] if len(unique) == 1 else "[" + ", ".join(unique) + "]"

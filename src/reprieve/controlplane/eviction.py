@@ -78,9 +78,8 @@ def _tolerated_unhealthy(pod: Json, budget: Json) -> bool:
         return False
     if (budget.get("spec") or {}).get("unhealthyPodEvictionPolicy") == "AlwaysAllow":
         return True
-    status = budget.get("status") or {}
-    desired = status.get("desiredHealthy", 0)
-    return bool(desired > 0 and status.get("currentHealthy", 0) >= desired)
+    status = budget.get("status")
+    return bool(status and 0 < status["desiredHealthy"] <= status["currentHealthy"])
 
 
 def _too_many(message: str, retry: int | None = None) -> StatusError:
@@ -92,23 +91,24 @@ def _too_many(message: str, retry: int | None = None) -> StatusError:
 
 
 def _take_disruption(registry: Registry, budget: Json, pod: str, options: WriteOptions, *, dry_run: bool) -> None:
-    """Check the budget and write down that ``pod`` uses one of its disruptions."""
+    """Check the budget and write down that ``pod`` uses one of its disruptions.
+
+    A status that was written has all numbers (they are required), and none is negative.
+    """
     metadata, status = budget["metadata"], budget.get("status") or {}
-    name, group = metadata["name"], "policy"
-    if status.get("observedGeneration", 0) < metadata.get("generation", 0):
+    name = metadata["name"]
+    if status.get("observedGeneration", 0) < metadata["generation"]:
         raise _too_many(f"The disruption budget {name} is still being processed by the server.", _RETRY_SECONDS)
-    allowed = status.get("disruptionsAllowed", 0)
-    if allowed < 0:
-        raise errors.forbidden("poddisruptionbudgets", group, name, "pdb disruptions allowed is negative")
+    allowed = status["disruptionsAllowed"]
     if len(status.get("disruptedPods") or {}) > _MOST_DISRUPTED:
         raise errors.forbidden(
             "poddisruptionbudgets",
-            group,
+            "policy",
             name,
             "DisruptedPods map too big - too many evictions not confirmed by PDB controller",
         )
     if allowed == 0:
-        desired, healthy = status.get("desiredHealthy", 0), status.get("currentHealthy", 0)
+        desired, healthy = status["desiredHealthy"], status["currentHealthy"]
         if healthy <= desired:
             raise _too_many(f"The disruption budget {name} needs {desired} healthy pods and has {healthy} currently")
         raise _too_many(f"The disruption budget {name} does not allow evicting pods currently")
@@ -117,11 +117,11 @@ def _take_disruption(registry: Registry, budget: Json, pod: str, options: WriteO
     stamp = registry.clock.stamp()
 
     def take(current: Json) -> None:
-        now = current.setdefault("status", {})
+        now = current["status"]
         now["disruptionsAllowed"] = allowed - 1
         if allowed == 1:
             insufficient = condition("DisruptionAllowed", "False", "InsufficientPods")
-            generation = now.get("observedGeneration", 0)
+            generation = now["observedGeneration"]
             set_condition(now, {**insufficient, "observedGeneration": generation, "lastTransitionTime": stamp})
         now["disruptedPods"] = {**(now.get("disruptedPods") or {}), pod: stamp}
 

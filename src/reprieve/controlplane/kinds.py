@@ -38,7 +38,7 @@ class Subresource:
         return f"{self.group}/{self.version}" if self.group else "v1"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Kind:
     """One row: a kind in one version of one group, and how the server treats it.
 
@@ -74,10 +74,10 @@ class Kind:
     graceful: bool = False
     returns_deleted: bool = False
     orphans: bool = False
-    fields: Mapping[str, str] = field(default_factory=dict, hash=False)
+    fields: Mapping[str, str] = field(default_factory=dict)
     stored: bool = True
     custom: bool = False
-    definition: Mapping[str, Any] | None = field(default=None, hash=False, compare=False, repr=False)
+    definition: Mapping[str, Any] | None = field(default=None, repr=False)
     """For a custom resource: the entry of its CRD's ``spec.versions``; None for built-in kinds."""
 
     @property

@@ -141,7 +141,7 @@ class Lookup:
         """
         manifest = item.manifest
         for name, value in manifest.items():
-            if name != "metadata":
+            if name != "metadata" and name not in _TEXTS:
                 self._follow(value)
         metadata = manifest["metadata"]
         for labels in (metadata.get("labels"), _at(manifest, "spec", "template", "metadata", "labels")):

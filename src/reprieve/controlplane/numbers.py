@@ -17,8 +17,9 @@ def parse_int(text: str) -> int:
     if not _INTEGER.fullmatch(text):
         raise errors.bad_request(f'strconv.ParseInt: parsing "{shown}": invalid syntax')
     digits = text.lstrip("+-").lstrip("0")
-    number = int(digits or "0") if len(digits) <= _DIGITS else 2**64
-    number = -number if text[0] == "-" else number
-    if not -(2**63) <= number < 2**63:
-        raise errors.bad_request(f'strconv.ParseInt: parsing "{shown}": value out of range')
-    return number
+    if len(digits) <= _DIGITS:
+        number = int(digits or "0")
+        number = -number if text[0] == "-" else number
+        if -(2**63) <= number < 2**63:
+            return number
+    raise errors.bad_request(f'strconv.ParseInt: parsing "{shown}": value out of range')

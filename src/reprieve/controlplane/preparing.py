@@ -17,8 +17,7 @@ _IDENTITY = ("kind", "apiVersion", "metadata")
 
 
 def before_create(kind: Kind, new: Json, stamp: str) -> None:
-    """Set the status and generation a new object starts with."""
-    drop_foreign_status(kind, new)
+    """Set the status and generation a new object starts with; a status that came with it has been dropped."""
     prepare_create(kind, new, now=stamp)
     date_taints(kind, new, None, stamp)
     metadata = new["metadata"]

@@ -256,7 +256,6 @@ class Registry:
         if "managedFields" in metadata and metadata["managedFields"] is not None:
             raise errors.bad_request("metadata.managedFields must be nil")
         self._check_name(metadata, name)
-        self._place(kind, namespace, dict(metadata))
         if old is not None:
             self._check_version(kind, name, metadata, old["metadata"], unconditional=True)
         elif subresource:
@@ -264,8 +263,6 @@ class Registry:
         elif metadata.get("uid"):
             why = f"uid mismatch: the provided object specified uid {metadata['uid']}, and no existing object was found"
             raise errors.conflict(kind.plural, kind.group, name, why)
-        else:
-            self._namespace_must_exist(kind, namespace)
         now = self.clock.stamp()
 
         def merge() -> tuple[Json, list[str]]:
@@ -297,10 +294,6 @@ class Registry:
         # A resourceVersion or uid in the applied body was a precondition, not a value.
         new["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"]
         return self._replace(kind, state, old, new, options, subresource, track=False)
-
-    def _namespace_must_exist(self, kind: Kind, namespace: str) -> None:
-        if kind.namespaced and self.store.head("namespaces", "", namespace) is None:
-            raise errors.not_found("namespaces", "", namespace)
 
     def _replace(
         self,

@@ -39,10 +39,12 @@ def _selector(kind: Kind, obj: Json) -> str:
     selector = (obj.get("spec") or {}).get("selector")
     if kind.custom or not selector:
         return ""
-    if selector.get("matchExpressions"):
-        return str(label_selector(selector))
-    plain = selector if kind.kind == "ReplicationController" else selector.get("matchLabels") or {}
-    return ",".join(f"{key}={value}" for key, value in sorted(plain.items()))
+    if kind.resource == "replicationcontrollers":
+        selector = {"matchLabels": selector}
+    written = [(key, f"{key}={value}") for key, value in (selector.get("matchLabels") or {}).items()]
+    expressions = label_selector({"matchExpressions": selector.get("matchExpressions") or []})
+    written += [(one.key, str(one)) for one in expressions.requirements]
+    return ",".join(text for _, text in sorted(written))
 
 
 def scale_of(kind: Kind, obj: Json) -> Json:

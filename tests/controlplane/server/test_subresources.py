@@ -204,6 +204,16 @@ def test_a_pod_that_is_not_ready_may_go_by_its_policy(
     assert evict(plane).status == (201 if goes else 429)
 
 
+def test_a_budget_without_a_selector_is_for_no_pod(plane: Plane) -> None:
+    """Nor does it hide one that is."""
+    running_pod(plane)
+    plane.create(BUDGETS, {"metadata": {"name": "a"}, "spec": {"minAvailable": 1}})
+    budget(plane, allowed=0)
+    assert evict(plane).status == 429
+    plane.ask(f"DELETE {BUDGETS}/b")
+    assert evict(plane).status == 201
+
+
 @pytest.mark.parametrize(("phase", "code"), [("Pending", 201), ("Succeeded", 201), ("Failed", 201), ("Running", 429)])
 def test_what_does_not_run_asks_no_budget(plane: Plane, phase: str, code: int) -> None:
     running_pod(plane, phase=phase)
