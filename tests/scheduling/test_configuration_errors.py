@@ -277,6 +277,31 @@ ARGS: dict[str, tuple[str, str, str]] = {
     "GangScheduling: {treeSearch: Random}": ("GangScheduling", "treeSearch", "'Random': want Greedy or Retry"),
     "GangScheduling: {search: Retry}": ("GangScheduling", "", "unknown field `search`"),
     "InterPodAffinity: {hard: 1}": ("InterPodAffinity", "", "unknown field `hard`"),
+    "NodeResourcesFit: {scoringStrategy: {kind: MostAllocated}}": (
+        "NodeResourcesFit",
+        "scoringStrategy",
+        "unknown field `kind`",
+    ),
+    "NodeResourcesFit: {scoringStrategy: {requestedToCapacityRatio: {form: []}}}": (
+        "NodeResourcesFit",
+        "scoringStrategy.requestedToCapacityRatio",
+        "unknown field `form`",
+    ),
+    "NodeResourcesFit: {scoringStrategy: {requestedToCapacityRatio: {shape: [{utilization: 0, score: 0, at: 1}]}}}": (
+        "NodeResourcesFit",
+        "scoringStrategy.requestedToCapacityRatio.shape[0]",
+        "unknown field `at`",
+    ),
+    "NodeResourcesFit: {scoringStrategy: {resources: [{name: cpu, share: 1}]}}": (
+        "NodeResourcesFit",
+        "scoringStrategy.resources[0]",
+        "unknown field `share`",
+    ),
+    "PodTopologySpread: {defaultingType: List, defaultConstraints: [{skew: 1}]}": (
+        "PodTopologySpread",
+        "defaultConstraints[0]",
+        "unknown field `skew`",
+    ),
 }
 
 

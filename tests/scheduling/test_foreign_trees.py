@@ -18,6 +18,7 @@ from reprieve.api.objects import (
     PodGroupSchedulingPolicy,
 )
 from reprieve.cluster.groups import Group
+from reprieve.framework.events import ClusterEvent, EventKind
 from reprieve.framework.gates import FeatureGates
 from reprieve.scheduling.engine import Engine
 from reprieve.scheduling.engine_options import EngineOptions
@@ -436,16 +437,21 @@ def test_the_groups_of_a_tree_are_where_their_object_is(namespace: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("spec", "first", "second"),
+    ("spec", "there", "second"),
     [
-        ({"minTaskMember": {"a": 1, "b": 2}}, pod("p0", "a"), pod("p1", "a")),
-        ({"minTaskMember": {"a": 1, "b": 1}}, pod("p0", "c"), pod("p1", "d")),
-        ({"subGroupPolicy": [_policy("a")]}, pod("p0", role="a", n="0"), pod("p1", role="a", n="0")),
+        ({"minTaskMember": {"a": 1, "b": 2}}, [pod("p0", "a")], pod("p1", "a")),
+        ({"minTaskMember": {"a": 1, "b": 1}}, [pod("p0", "c")], pod("p1", "d")),
+        ({"subGroupPolicy": [_policy("a")]}, [pod("p0", role="a", n="0")], pod("p1", role="a", n="0")),
+        (
+            {"subGroupPolicy": [_policy("a")]},
+            [pod("other", role="a", n="1"), pod("p0", role="a", n="0")],
+            pod("p1", role="a", n="0"),
+        ),
     ],
-    ids=["a task", "what is asked beyond tasks", "a subgroup"],
+    ids=["a task", "what is asked beyond tasks", "a subgroup", "a subgroup beside another"],
 )
 def test_only_who_changes_the_tree_has_its_groups_set(
-    spec: dict[str, Any], first: Pod, second: Pod, monkeypatch: pytest.MonkeyPatch
+    spec: dict[str, Any], there: list[Pod], second: Pod, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """workloads.md 2.9: the second pod of a leaf changes nothing, neither as it comes nor as it goes."""
     changed: list[str] = []
@@ -456,7 +462,7 @@ def test_only_who_changes_the_tree_has_its_groups_set(
         changed.extend(each.key or "" for each in found)
         carry_out(self, found, now)
 
-    world = World(9).add(group(3, **spec), first)
+    world = World(9).add(group(3, **spec), *there)
     shape = _shape(world)
     monkeypatch.setattr(GroupChanges, "carry_out", watched)
     world.add(second)
@@ -464,3 +470,21 @@ def test_only_who_changes_the_tree_has_its_groups_set(
     world.gone("p1")
     assert changed == []
     assert _shape(world) == shape
+
+
+def test_a_pod_that_belongs_elsewhere_now_is_gone_from_the_one_and_new_in_the_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """workloads.md 2.9, scheduling.md 7.3: both groups may be tried for it."""
+    world = World(1).add(group(2), pod("w0", "worker"))
+    events: list[tuple[EventKind, str | None]] = []
+    on_event = world.engine.queue.on_event
+
+    def watched(event: ClusterEvent, now: float, **more: Any) -> None:
+        if event.pod is not None:
+            events.append((event.kind, event.group))
+        on_event(event, now, **more)
+
+    monkeypatch.setattr(world.engine.queue, "on_event", watched)
+    world.add(group(3, minTaskMember=TASKS))
+    assert events == [(EventKind.MEMBER_GONE, "default/g"), (EventKind.POD_ADDED, "default/g:worker")]

@@ -192,6 +192,18 @@ def test_7_tried_again_while_victims_leave_the_group_still_waits_for_them() -> N
     assert world.settle().condition("crew") == (True, "Scheduled", "")
 
 
+def test_7_while_victims_leave_the_room_of_one_member_is_not_for_another() -> None:
+    """preemption.md 2.3: p0 has to wait for it, and p1 would take a part of it."""
+    leaving = pod("low", cpu=4, node="n", terminating=True, preempted=True)
+    world = World(node("n", cpu=5), leaving, group("crew", min_count=1, priority=5))
+    world.add(pod("p0", cpu=4, group="crew", priority=5, nominated="n"), pod("p1", cpu=1, group="crew", priority=5))
+    decision = world.step()
+    assert decision.bindings == ()
+    assert world.nominated == {"p0": "n"}
+    world.gone("low")
+    assert world.settle().where == {"p0": "n", "p1": "n"}
+
+
 def test_7_once_true_never_false_again() -> None:
     """observability.md: "Once True never False again"."""
     world = World(node("n", cpu=1), *gang("crew", 2, min_count=1, cpu=1)).settle()

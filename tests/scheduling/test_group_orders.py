@@ -62,6 +62,7 @@ def test_with_retry_it_is_placed(items: list[Any]) -> None:
     decision = decided(*items, profiles=retrying())
     assert decision.result is Result.SCHEDULED
     assert decision.order_matters is None
+    assert "NodeResourcesFit" in decision.rejected_by, "what kept pods out in the usual order may keep the rest out"
     world = World(*items, profiles=retrying()).settle()
     minimum = world.engine.cluster.groups["default/crew"].min_count
     assert len(world.where) >= minimum

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from reprieve.api.decoding import decode_object
 from reprieve.api.group_owners import OWNER_KINDS, GroupOwner
@@ -219,3 +220,23 @@ def test_the_priority_of_a_gang_of_a_controller_is_the_highest_of_the_pods_that_
         spec = world.engine.cluster.groups[group].spec
         assert spec is not None
         assert spec.priority == left
+
+
+def test_only_pods_of_kinds_that_are_reported_now_or_no_longer_change() -> None:
+    """workloads.md 2.10: they wait for their controller, or for nobody."""
+    sources = GroupSources.switched({"owners": True})
+    engine = Engine(EngineOptions(sources=sources, validate=True))
+    for turn, kind in enumerate(("Job", "RayCluster")):
+        member = GANGS[kind][1][0]
+        engine.set_pod(replace(member, metadata=replace(member.metadata, name=kind)), float(turn))
+
+    def groups(*kinds: str) -> dict[str, str | None]:
+        engine.watch_owners(frozenset(kinds), 9.0)
+        return {one.name: one.group for one in engine.cluster.pods.values()}
+
+    job, ray = GANGS["Job"][2], GANGS["RayCluster"][2]
+    assert groups() == {"Job": None, "RayCluster": None}
+    assert groups("Job") == {"Job": job, "RayCluster": None}
+    assert groups("Job", "RayCluster") == {"Job": job, "RayCluster": ray}
+    assert groups("RayCluster") == {"Job": None, "RayCluster": ray}
+    assert groups() == {"Job": None, "RayCluster": None}

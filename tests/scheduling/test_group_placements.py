@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from reprieve.framework.plugin import Placement
+from reprieve.cluster.pods import PodRecord
+from reprieve.framework.plugin import Placement, SignPlugin
 from reprieve.scheduling.group_placements import fewest, first_of, holds_at_most, nominated_placement
 from tests.building import World, composite, gang, group, node, pod, profile_with
 
@@ -58,6 +59,7 @@ MACHINES: list[Any] = [
         ([pod("a", cpu=1), pod("b", cpu=8), pod("c", cpu=1)], [2, 2, 3, 0]),  # each kind as if it were alone
         ([pod(f"p{i}") for i in range(9)], [9, 9, 9, 0]),
         ([pod(f"p{i}", cpu=1, priority=1) for i in range(9)], [3, 5, 8, 0]),
+        ([pod(f"p{i}", gpu=1) for i in range(9)], [0, 0, 0, 0]),
     ],
 )
 def test_no_placement_holds_more_than_is_counted(pods: list[Any], counts: list[int]) -> None:
@@ -124,3 +126,20 @@ def test_what_is_said_where_no_placement_works() -> None:
     """kube-scheduler's words."""
     assert first_of(3) == "0/3 placements are available, first placement status: pod group is unschedulable"
     assert first_of(1, "why") == "0/1 placements are available, first placement status: why"
+
+
+class Unsigned(SignPlugin):
+    """Says of no pod what it reads of it."""
+
+    name = "Unsigned"
+
+    def sign(self, pod: PodRecord) -> bytes | None:
+        return None
+
+
+def test_pods_of_which_nothing_may_be_shared_are_tried_in_each_placement() -> None:
+    """scheduling.md 4: as if each had the nodes to itself they fit in the smaller one, too, and they do not."""
+    machines = [node(f"n{cpu}", cpu=cpu, labels={"zone": f"{cpu}"}) for cpu in (2, 4)]
+    profile = profile_with(Unsigned())
+    world = World(*machines, *gang("g", 2, cpu=2, topology="zone"), profiles={profile.name: profile}).settle()
+    assert set(world.where.values()) == {"n4"}

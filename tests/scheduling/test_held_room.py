@@ -5,6 +5,8 @@ The number in the name of a test is that of the rule in section 5: cost.md 5.1, 
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from reprieve.api import objects
 from reprieve.api.work_annotations import LONGEST
 from reprieve.framework.profile import Profile
@@ -277,3 +279,25 @@ def test_4_every_end_is_told() -> None:
     world.gone("low")
     world.virtual.until(START + 5)
     assert released(world) == [("pod/uid-high", ["n1"], "Moved")]
+
+
+def test_1_a_nomination_by_somebody_else_holds_room_for_as_long() -> None:
+    """From now on, as nobody leaves for it; the first frees nothing, the next what the one before held."""
+    world = World(node("n1", cpu=2), node("n2", cpu=2), pod("p", cpu=9, priority=9), profiles=holding(600)).drain()
+    assert world.engine.next_wakeup(flush=False) is None
+    world.change_pod("p", lambda item: replace(item, status=replace(item.status, nominated_node_name="n1")))
+    assert world.engine.next_wakeup(flush=False) == world.now + 600
+
+
+def test_who_waits_is_woken_by_room_that_was_held_and_is_held_elsewhere_now() -> None:
+    """scheduling.md 2.2: by a nomination that moved, and by none that is the pod's first."""
+    for first, woken in (("", False), ("n1", True)):
+        world = World(node("n1", cpu=2), node("n2", cpu=2), pod("p", cpu=2, priority=9, gates=["g"], nominated=first))
+        full = ("n2",) if first else ("n1", "n2")
+        world.add(*(pod(f"r-{name}", cpu=2, node=name, priority=9) for name in full), pod("q", cpu=2, priority=5))
+        world.settle()
+        before = world.engine.attempts
+        world.change_pod("p", lambda item: replace(item, status=replace(item.status, nominated_node_name="n2")))
+        world.settle()
+        assert (world.engine.attempts > before) is woken, first
+        assert world.where.get("q") == ("n1" if woken else None)

@@ -16,7 +16,7 @@ from reprieve.api import objects
 from reprieve.queueing.entity import Entity
 from reprieve.scheduling import room_bound, spread_bound
 from reprieve.scheduling.room_bound import RoomBound
-from reprieve.scheduling.spread_bound import SpreadBounds
+from reprieve.scheduling.spread_bound import Layout, SpreadBounds
 from tests.building import World, composite, gang, group, node, pod, profile_with, toleration
 
 
@@ -282,6 +282,43 @@ def test_who_tolerates_more_than_before_is_no_measure_for_those_it_was_alike_to(
     assert not bound.out_of_reach(world.entity("second"))
 
 
+@pytest.mark.parametrize("cut", [False, True], ids=["the log says so", "the log is cut"])
+def test_a_node_that_moved_opens_its_new_domain(cut: bool) -> None:
+    """scheduling.md 1.7: b is full, so one may stand in a; with another node there, two in each."""
+    full = pod("r", cpu=4, node="nb", priority=9)
+    world = World(*(node(f"n{name}", cpu=4, labels={"zone": name[0]}) for name in ("a", "a2", "b")), full)
+    world.add(*(_spread(item, _over("zone")) for item in gang("p", 4, cpu=1, labels={"app": "x"})))
+    bound = RoomBound(world.engine.cluster, world.engine.running)
+    bound.refresh()
+    assert "PodTopologySpread" in bound.out_of_reach(world.entity("p"))
+    world.add(node("na2", cpu=4, labels={"zone": "b"}))
+    if cut:
+        world.engine.cluster.touched.cut(0)
+    bound.refresh()
+    assert not bound.out_of_reach(world.entity("p"))
+
+
+def test_domains_are_read_again_for_those_that_wait_and_for_nobody_else() -> None:
+    """scheduling.md 1.7: once for all that have the same nodes and key, and not when the last of them is gone."""
+    world = World(node("n", cpu=1, labels={"zone": "a"}), pod("lone", cpu=9))
+    for name in ("first", "second"):
+        world.add(*(_spread(item, _over("zone")) for item in gang(name, 2, cpu=1, labels={"app": "x"})))
+    bound = RoomBound(world.engine.cluster, world.engine.running)
+    bound.refresh()
+    for name in ("lone", "first", "second"):
+        bound.out_of_reach(world.entity(name))
+    read: list[int] = []
+    for turn, forgotten in enumerate(("", "first", "second")):
+        if forgotten:
+            bound.forget(world.entity(forgotten).key)
+        world.add(node(f"m{turn}", cpu=1, labels={"zone": "b"}))
+        each = Layout.work_out
+        with mock.patch.object(Layout, "work_out", autospec=True, side_effect=each) as work_out:
+            bound.refresh()
+        read.append(work_out.call_count)
+    assert read == [1, 1, 0]
+
+
 def test_spreads_over_more_domains_than_are_compared_are_not_reckoned_again_until_they_can_be() -> None:
     """scheduling.md 1.7: nothing is claimed of them, so nothing is looked at for them when a pod goes."""
     spread = objects.TopologySpreadConstraint(
@@ -304,6 +341,13 @@ def test_spreads_over_more_domains_than_are_compared_are_not_reckoned_again_unti
     world.add(node("na", cpu=4, labels={"zone": "a", "new": ""}))
     bound.refresh()
     assert "PodTopologySpread" in bound.out_of_reach(entity), "one in a at most, as b has room for none"
+    with mock.patch.object(spread_bound, "_MOST_DOMAINS", 1):
+        bound.forget(entity.key)
+        bound.out_of_reach(entity)
+    for zone in "ab":
+        world.add(node(f"n{zone}", cpu=4, labels={"zone": zone, "more": ""}))
+    bound.refresh()
+    assert not bound.out_of_reach(entity), "two in a and one in b"
 
 
 # -- kept up to date ---------------------------------------------------------------------------------------------------
@@ -344,8 +388,9 @@ def _with_labels(item: objects.Pod, labels: dict[str, str]) -> objects.Pod:
 
 
 def _unknown_changes(world: World) -> None:
-    """A pod goes, and the log in which that stands is cut."""
+    """A pod goes and a node moves, and the log in which that stands is cut."""
     world.gone("new")
+    world.add(node("nb0", cpu=9, labels={"zone": "c", "host": "nb0"}))
     world.engine.cluster.touched.cut(0)
 
 

@@ -80,8 +80,11 @@ def test_a_gang_without_claims_is_not_looked_at_again(monkeypatch: pytest.Monkey
 
 def test_two_that_share_are_enough_to_look_for_a_place_for_both() -> None:
     """The first likes n1 best, where there is no room for the second."""
-    world = World(node("n1", cpu=1), node("n2", cpu=8), device_class(), pod("there", cpu=5, node="n2"), claim("c"))
-    world.add(slice_of("n1", devices(1)), slice_of("n2", devices(1)), *_crew(2, "c")).settle()
+    world = World(node("n1", pods=1), node("n2", cpu=8), device_class(), pod("there", cpu=5, node="n2"), claim("c"))
+    world.add(slice_of("n1", devices(1)), slice_of("n2", devices(1)))
+    alone = World(node("n1", pods=1), node("n2", cpu=8), pod("there", cpu=5, node="n2"), pod("p", cpu=1)).settle()
+    assert alone.where["p"] == "n1", "without this the case would show nothing"
+    world.add(*_crew(2, "c")).settle()
     assert [world.where.get(f"p{turn}") for turn in range(2)] == ["n2"] * 2
 
 

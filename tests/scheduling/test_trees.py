@@ -6,11 +6,13 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace as replace_struct
 
 from reprieve.api import objects
 from reprieve.framework.gates import FeatureGates
 from reprieve.plugins.gang_scheduling import RETRY, GangScheduling
 from reprieve.queueing.entity import QueueState
+from reprieve.scheduling.decision import GROUP_UNSCHEDULABLE, WAITING_FOR_QUORUM
 from tests.building import Item, World, composite, gang, group, node, pod, profile_with
 
 QUORUM = 'waiting for composite pod group "root" tree to meet quorum'
@@ -113,6 +115,16 @@ def test_a_complete_child_counts_as_one_that_succeeded() -> None:
     items = [composite("root", min_groups=2), group("a", min_count=2, parent="root"), *running]
     world = World(node("n", cpu=4), *items, *leaf("b", 2)).settle()
     assert world.pending == []
+
+
+def test_who_had_a_place_until_its_group_failed_waits_for_the_quorum() -> None:
+    """composite.md 3.4: of pods below a level that failed; who was tried in vain says why, the others nothing."""
+    items = [composite("root", min_groups=1), *leaf("a", 4, min_count=4), *leaf("b", 1, min_count=2)]
+    world = World(node("n", cpu=2), *items)
+    messages = {one.pod.name: one.message for one in world.step().rejections}
+    assert messages["a-0"] == messages["a-1"] == WAITING_FOR_QUORUM
+    assert messages["a-2"].startswith("0/1 nodes are available: 1 Insufficient cpu.")
+    assert messages["b-0"] == GROUP_UNSCHEDULABLE
 
 
 def test_a_tree_that_gains_nothing_says_so() -> None:
@@ -315,6 +327,29 @@ def test_who_wants_something_else_is_an_error(items: list[Item], message: str) -
     assert errors == {message}
     assert set(conditions(world).values()) == {(False, "SchedulerError")}
     assert world.condition("a")[2] == world.condition("root")[2] == message
+
+
+@pytest.mark.parametrize("priority", [None, 9])
+@pytest.mark.parametrize("named_by", ["", "pod", "root", "leaf"])
+@pytest.mark.parametrize("members", [1, 2])
+def test_numbers_that_no_class_gave_bind_a_lone_member_to_its_root(
+    members: int, named_by: str, priority: int | None
+) -> None:
+    """composite.md 3.1, preemption.md 8.3: as in a flat group; a root without a priority has nothing to compare."""
+    root, one = composite("root", priority=priority), group("a", priority=priority, parent="root")
+    if named_by == "root":
+        root = replace_struct(root, spec=replace_struct(root.spec, priority_class_name="urgent"))
+    if named_by == "leaf":
+        one = replace_struct(one, spec=replace_struct(one.spec, priority_class_name="urgent"))
+    world = World(node("n"), root, one)
+    world.add(
+        *(pod(name, group="a", priority=2, priority_class="modest" * (named_by == "pod")) for name in "pq"[:members])
+    )
+    bound = priority is not None and (members > 1 or bool(named_by))
+    assert bool(world.settle().where) is not bound
+    if bound:
+        assert world.rejection("p")[0] == "SchedulerError"
+        assert world.rejection("p")[1].endswith('got 2 ("p") and 9 ("root")')
 
 
 def test_a_tree_of_several_workloads_is_invalid() -> None:

@@ -21,9 +21,9 @@ MOST_TRIED = 64
 def within_reach(cycle: GroupCycle) -> GroupAssignment | None:
     """A place for the group in the reach of one allocation of what its members share; None if there is none."""
     pods, book = cycle.pods, cycle.running.cluster.devices
-    shared = set.intersection(*(set(pod.claim_keys) for pod in pods))
-    if len(pods) < 2 or not shared:
+    if len(pods) < 2:
         return None
+    shared = set.intersection(*(set(pod.claim_keys) for pod in pods))
     claims = book.lacking(claim for claim in book.of(pods[0]) if claim.key in shared)
     if not claims:
         return None

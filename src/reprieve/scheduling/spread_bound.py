@@ -15,6 +15,7 @@ Invariant: never less than what an attempt in the present view could place.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Final
 
 import numpy as np
@@ -124,7 +125,7 @@ class SpreadBounds:
         self._spreads: dict[int, Spread] = {}
         self._layouts: dict[tuple[object, ...], Layout] = {}
         """By node constraints, the keys of all constraints, and what the constraint says of nodes."""
-        self._made = 0
+        self._numbers = count()
         self._by_label: ByLabel | None = None
         """Whom each spread may count, by its number; None: to be made again."""
         self._on_row: dict[int, set[int]] = {}
@@ -148,9 +149,9 @@ class SpreadBounds:
                 accepts(pod.namespace, {}, pod.labels, terminating=False) for pod in pods
             ):
                 continue
-            self._made += 1
+            number = next(self._numbers)
             layout = self._layout(first.signature, constraint, constraints)
-            spread = self._spreads[self._made] = Spread(self._made, layout, constraint, first, priority)
+            spread = self._spreads[number] = Spread(number, layout, constraint, first, priority)
             self._by_label = None
             found.append(spread)
         return found

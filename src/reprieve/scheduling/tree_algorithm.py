@@ -39,8 +39,6 @@ NOTHING_PLACED = "no pods were schedulable"
 
 def order_of(group: Group, pods: Iterable[PodRecord]) -> list[PodRecord]:
     """Pods of a tree as they are tried: leaf by leaf, within one as `scheduling_order` says."""
-    if isinstance(group, GroupState):
-        return scheduling_order(list(pods))
     by_leaf = _by_leaf(pods)
     return [pod for leaf in group.leaves() for pod in scheduling_order(by_leaf.get(leaf.key, []))]
 
