@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from reprieve.api import objects
 from reprieve.cli.evidence import MANIFESTS, Asked, Evidence, Occurrence, Owned
 from reprieve.cli.explain_text import explanation_of, own_record, state_of
-from reprieve.cli.sections import Section, Tone, plain
+from reprieve.cli.sections import BUDGET_OVERRULED, Section, Tone, plain
 from reprieve.cli.whatif import Answered
 from reprieve.observability.records import (
     Candidate,
@@ -464,3 +464,132 @@ def test_the_record_of_a_group_or_of_the_root_of_its_tree_is_its_pods_own() -> N
     elsewhere = record(entity=Ref(kind="PodGroup", namespace="other", name="g"))
     assert own_record(evidence(elsewhere, item=member)) is None
     assert plain(explanation_of(evidence(elsewhere, item=member)))
+
+
+# -- which unit it went with ---------------------------------------------------------------------------------------
+
+
+def went(unit: str, kind: str, pods: int, *names: str) -> Unit:
+    return Unit(
+        unit=f"default/{unit}",
+        kind=kind,
+        outcome="Evicted",
+        priority=1,
+        pods=pods,
+        pod_names=[f"default/{name}" for name in names],
+        nodes=["n1"],
+    )
+
+
+@pytest.mark.parametrize(
+    ("asked", "above", "evicted", "unit"),
+    [
+        (Asked("Pod", "default", "a"), [], [went("a", "Pod", 1, "a")], "default/a"),
+        (Asked("Pod", "default", "a"), [], [went("b", "Pod", 1, "b"), went("a", "Pod", 1, "a")], "default/a"),
+        (Asked("Pod", "default", "a"), [], [went("a", "PodGroup", 2, "b", "c")], None),
+        (Asked("Pod", "default", "a"), [], [went("g", "PodGroup", 2, "b", "a")], "default/g"),
+        (Asked("Pod", "default", "a"), [], [went("b", "Pod", 1, "a")], None),
+        (Asked("Pod", "other", "a"), [], [went("a", "Pod", 1, "a")], None),
+        (Asked("PodGroup", "default", "g"), [], [went("g", "PodGroup", 2, "a")], "default/g"),
+        (Asked("PodGroup", "default", "a"), [], [went("g", "PodGroup", 2, "a", "b")], None),
+        (Asked("PodGroup", "default", "g"), ["mid", "top"], [went("top", "CompositePodGroup", 9)], "default/top"),
+        (Asked("Pod", "default", "a"), ["mid", "top"], [went("mid", "CompositePodGroup", 9)], "default/mid"),
+        (Asked("Pod", "default", "a"), ["mid"], [went("other", "CompositePodGroup", 1, "b")], None),
+        (Asked("Pod", "default", "a"), ["mid"], [went("mid", "PodGroup", 1, "b")], None),
+        (Asked("Pod", "default", "a"), [], [went("wide", "PodGroup", 3, "b", "c")], "default/wide"),
+        (
+            Asked("Pod", "default", "a"),
+            [],
+            [went("w", "PodGroup", 3, "b"), went("v", "CompositePodGroup", 3, "c")],
+            None,
+        ),
+        (
+            Asked("Pod", "default", "a"),
+            [],
+            [went("full", "PodGroup", 1, "b"), went("w", "PodGroup", 2, "c")],
+            "default/w",
+        ),
+        (Asked("PodGroup", "default", "a"), [], [went("wide", "CompositePodGroup", 3, "b")], None),
+    ],
+)
+def test_a_victim_went_by_itself_or_with_its_group_or_tree(
+    asked: Asked, above: list[str], evicted: list[Unit], unit: str | None
+) -> None:
+    """A unit names its first pods only: where one alone names fewer than it has, that is the one."""
+    preemptor = Ref(kind="Pod", namespace="x", name="high", priority=9)
+    made = record(entity=preemptor, preemption=preempting(evicted=evicted))
+    found = Evidence(asked, records=[made], source="http://s", above=above)
+    shown = [each for each in explanation_of(found) if each.title.startswith("Preempted by pod x/high ")]
+    assert len(shown) == (unit is not None)
+    assert state_of(found)[0] == ("Gone" if unit is None else "Preempted")
+    if unit is not None and unit != f"default/{asked.name}":
+        assert any(f" {unit} (" in note for note in shown[0].notes)
+
+
+@pytest.mark.parametrize(
+    ("budget", "why", "below"),
+    [
+        (False, False, ()),
+        (True, False, ()),
+        (False, True, ("why: with it back, x/high would not fit on n1: Insufficient cpu (1 short)",)),
+        (
+            True,
+            True,
+            ("why: with it back, x/high would not fit on n1: Insufficient cpu (1 short)", BUDGET_OVERRULED),
+        ),
+    ],
+)
+def test_a_victim_says_why_it_goes_and_that_a_budget_is_overruled(
+    budget: bool, why: bool, below: tuple[str, ...]
+) -> None:
+    """What is spared has no reason to go, and a budget that protects it is none either."""
+    reason = Why(pod="x/high", node="n1", plugin="p", text="Insufficient cpu", resource="cpu", short="1")
+    unit = replace(went("v", "Pod", 1, "v"), violates_pdb=budget, why=reason if why else None)
+    made = record(result="Preempting", preemption=preempting(evicted=[unit]))
+    [row] = section(evidence(made), "To make room").rows
+    assert row.below == below
+
+
+@pytest.mark.parametrize(
+    ("kind", "size", "called"), [("Pod", 1, "pod"), ("PodGroup", 2, "group"), ("CompositePodGroup", 3, "tree")]
+)
+def test_a_unit_is_called_what_it_is(kind: str, size: int, called: str) -> None:
+    made = record(result="Preempting", preemption=preempting(evicted=[went("v", kind, size, "v")]))
+    [row] = section(evidence(made), "To make room").rows
+    assert row.cells[:2] == (f"{called} default/v", f"{size} pod{'s' if size > 1 else ''}")
+
+
+@pytest.mark.parametrize(
+    ("kind", "sentence"),
+    [
+        ("PodGroup", "It went with its whole group default/v (2 pods): disruptionMode all."),
+        ("CompositePodGroup", "It went with its whole tree default/v (2 pods): disruptionMode all."),
+    ],
+)
+def test_whoever_went_with_others_is_reported_with_them(kind: str, sentence: str) -> None:
+    preemptor = Ref(kind="Pod", namespace="x", name="high", priority=9)
+    made = record(entity=preemptor, preemption=preempting(evicted=[went("v", kind, 2, "v-0", "v-1")]))
+    found = Evidence(Asked("Pod", "default", "v-0"), records=[made], source="http://s")
+    assert sentence in notes(found, "Preempted by")
+    whole = Evidence(Asked(kind, "default", "v"), records=[made], source="http://s")
+    assert not [each for each in notes(whole, "Preempted by") if "disruptionMode" in each]
+
+
+@pytest.mark.parametrize(("seconds", "lost"), [(0.0, None), (0.9, None), (1.0, "1 s"), (60.0, "1 min")])
+def test_running_time_that_is_lost_is_told_from_a_second_on(seconds: float, lost: str | None) -> None:
+    cost = Cost(units=1, pods=1, highest_priority=1, running_seconds_lost=seconds)
+    made = record(result="Preempting", preemption=preempting(cost=cost))
+    said = [each for each in notes(evidence(made), "To make room") if "running time" in each]
+    assert said == ([] if lost is None else [f"{lost} of running time is lost, over all pods."])
+
+
+def test_room_that_was_held_for_earlier_preemptions_is_told_up_to_ten_times() -> None:
+    """Of the newest it stands where its victims are."""
+    released = Released(
+        nodes=["n1"], nodes_total=3, pods=1, reason="NotUsed", message="not used", time="2026-07-01T12:00:00Z"
+    )
+    before = [record(result="Preempting", preemption=preempting(released=[released])) for _ in range(12)]
+    found = evidence(record(result="Preempting", preemption=preempting()), *before)
+    held = section(found, "Room that was held for it before")
+    assert held.notes == ("The room held on n1 and 2 more was released at 2026-07-01 12:00:00 UTC: not used.",) * 10
+    assert not [each for each in explanation_of(evidence(before[0])) if each.title == held.title]
