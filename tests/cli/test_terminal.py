@@ -103,3 +103,94 @@ def test_what_is_said_of_a_row_stands_below_it_in_the_table() -> None:
         "      why: it is large",
         "  pod default/b-longer  1 pod  n2",
     ]
+
+
+def lines(section: Section, width: int) -> list[str]:
+    return [line.rstrip() for line in CONTROL.sub("", drawn([section], width=width)).splitlines()]
+
+
+FOLDED = Section("T", ("who", "why"), (Row(("pod a", "it is too large"), below=("more",)), Row(("b", ""))))
+
+
+@pytest.mark.parametrize(
+    ("width", "shown"),
+    [
+        (
+            24,
+            [
+                "T",
+                "  who    why",
+                "  " + "─" * 22,
+                "  pod a  it is too large",
+                "      more",
+                "  b",
+            ],
+        ),
+        (
+            23,
+            [
+                "T",
+                "  who    why",
+                "  " + "─" * 21,
+                "  pod a  it is too",
+                "         large",
+                "      more",
+                "  b",
+            ],
+        ),
+        (
+            12,
+            [
+                "T",
+                "  who  why",
+                "  " + "─" * 10,
+                "  pod  it is",
+                "  a    too",
+                "       large",
+                "      more",
+                "  b",
+            ],
+        ),
+        (
+            11,
+            [
+                "T",
+                "  who",
+                "  " + "─" * 5,
+                "  pod a",
+                "      why",
+                "      it is",
+                "      too",
+                "      large",
+                "      more",
+                "  b",
+            ],
+        ),
+    ],
+)
+def test_columns_shrink_to_their_longest_words_and_then_move_below(width: int, shown: list[str]) -> None:
+    """The last column first, behind its name; a row of which nothing has room is folded as it is."""
+    assert lines(FOLDED, width) == shown
+
+
+def test_sections_are_apart_by_one_empty_line_and_what_has_no_columns_has_no_line_below_them() -> None:
+    first = Section("One", ("", ""), (Row(("a", "b")),), notes=("note",))
+    assert CONTROL.sub("", drawn([first, Section("Two")], width=40)).splitlines() == [
+        "One",
+        "  a  b",
+        "  note",
+        "",
+        "Two",
+    ]
+    assert plain([first, Section("Two")]).splitlines() == ["One", "  a  b", "  note", "", "Two"]
+
+
+def test_a_title_and_its_rows_have_the_colours_of_their_tones() -> None:
+    """What stands below a row is quiet; without colours the same text."""
+    section = Section("T", ("who",), (Row(("a",), ("below",), Tone.BAD),), tone=Tone.GOOD)
+    shown = drawn([section], width=40)
+    assert "\x1b[1;32mT\x1b[0m" in shown
+    assert "\x1b[1mwho\x1b[0m" in shown.replace("  who", "who").replace("\x1b[1m  ", "\x1b[1m")
+    assert re.search(r"\x1b\[31m *a", shown)
+    assert re.search(r"\x1b\[2mbelow", shown)
+    assert not COLOUR.search(drawn([section], colour=False, width=40))
