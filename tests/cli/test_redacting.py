@@ -8,12 +8,19 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace as with_fields
 
-from reprieve.api.manifests import Manifests
-from reprieve.cli.redacting import Redaction, redacted_waiting
+from reprieve.api import objects
+from reprieve.api.manifests import Loaded, Manifests, Origin
+from reprieve.cli.evidence import Asked, Evidence, Occurrence, Owned
+from reprieve.cli.redacting import Redaction, redacted, redacted_waiting
 from reprieve.cli.sections import plain
-from reprieve.observability.records import DecisionRecord, InVain, Ref, Timings, Unit
+from reprieve.cli.whatif import Answered
+from reprieve.observability.records import DecisionRecord, InVain, Level, Message, Ref, Timings, Unit
 from reprieve.simulation.report import CompositeOutcome, Help, Plan, PodGroupOutcome, PodOutcome, Stats
+from tests import building
+
+from .test_explain_text import preempting
 
 UID = "01234567-89ab-cdef-0123-456789abcdef"
 
@@ -183,3 +190,107 @@ def test_a_record_of_others_says_who_it_is_of_by_kind_and_priority() -> None:
     assert record.entity == Ref(kind="Pod", namespace="", name="", priority=4)
     assert record.in_vain.looked_at[0].pod_names == []
     assert found.record_of("Pod", "theirs", "q") is None
+
+
+# -- one object ----------------------------------------------------------------------------------------------------
+
+
+def of_one(note: str, *records: DecisionRecord, **more: Any) -> Evidence:
+    """Of pod `team/mine`, with a note of an event, which is redacted."""
+    found = Evidence(Asked("Pod", "team", "mine"), records=list(records), source="http://s")
+    found.pod = building.pod("mine", group="g")
+    found.members = [building.pod("mine", group="g"), building.pod("member", group="g")]
+    found.events = [Occurrence(at=0.0, type="Warning", reason="R", note=note, count=1)]
+    found.above, found.missing = ["mid", "top"], "gone"
+    found.owner = Owned("Job", "team", "job", 2, 1)
+    for name, value in more.items():
+        setattr(found, name, value)
+    return redacted(found)
+
+
+def attempt(entity: Ref, **more: Any) -> DecisionRecord:
+    timings = Timings(attempt_seconds=0.0, waiting_seconds=0.0)
+    given = {"id": 1, "time": "", "result": "Unschedulable", "message": "", "attempt": 1, "timings": timings, **more}
+    return DecisionRecord(entity=entity, **given)
+
+
+@pytest.mark.parametrize("name", ["mine", "g", "member", "mid", "top", "gone", "job", "level"])
+def test_the_group_tree_and_owner_of_what_is_asked_about_are_named(name: str) -> None:
+    levels = [Level(kind="PodGroup", name="team/level", ok=True, succeeded=1, of=1, needed=1)]
+    record = attempt(Ref(kind="PodGroup", namespace="team", name="g"), levels=levels)
+    assert of_one(f"see team/{name} and team/other", record).events[0].note == f"see team/{name} and another object"
+
+
+def test_the_tree_above_a_tree_is_named() -> None:
+    tree = building.composite("mid", min_groups=1, parent="top")
+    asked = Evidence(Asked("CompositePodGroup", "team", "mid"), composite=tree)
+    asked.warnings = ["team/top, team/mid and team/other"]
+    assert redacted(asked).warnings == ["team/top, team/mid and another object"]
+
+
+def test_whoever_a_record_names_is_known_by_kind_and_priority() -> None:
+    """Who preempted, who went, who was spared and who was looked at, each pod of a unit too."""
+
+    def unit(name: str, kind: str, priority: int) -> Unit:
+        pods = [f"team/{name}"] if kind == "Pod" else [f"team/{name}-0"]
+        return Unit(unit=f"team/{name}", kind=kind, outcome="", priority=priority, pods=1, pod_names=pods, nodes=["n1"])
+
+    made = preempting(evicted=[unit("gone", "PodGroup", 1)], reprieved=[unit("spared", "Pod", 2)])
+    of_others = attempt(Ref(kind="Pod", namespace="theirs", name="high", priority=9), preemption=made)
+    vain = InVain(reason="DoesNotFit", looked_at=[unit("seen", "CompositePodGroup", 3)])
+    own = attempt(Ref(kind="Pod", namespace="team", name="mine", priority=5), in_vain=vain)
+    note = "theirs/high team/gone team/gone-0 team/spared team/seen team/seen-0 team/mine"
+    found = of_one(note, of_others, own, missing="")
+    assert found.events[0].note == (
+        "a pod of priority 9 a podgroup of priority 1 a pod of priority 1 a pod of priority 2 "
+        "a compositepodgroup of priority 3 a pod of priority 3 team/mine"
+    )
+    theirs, mine = found.records
+    assert (theirs.entity.name, theirs.entity.namespace, theirs.entity.priority) == ("", "", 9)
+    assert mine.entity.name == "mine"
+    assert theirs.preemption is not None
+    assert theirs.preemption.evicted[0].unit == "a podgroup of priority 1"
+    assert theirs.preemption.evicted[0].pod_names == []
+
+
+def test_pods_are_listed_under_their_messages_where_they_are_ones_own() -> None:
+    pods = [Message(message="theirs/x is in the way", pods=1, names=["team/mine"], reason="R")]
+    mine = attempt(Ref(kind="Pod", namespace="team", name="mine"), pods=pods)
+    other = attempt(Ref(kind="Pod", namespace="theirs", name="x", priority=4), pods=pods)
+    found = of_one("", mine, other)
+    assert [(one.pods[0].names, one.pods[0].message) for one in found.records] == [
+        (["team/mine"], "a pod of priority 4 is in the way"),
+        ([], "a pod of priority 4 is in the way"),
+    ]
+
+
+def test_what_was_worked_out_and_the_conditions_are_redacted_too() -> None:
+    helps = (Help(kind="Workload", sentence="Without team/other", workload="team/pod/other", flags=("--without x",)),)
+    record = attempt(Ref(kind="Pod", namespace="theirs", name="x", priority=4))
+    conditions = [objects.PodCondition(type="PodScheduled", status="False", reason="U", message="team/other is there")]
+    item = building.pod("mine", group="g")
+    item = with_fields(item, status=with_fields(item.status, conditions=conditions))
+    found = of_one("", pod=item, computed=Answered(record=record, helps=helps, priority_that_helps=3))
+    assert found.pod is not None
+    assert found.pod.status.conditions[0].message == "another object is there"
+    assert found.computed is not None
+    assert found.computed.record is not None
+    assert (found.computed.record.entity.name, found.computed.priority_that_helps) == ("", 3)
+    assert found.computed.helps is not None
+    assert (found.computed.helps[0].sentence, found.computed.helps[0].workload) == (
+        "Without another object",
+        "another pod",
+    )
+    assert of_one("", computed=Answered()).computed == Answered()
+    assert of_one("").computed is None
+
+
+def test_priorities_of_whoever_waits_are_those_of_their_objects() -> None:
+    """0 where there is none, which is what an API server makes of it."""
+    manifests = Manifests()
+    items = [building.pod("a", namespace="theirs"), building.pod("b", namespace="theirs", priority=7)]
+    loaded = [Loaded(item, Origin("test"), turn, 0.0) for turn, item in enumerate(items)]
+    manifests.objects[objects.Pod] = loaded
+    plan = Plan(pods=(pod("own", "ours", message="theirs/a and theirs/b"),))
+    found = redacted_waiting(plan, lambda *_: None, manifests, "ours")
+    assert found.plan.pods[0].message == "a pod of priority 0 and a pod of priority 7"
