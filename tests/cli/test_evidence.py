@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
+import msgspec
 import pytest
 from aiohttp import web
 
@@ -20,6 +21,8 @@ from reprieve.cli import evidence
 from reprieve.cli.evidence import Asked, Evidence, leaves_below, read_above
 from reprieve.client.connection import Connection, Identity
 from reprieve.client.errors import ApiError, ConfigError
+from reprieve.observability.records import DecisionRecord
+from reprieve.observability.store import open_store
 from tests.client.scripted import Reply, scripted, status
 
 Json = dict[str, Any]
@@ -241,6 +244,7 @@ def test_trees_that_go_round_or_too_deep_are_read_no_further() -> None:
             8,
         ),
         ({"eventTime": "2026-01-01T00:00:06Z", "series": {"count": 9}}, 9, 6),
+        ({"count": 4, "series": {"lastObservedTime": "2026-01-01T00:00:08Z"}}, 1, 8),
         ({}, 1, None),
         ({"eventTime": "yesterday"}, 1, None),
     ],
@@ -537,6 +541,18 @@ def test_above_and_below_of_what_is_known_by_name() -> None:
     assert leaves_below("mid", trees, groups) == {"a", "b"}
     assert leaves_below("root", trees, groups) == {"a", "b", "c"}
     assert leaves_below("none", trees, groups) == set()
+
+
+def test_records_of_a_file_are_those_of_the_object(tmp_path: Path) -> None:
+    file = tmp_path / "decisions.db"
+    store = open_store(file)
+    for number, name in enumerate(("p", "q", "p"), 1):
+        entry = msgspec.convert(record(number, name=name, nodes=501), DecisionRecord)
+        store.put(entry, [("Pod", "default", name)])
+    store.close()
+    found = ask(RUNS, {f"{PODS}/p": pod("p")}, str(file))
+    assert [one.entity.name for one in found.records] == ["p", "p"]
+    assert found.source == str(file)
 
 
 def test_a_file_of_something_else_is_no_file_of_records(tmp_path: Path) -> None:

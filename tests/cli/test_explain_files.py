@@ -235,6 +235,34 @@ def test_a_kind_of_a_row_of_ones_own(run: Run, tmp_path: Path, sweeps: tuple[str
     assert "Sweep" in lenient.err
 
 
+ARRIVING = f"""---
+apiVersion: reprieve.dev/v1alpha1
+kind: Scenario
+metadata: {{name: later}}
+spec:
+  steps:
+  - create:
+    - {SWEEPS.partition("---")[0].strip().replace(chr(10), chr(10) + "      ")}
+"""
+"""A sweep that comes while the plan goes on."""
+
+
+@pytest.mark.parametrize("question", ["plan", "plan --compare-to more.yaml", "explain --all-waiting", "queue"])
+def test_what_arrives_later_is_of_the_kinds_of_ones_own_too(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cluster: str, question: str
+) -> None:
+    """whatif.md 1.11, 3.1: in every answer of which a plan is a part."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "later.yaml").write_text(ARRIVING)
+    (tmp_path / "kinds.yaml").write_text(KINDS)
+    (tmp_path / "more.yaml").write_text("apiVersion: v1\nkind: Namespace\nmetadata: {name: more}\n")
+    asked = (*question.split(), "-f", cluster, "-f", "later.yaml", "--workload-kinds", "kinds.yaml")
+    ended = run(*asked)
+    assert ended.code == 0, ended.err
+    if question != "queue":  # who comes later does not wait yet
+        assert "s-0" in ended.out
+
+
 def test_a_run_of_a_cron_job(run: Run, sweeps: tuple[str, ...]) -> None:
     ended = run("explain", "cronjob/nightly", *sweeps, "--lenient", "--run", "cronjob/nightly")
     assert ended.code == 0

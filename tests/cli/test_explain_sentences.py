@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from reprieve.api import objects
 from reprieve.cli.evidence import MANIFESTS, Asked, Evidence, Occurrence, Owned
-from reprieve.cli.explain_text import explanation_of, own_record, state_of
+from reprieve.cli.explain_text import document, explanation_of, helps, own_record, state_of
 from reprieve.cli.sections import BUDGET_OVERRULED, Section, Tone, plain
 from reprieve.cli.whatif import Answered
 from reprieve.observability.records import (
@@ -22,6 +22,7 @@ from reprieve.observability.records import (
     Level,
     Members,
     Message,
+    Order,
     Reason,
     Ref,
     Released,
@@ -29,6 +30,7 @@ from reprieve.observability.records import (
     Waits,
     Why,
 )
+from reprieve.simulation.report import ChangeMade
 from tests.building import START, composite, group, pod
 
 from .test_explain_text import evidence, preempting, record
@@ -593,3 +595,40 @@ def test_room_that_was_held_for_earlier_preemptions_is_told_up_to_ten_times() ->
     held = section(found, "Room that was held for it before")
     assert held.notes == ("The room held on n1 and 2 more was released at 2026-07-01 12:00:00 UTC: not used.",) * 10
     assert not [each for each in explanation_of(evidence(before[0])) if each.title == held.title]
+
+
+def test_the_order_of_its_pods_is_told_with_the_room_it_makes() -> None:
+    """scheduling.md 3.9: an eviction that another order would not have needed."""
+    order = Order(search="Greedy", placed=2)
+    made = record(result="Preempting", preemption=preempting(), order=order)
+    assert [each for each in notes(evidence(made), "To make room") if "In another order 2 pods" in each]
+
+
+def test_what_would_have_spared_it_is_the_priority_of_the_newest_preemptor() -> None:
+    preemptions = [
+        record(entity=Ref(kind="Pod", namespace="x", name=name, priority=priority), preemption=made)
+        for name, priority in (("newest", 7), ("before", 9))
+        for made in [preempting(evicted=[went("a", "Pod", 1, "a")])]
+    ]
+    assert helps(Evidence(Asked("Pod", "default", "a"), records=preemptions, source="http://s")) == [
+        "With a priority of 7 or more it would not have been a potential victim."
+    ]
+
+
+def test_the_document_has_what_is_known_and_nothing_else() -> None:
+    """Trees, the owner, changes and what was worked out are there only where there are some."""
+    bare = document(evidence())
+    assert {"compositePodGroups"}.isdisjoint(bare["object"])
+    assert {"owner", "changes", "computed"}.isdisjoint(bare)
+    changes = [ChangeMade(change="--cordon n1", sentence="1 node")]
+    owner = Owned("Job", "default", "j", 3, 2)
+    found = document(
+        evidence(above=["mid", "top"], owner=owner, changes=changes, computed=Answered(fits=True, gated="g"))
+    )
+    assert found["object"]["compositePodGroups"] == ["mid", "top"]
+    assert found["owner"] == {"kind": "Job", "namespace": "default", "name": "j", "pods": 3, "waiting": 2}
+    assert [one["change"] for one in found["changes"]] == ["--cordon n1"]
+    assert found["computed"] == {"fits": True, "gated": "g", "priorityThatHelps": None, "record": None}
+    helped = document(evidence(computed=Answered(record=record(), priority_that_helps=3)))
+    assert (helped["computed"]["gated"], helped["computed"]["priorityThatHelps"]) == (None, 3)
+    assert helped["computed"]["record"]["result"] == "Unschedulable"

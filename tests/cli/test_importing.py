@@ -202,3 +202,54 @@ def test_help_names_the_rules_and_openb_stays_what_it_was(run: Run) -> None:
     told = run("import", "--help").out
     assert all(name in told for name in ("philly-log", "spot-gpu", "--priorities", "gpus>=8:high,else:low"))
     assert "--pods" in run("import", "openb", "--help").out
+
+
+def test_what_an_import_made_and_left_out_is_counted(run: Run, desk: Path) -> None:
+    """The rules first, then the files, then what is in none of them, by reason."""
+    (desk / "trace").write_text(f"{PHILLY}bad,2951.0,12,35412.0,bbb\nworse,2951.0,12,35412.0,bbb\n")
+    files = ("-o", "out.csv", "--cluster-out", "c.yaml")
+    more = ("--skip-bad", "--only", "bbb", "--priorities", "gpus>=8:high,else:low")
+    ended = run("import", "trace", "--format", "philly", *files, *more)
+    assert (ended.code, ended.out) == (0, "")
+    rules = [line for line in ended.err.splitlines() if line.startswith("rule: ")]
+    assert len(rules) == 4
+    assert ended.err.splitlines() == [
+        *rules,
+        "out.csv: 1 jobs",
+        "c.yaml: 2 nodes that fit the jobs",
+        "left out: 1 rows (not in --only)",
+        "left out: 1 rows (ran no time at all)",
+        "left out: 2 rows that make no sense; the first: trace, line 5, column timestamp: want a time such as "
+        '2017-10-09 07:01:55, found "bad"',
+    ]
+    assert rules[-1] == "rule: priority classes high=200, low=100"
+    plain = run("import", "trace", "--format", "philly", "-o", "out.csv", "--skip-bad").err
+    assert [line for line in plain.splitlines() if "class" in line] == []
+    assert "out.csv: 2 jobs\n" in plain
+    nothing = run("import", "trace", "--format", "philly", "-o", "none.csv", "--skip-bad", "--only", "zzz")
+    assert nothing.err.splitlines()[-1] == "error: trace: no jobs (3 not in --only)"
+
+
+def test_nodes_of_a_list_are_those_and_no_others(run: Run, desk: Path) -> None:
+    """Shared GPUs are counted in thousandths where a job asks for a part of one."""
+    (desk / "nodes.csv").write_text(OPENB_NODES)
+    files = ("--nodes", "nodes.csv", "-o", "out.csv", "--cluster-out", "cluster.yaml")
+    for trace, resource in (
+        (OPENB, "alibabacloud.com/gpu-milli"),
+        (OPENB.replace("1,460,", "1,1000,"), "nvidia.com/gpu"),
+    ):
+        (desk / "trace").write_text(trace)
+        ended = run("import", "trace", "--format", "openb", *files)
+        number = OPENB_NODES.count("\n") - 1
+        assert f"cluster.yaml: {number} nodes\n" in ended.err
+        assert resource in (desk / "cluster.yaml").read_text()
+
+
+@pytest.mark.parametrize(("most", "code"), [("2", 0), ("1", 2), ("0", 2)])
+def test_a_trace_of_as_many_jobs_as_may_be_is_read(run: Run, desk: Path, most: str, code: int) -> None:
+    (desk / "trace").write_text(PHILLY)
+    assert run("import", "trace", "--format", "philly", "-o", "out.csv", "--max-jobs", most).code == code
+
+
+def test_without_a_trace_it_is_the_help(run: Run) -> None:
+    assert run("import") == run("import", "--help")

@@ -126,3 +126,13 @@ def test_an_answer_about_a_live_cluster_is_of_the_time_that_is_given(run: Run, l
         'error: https://here: Pod "default/waiting": made or started at 2026-05-04T03:02:01Z, after the time that is '
         "planned for, 2026-05-04T03:02:00Z"
     )
+
+
+def test_manifests_may_name_what_only_the_cluster_has(run: Run, live: list[dict[str, Any]]) -> None:
+    """A pod that runs on a node of the cluster; on a node of neither it is bad input."""
+    Path("more.yaml").write_text(pod("runs", "1", more="nodeName: n2, "))
+    assert run(*ASKED, "-f", "more.yaml").code == 0
+    Path("more.yaml").write_text(pod("runs", "1", more="nodeName: n9, "))
+    ended = run(*ASKED, "-f", "more.yaml")
+    assert (ended.code, ended.out) == (2, "")
+    assert "no Node with this name is in the cluster or the input" in ended.err

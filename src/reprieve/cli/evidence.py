@@ -307,7 +307,7 @@ async def _get(client: ApiClient, resource: Resource, kind: type[T], asked: Aske
 
 
 class _Series(msgspec.Struct, frozen=True, rename="camel"):
-    count: int = 0
+    count: int = 1
     last_observed_time: str | None = None
 
 
