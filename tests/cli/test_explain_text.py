@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from reprieve.api import objects
 from reprieve.api.errors import Origin
 from reprieve.api.manifests import Loaded, Manifests
+from reprieve.cli import whatif
 from reprieve.cli.evidence import Asked, Evidence, Occurrence
 from reprieve.cli.explain_text import document, explanation_of, helps, state_of
 from reprieve.cli.sections import plain
@@ -443,6 +444,64 @@ def test_the_priority_of_a_whole_tree() -> None:
     ]
     for kind, name in (("CompositePodGroup", "root"), ("CompositePodGroup", "mid"), ("PodGroup", "left")):
         assert asked(kind, name, *nodes, *running, *tree).priority_that_helps == 21
+
+
+def test_the_priority_of_a_tree_is_above_that_of_whoever_runs_on_any_node() -> None:
+    tree = [
+        composite("root", min_groups=1),
+        group("left", min_count=1, parent="root"),
+        pod("left-0", group="left", cpu=4),
+    ]
+    found = asked("CompositePodGroup", "root", node("n1", cpu=4), pod("x", cpu=4, node="n1", priority=10), *tree)
+    assert found.priority_that_helps == 11
+    assert found.helps is None, "of a tree nothing else is tried"
+
+
+@pytest.mark.parametrize(("most", "tried"), [(3, True), (2, False)])
+def test_what_would_help_is_tried_in_clusters_of_up_to_so_many_objects(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], most: int, tried: bool
+) -> None:
+    """whatif.md 6.4: of one pod in clusters of up to 10,000, of a tree in ones of up to 5,000."""
+    assert (whatif.MOST_OBJECTS, whatif.MOST_OF_PRIORITIES) == (10_000, 5_000)
+    monkeypatch.setattr(whatif, "MOST_OBJECTS", most)
+    found = asked("Pod", "a", node("n1", cpu=4), pod("x", cpu=4, node="n1", priority=10), pod("a", cpu=4))
+    assert (found.helps is not None) == tried
+    assert (found.priority_that_helps is not None) == tried
+    said = "" if tried else "in a cluster of more than 2 objects it is not tried what would help\n"
+    assert capsys.readouterr().err == said
+    assert found.record is not None
+    assert found.record.result == "Unschedulable"
+
+
+@pytest.mark.parametrize(("most", "tried"), [(5, True), (4, False)])
+def test_a_priority_of_a_tree_is_looked_for_in_clusters_of_up_to_so_many_objects(
+    monkeypatch: pytest.MonkeyPatch, most: int, tried: bool
+) -> None:
+    monkeypatch.setattr(whatif, "MOST_OF_PRIORITIES", most)
+    tree = [
+        composite("root", min_groups=1),
+        group("left", min_count=1, parent="root"),
+        pod("left-0", group="left", cpu=4),
+    ]
+    found = asked("PodGroup", "left", node("n1", cpu=4), pod("x", cpu=4, node="n1", priority=10), *tree)
+    assert found.priority_that_helps == (11 if tried else None)
+
+
+def test_of_what_is_not_there_nothing_is_decided() -> None:
+    for kind in ("Pod", "PodGroup", "CompositePodGroup"):
+        assert asked(kind, "none", node("n1"), pod("a", cpu=1)) == Answered()
+    assert asked("Pod", "a", node("n1"), pod("a", cpu=1, node="n1")) == Answered(), "it runs"
+
+
+def test_without_suggestions_it_is_decided_and_nothing_more() -> None:
+    items = (node("n1", cpu=4), pod("x", cpu=4, node="n1", priority=10), pod("a", cpu=4))
+    found = ask(snapshot(*items), "Pod", "default", "a", now=START + 100, suggest=False)
+    assert (found.fits, found.helps, found.priority_that_helps) == (False, None, None)
+    assert found.record is not None
+    makes_room = asked("Pod", "a", *items[:2], pod("a", cpu=4, priority=11))
+    assert (makes_room.fits, makes_room.helps) == (False, None)
+    assert makes_room.record is not None
+    assert makes_room.record.preemption is not None
 
 
 def test_what_fits_and_what_is_gated() -> None:

@@ -17,7 +17,7 @@ from reprieve.cli.render import (
     plan_sections,
     waiting_sections,
 )
-from reprieve.cli.sections import Row, Section, Tone
+from reprieve.cli.sections import BUDGET_OVERRULED, Row, Section, Tone
 from reprieve.simulation.report import (
     Account,
     Answer,
@@ -374,6 +374,23 @@ def test_a_decision_is_the_same_text_whoever_went_first() -> None:
     assert (spared.title, spared.tone) == ("Spared of those with a lower priority", Tone.GOOD)
     assert [row.cells for row in spared.rows] == [("pod a/spared", "1 pod", "n1", "1")]
     assert decision_sections(made(*reversed(units))) == [evicted, spared]
+
+
+def test_a_budget_is_what_spares_first_and_is_overruled_last() -> None:
+    """preemption.md 3.4. Who leaves already for somebody else says so."""
+    why = "why: x"
+    overruled = unit("v", violates_pdb=True), unit("w", evicted_before=True), unit("y", whole_group=True)
+    protected = unit("s", evicted=False, violates_pdb=True), unit("t", evicted=False, nodes=("n2",))
+    evicted, spared = decision_sections(made(*overruled, *protected))
+    assert {row.cells[0]: row.below for row in evicted.rows} == {
+        "pod a/v": (why, BUDGET_OVERRULED),
+        "pod a/w": (why, "leaving already for an earlier preemptor, whose room this is"),
+        "group a/y": (why,),
+    }
+    assert {row.cells[0]: row.below for row in spared.rows} == {
+        "pod a/s": ("first of all because a PodDisruptionBudget protects them",),
+        "pod a/t": (),
+    }
 
 
 def test_spared_units_are_counted_with_those_that_are_not_listed() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import io
 import re
 import sys
@@ -204,3 +205,116 @@ def test_waiting_is_told_by_tenants_of_whom_there_are_several(run: Run, desk: Pa
     names = re.findall(r"^  (t\d+)", eleven, re.MULTILINE)
     assert names == [*(f"t{number:02}" for number in range(9)), "t10"]
     assert replay_text.MOST_TENANTS == 10
+
+
+@pytest.mark.parametrize("policies", [(), ("--policy", "one", "--policy", "two")])
+def test_a_quota_that_makes_no_sense_is_refused_before_anything_runs(
+    run: Run, desk: Path, monkeypatch: pytest.MonkeyPatch, policies: tuple[str, ...]
+) -> None:
+    ran: list[str] = []
+    monkeypatch.setattr(replaying, "_run_here", lambda *_: ran.append("here"))
+    monkeypatch.setattr(replaying, "_run_apart", lambda *_: ran.append("apart"))
+    quota = "---\napiVersion: v1\nkind: ResourceQuota\nmetadata: {name: q}\nspec: {hard: {cpu: many}}\n"
+    (desk / "quota.yaml").write_text((desk / "nodes.yaml").read_text() + quota)
+    ended = run("replay", "jobs.csv", "--cluster", "quota.yaml", *policies)
+    assert (ended.code, ended.out, ran) == (2, "", [])
+    assert ended.err.startswith("error: --cluster: ")
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        "{quota}",
+        "{{apiVersion: v1, kind: List, items: [{quota}]}}",
+        "{{apiVersion: v1, kind: List, items: }}\n---\n{quota}",
+    ],
+)
+@pytest.mark.parametrize("place", ["a.yaml", "nodes/a.yaml"])
+def test_quotas_are_those_of_the_cluster_in_every_form(run: Run, desk: Path, form: str, place: str) -> None:
+    """A list, a document, a folder: of two jobs of a tenant the second waits until the first is over."""
+    quota = "{apiVersion: v1, kind: ResourceQuota, metadata: {name: q, namespace: team}, spec: {hard: {pods: 1}}}"
+    (desk / "nodes").mkdir()
+    (desk / place).write_text(f"{(desk / 'nodes.yaml').read_text()}---\n{form.format(quota=quota)}\n")
+    (desk / "nodes" / "ignored.txt").write_text("no manifest")
+    (desk / "two.csv").write_text("job,submit,duration,gpu,tenant\nx,0,10,1,team\ny,0,10,1,team\n")
+    cluster = place.partition("/")[0]
+    ended = run("replay", "two.csv", "--cluster", cluster, "-o", "csv")
+    assert ended.code == 0, ended.err
+    assert [row.split(",")[0] for row in ended.out.splitlines()[1:]] == ["default", "default"]
+    starts = [row["start"] for row in csv.DictReader(io.StringIO(ended.out))]
+    assert starts == ["0", "10"]
+
+
+def test_an_answer_that_cannot_be_written_is_one_line(run: Run, desk: Path) -> None:
+    (desk / "found" / "replay.json").mkdir(parents=True)
+    ended = run("replay", "jobs.csv", "--cluster", "nodes.yaml", "-o", "json", "--out", "found")
+    assert ended.code == 2
+    assert ended.err.splitlines()[-1].startswith("error: ")
+    assert ended.out.startswith("Replay\n")
+
+
+def test_the_line_of_progress_is_that_of_one_policy_and_goes_at_the_end(
+    run: Run, desk: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    happened: list[object] = []
+
+    class Line:
+        def __init__(self, policies: int, jobs: int) -> None:
+            happened.append(("line", policies, jobs))
+
+        def update(self, policy: int, done: int, _now: int) -> None:
+            happened.append(("update", policy))
+
+        def clear(self) -> None:
+            happened.append("clear")
+
+    monkeypatch.setattr(replaying, "_Line", Line)
+    monkeypatch.setattr(replaying, "_EVERY", 0.0)
+    run("replay", "jobs.csv", "--cluster", "nodes.yaml")
+    assert happened[0] == ("line", 1, 2)
+    assert set(happened[1:-1]) == {("update", 0)}
+    assert happened[-1] == "clear"
+
+
+def test_what_is_replayed_without_options_is_what_was_typed(
+    run: Run, desk: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each option's default, and that each is passed on."""
+    tasks: list[replaying.Task] = []
+
+    def noting(task: replaying.Task) -> None:
+        tasks.append(task)
+        raise CommandError("noted")
+
+    monkeypatch.setattr(replaying, "answer_of", noting)
+    assert run("replay", "jobs.csv").err == "error: noted\n"
+    [plain] = tasks
+    assert (plain.jobs, plain.cluster, plain.policies) == (Path("jobs.csv"), (), (("default", None),))
+    assert (plain.begin, plain.until, plain.load, plain.sample, plain.seed) == ("", "", 1.0, None, None)
+    assert (plain.checkpoint, plain.restart, plain.failures, plain.skip_bad) == ("", "0s", "", False)
+    assert (plain.max_jobs, plain.max_bytes, plain.timeline) == (1_000_000, 64 << 20, False)
+    assert (plain.feature_gates, plain.plugins, plain.plugin_timeout) == ("", (), "10s")
+    when = ("--from", "1h", "--until", "2h", "--load", "2", "--sample", "1", "--seed", "3")
+    work = ("--checkpoint", "5m", "--restart", "1m", "--failures", "f.csv", "--skip-bad", "--max-jobs", "7")
+    rest = ("--max-input-bytes", "8", "--feature-gates", "A=true", "--plugin", "m:P", "--plugin-timeout", "1s")
+    run("replay", "jobs.csv", "--cluster", "a", "--cluster", "b", *when, *work, *rest, "-o", "trace")
+    full = tasks[1]
+    assert (full.cluster, full.begin, full.until, full.load, full.sample, full.seed) == (
+        ("a", "b"),
+        "1h",
+        "2h",
+        2.0,
+        1,
+        3,
+    )
+    assert (full.checkpoint, full.restart, full.failures, full.skip_bad) == ("5m", "1m", "f.csv", True)
+    assert (full.max_jobs, full.max_bytes, full.timeline) == (7, 8, True)
+    assert (full.feature_gates, full.plugins, full.plugin_timeout) == ("A=true", ("m:P",), "1s")
+
+
+@pytest.mark.parametrize("option", ["--sample", "--max-jobs"])
+def test_numbers_of_jobs_are_above_zero(run: Run, desk: Path, option: str) -> None:
+    ended = run("replay", "jobs.csv", option, "0")
+    assert (ended.code, ended.out) == (2, "")
+    assert "0 is not in the range x>=1" in ended.err
+    assert run("replay", "jobs.csv", "--cluster", "nodes.yaml", option, "2").code == 0

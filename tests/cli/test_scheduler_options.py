@@ -5,6 +5,9 @@ Nothing is scheduled: it is noted what it would run with. How a real one runs is
 
 from __future__ import annotations
 
+import asyncio
+import os
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +17,7 @@ from reprieve.cli import scheduler
 from reprieve.client.errors import ConfigError, UnreachableError
 from reprieve.client.leading import LeadershipLostError
 from tests.cli.conftest import Ended, Run
+from tests.waiting import DEADLINE
 
 FORM = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
 
@@ -111,3 +115,38 @@ def test_each_end_has_its_exit_code(run: Run, monkeypatch: pytest.MonkeyPatch, e
 
     monkeypatch.setattr("reprieve.live.app.run", ending)
     assert run("scheduler") == Ended(code, "", f"error: {error}\n")
+
+
+@pytest.mark.parametrize(
+    ("option", "least", "most"), [("--port", 0, 65_535), ("--secure-port", 0, 65_535), ("--v", 0, 10)]
+)
+def test_numbers_have_bounds(run: Run, noted: list[Any], option: str, least: int, most: int) -> None:
+    for number in (least - 1, most + 1):
+        ended = run("scheduler", option, number)
+        assert (ended.code, ended.out, noted) == (2, "", [])
+        assert f"{number} is not in the range {least}<=x<={most}" in ended.err
+    for number in (least, most):
+        assert run("scheduler", option, number) == Ended(0, "", "")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_it_schedules_until_it_is_interrupted_and_then_ends_well(
+    run: Run, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
+) -> None:
+    """A signal that nobody took would end the tests: it is taken here, and must not come here."""
+    taken: list[int] = []
+    before = {each: signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)}
+
+    async def scheduling(_settings: object, stop: asyncio.Event) -> None:
+        os.kill(os.getpid(), number)
+        await asyncio.wait_for(stop.wait(), DEADLINE)
+
+    monkeypatch.setattr("reprieve.live.app.run", scheduling)
+    for each in before:
+        signal.signal(each, lambda found, _frame: taken.append(found))
+    try:
+        assert run("scheduler") == Ended(0, "", "stopped\n")
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)
+    assert taken == []

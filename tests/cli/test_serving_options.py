@@ -184,6 +184,44 @@ def test_state_goes_where_the_freedesktop_rules_say(
     assert str(apiserver.default_data_dir("up")) == expected.format(home=tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("command", "option", "least", "most"),
+    [
+        ("apiserver", "--port", 0, 65_535),
+        ("apiserver", "--nodes", 0, 100_000),
+        ("up", "--port", 0, 65_535),
+        ("up", "--nodes", 0, 100_000),
+        ("up", "--metrics-port", 0, 65_535),
+    ],
+)
+def test_numbers_have_bounds(run: Run, noted: list[Any], command: str, option: str, least: int, most: int) -> None:
+    for number in (least - 1, most + 1):
+        ended = run(command, "--data-dir", ":memory:", option, number)
+        assert (ended.code, ended.out, noted) == (2, "", [])
+        assert f"{number} is not in the range {least}<=x<={most}" in ended.err
+    for number in (least, most):
+        assert run(command, "--data-dir", ":memory:", option, number).err == "error: noted\n"
+    assert len(noted) == 2
+
+
+@pytest.mark.parametrize("command", ["apiserver", "up"])
+def test_everything_is_logged_on_demand_alone(
+    run: Run, noted: list[Any], monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    verbose: list[bool] = []
+    monkeypatch.setattr(apiserver, "log_to_stderr", verbose.append)
+    for more in ((), ("-v",), ("--verbose",)):
+        run(command, "--data-dir", ":memory:", *more)
+    assert verbose == [False, True, True]
+
+
+def test_garbage_among_old_objects_is_hardly_ever_collected(run: Run, noted: list[Any]) -> None:
+    """Not the thresholds themselves: far more objects than an interpreter's own before each generation's turn."""
+    gc.set_threshold(700, 10, 10)
+    run("apiserver", "--data-dir", ":memory:")
+    assert all(found >= usual for found, usual in zip(gc.get_threshold(), (7_000, 50, 1_000), strict=True))
+
+
 # -- up alone ------------------------------------------------------------------------------------------------------
 
 OTHERS = (
