@@ -11,7 +11,8 @@ import pytest
 from msgspec.structs import replace as with_fields
 
 from reprieve.api import objects
-from reprieve.api.manifests import Loaded, Manifests, Origin
+from reprieve.api.errors import Origin
+from reprieve.api.manifests import Loaded, Manifests
 from reprieve.cli.evidence import Asked, Evidence, Occurrence, Owned
 from reprieve.cli.redacting import Redaction, redacted, redacted_waiting
 from reprieve.cli.sections import plain
@@ -289,8 +290,7 @@ def test_priorities_of_whoever_waits_are_those_of_their_objects() -> None:
     """0 where there is none, which is what an API server makes of it."""
     manifests = Manifests()
     items = [building.pod("a", namespace="theirs"), building.pod("b", namespace="theirs", priority=7)]
-    loaded = [Loaded(item, Origin("test"), turn, 0.0) for turn, item in enumerate(items)]
-    manifests.objects[objects.Pod] = loaded
+    manifests.objects[objects.Pod] = [Loaded(item, Origin("test"), turn, 0.0) for turn, item in enumerate(items)]
     plan = Plan(pods=(pod("own", "ours", message="theirs/a and theirs/b"),))
     found = redacted_waiting(plan, lambda *_: None, manifests, "ours")
     assert found.plan.pods[0].message == "a pod of priority 0 and a pod of priority 7"
