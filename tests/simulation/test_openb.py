@@ -1,5 +1,6 @@
 """Reading the openb trace and filling its nodes (shared/data/README.md), and the command around it."""
 
+import dataclasses
 import json
 from pathlib import Path
 
@@ -223,3 +224,134 @@ def test_the_whole_trace_and_a_gang_that_takes_64_whole_nodes(tmp_path: Path, ru
     assert plans[0] == plans[1]
     assert len({pod["nodeName"] for pod in plans[0]["pods"]}) == 64
     assert len(plans[0]["preemptions"]) == 1
+
+
+# -- the bounds of each column, without the command ----------------------------------------------------------------
+
+
+def node_of(tmp_path: Path, *fields: str) -> openb.TraceNode:
+    """The machine of one row."""
+    (tmp_path / "nodes.csv").write_text("sn,cpu_milli,memory_mib,gpu,model\n" + ",".join(fields) + "\n")
+    [found] = openb.read_nodes(tmp_path / "nodes.csv")
+    return found
+
+
+@pytest.mark.parametrize(
+    ("position", "text", "taken"),
+    [
+        (0, "a", True),
+        (0, "a" * 253, True),
+        (0, "a" * 254, False),
+        (0, "a-.b", True),
+        (0, "-a", False),
+        (0, "a-", False),
+        (0, "", False),
+        (1, "0", True),
+        (1, "1000000000", True),
+        (1, "1000000001", False),
+        (1, "0" * 30 + "7", True),
+        (1, "٣", False),
+        (1, "", False),
+        (1, " 1", False),
+        (4, "", True),
+        (4, "A_b.c-9", True),
+        (4, "a" * 63, True),
+        (4, "a" * 64, False),
+        (4, "-a", False),
+    ],
+)
+def test_both_sides_of_what_a_column_takes(position: int, text: str, taken: bool, tmp_path: Path) -> None:
+    fields = ["n", "1", "1", "1", "M"]
+    fields[position] = text
+    if taken:
+        found = node_of(tmp_path, *fields)
+        values = (found.name, found.cpu, found.memory, found.gpus, found.model)
+        assert str(values[position]) == (text.lstrip("0") or "0" if position == 1 else text)
+        return
+    with pytest.raises(openb.TraceError) as refused:
+        node_of(tmp_path, *fields)
+    assert f"line 2, column {('sn', 'cpu_milli', 'memory_mib', 'gpu', 'model')[position]}: want" in str(refused.value)
+
+
+@pytest.mark.parametrize(("length", "shown"), [(80, '"' + "A" * 80 + '"'), (81, '"' + "A" * 77 + '..."')])
+def test_what_was_found_is_shown_up_to_a_length(length: int, shown: str, tmp_path: Path) -> None:
+    with pytest.raises(openb.TraceError) as refused:
+        node_of(tmp_path, "A" * length, "1", "1", "1", "")
+    assert str(refused.value).endswith(f"found {shown}")
+
+
+def test_a_file_of_exactly_the_most_bytes_is_read(tmp_path: Path) -> None:
+    nodes, pods = trace(tmp_path)
+    for path, read in ((nodes, openb.read_nodes), (pods, openb.read_tasks)):
+        size = path.stat().st_size
+        assert read(path, max_bytes=size)  # type: ignore[operator]
+        with pytest.raises(openb.TraceError, match=f"line 1: larger than {size - 1} bytes"):
+            read(path, max_bytes=size - 1)  # type: ignore[operator]
+
+
+def test_a_byte_order_mark_other_columns_and_empty_lines_are_no_trouble(tmp_path: Path) -> None:
+    text = "\ufeffmodel,other,gpu,memory_mib,cpu_milli,sn\n\nT4,x,2,3,4,n1\n\n,y,0,1,2,n0\n"
+    (tmp_path / "nodes.csv").write_text(text, encoding="utf-8")
+    assert openb.read_nodes(tmp_path / "nodes.csv") == [
+        openb.TraceNode("n1", 4, 3, 2, "T4"),
+        openb.TraceNode("n0", 2, 1, 0, ""),
+    ]
+
+
+def test_what_a_task_asks_for(tmp_path: Path) -> None:
+    """num_gpu x gpu_milli; models as they are listed, each once; it starts when it was scheduled, or created."""
+    rows = "b,1,2,3,500,G2||T4|G2,LS,Running,7,9,8\na,1,2,0,1000,,BE,Running,6,9,\n"
+    (tmp_path / "pods.csv").write_text(TASK_HEADER + rows)
+    assert openb.read_tasks(tmp_path / "pods.csv") == [
+        openb.TraceTask("a", 1, 2, 0, (), "openb-best-effort", 6, 6),
+        openb.TraceTask("b", 1, 2, 1500, ("G2", "T4"), "openb-latency-sensitive", 7, 8),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("cpu", "memory", "cpu_text", "memory_text"),
+    [
+        (0, 0, "0", "0Mi"),
+        (1, 1, "1m", "1Mi"),
+        (999, 1023, "999m", "1023Mi"),
+        (1000, 1024, "1", "1Gi"),
+        (1001, 1025, "1001m", "1025Mi"),
+        (64000, 2048, "64", "2Gi"),
+    ],
+)
+def test_amounts_are_written_in_the_largest_unit(
+    cpu: int, memory: int, cpu_text: str, memory_text: str, tmp_path: Path
+) -> None:
+    [node] = documents(openb.fill([openb.TraceNode("n", cpu, memory, 1, "M")], []), "Node").values()
+    assert node["status"]["allocatable"] == {
+        "cpu": cpu_text,
+        "memory": memory_text,
+        "alibabacloud.com/gpu-milli": "1000",
+        "pods": "110",
+    }
+    assert node["status"]["capacity"] == node["status"]["allocatable"]
+    assert node["metadata"]["creationTimestamp"] == "2025-08-01T00:00:00Z"
+
+
+def test_a_node_takes_as_many_pods_as_kubelets_do() -> None:
+    tasks = [openb.TraceTask(f"t{i:03}", 0, 0, 0, (), "openb-best-effort", i, i) for i in range(111)]
+    found = openb.fill([openb.TraceNode("n", 1000, 1024, 0, "")], tasks)
+    assert (found.placed, found.left_out) == (110, ("t110",))
+
+
+def test_a_task_of_a_model_goes_to_no_other(tmp_path: Path) -> None:
+    machines = [openb.TraceNode(name, 1000, 1024, 1, model) for name, model in (("a", "M1"), ("b", "M2"), ("c", ""))]
+    tasks = [openb.TraceTask(f"t{i}", 1, 1, 1000, ("M2",), "openb-best-effort", i, i) for i in range(2)]
+    found = openb.fill(machines, tasks)
+    assert [one["spec"]["nodeName"] for one in documents(found, "Pod").values()] == ["b"]
+    assert found.left_out == ("t1",)
+    [first] = documents(found, "Pod").values()
+    assert first["spec"]["priorityClassName"] == "openb-best-effort"
+    assert "affinity" in first["spec"]
+    plain = documents(openb.fill(machines, [tasks[0], *(replaced(one, ()) for one in tasks[1:])]), "Pod")["t1"]
+    assert "affinity" not in plain["spec"]
+
+
+def replaced(task: openb.TraceTask, models: tuple[str, ...]) -> openb.TraceTask:
+    """The task for other models."""
+    return dataclasses.replace(task, models=models)
