@@ -9,12 +9,13 @@ from unittest import mock
 import pytest
 from msgspec.structs import replace
 
+from reprieve.api import objects
 from reprieve.api.errors import InputError, Origin
 from reprieve.api.manifests import Loaded, Manifests
 from reprieve.simulation.plan import PlanOptions
 from reprieve.simulation.whatif import capacity as module
 from reprieve.simulation.whatif.capacity import Capacity, capacity
-from tests.building import gang, node, pod
+from tests.building import gang, group, node, pod, priority_class
 
 NONE_BY_CLAIM: frozenset[str] = frozenset()
 
@@ -251,3 +252,174 @@ def test_a_copy_has_pods_that_wait_and_no_more_than_are_tried() -> None:
 def test_what_a_copy_asks_for_is_told_in_all() -> None:
     found = asked(manifests(node("n1", cpu=4)), manifests(pod("a", cpu=1), pod("b", cpu=2)))
     assert (found.requests, found.pods_per_copy, found.now) == ({"cpu": "3"}, 2, 1)
+
+
+# -- rule by rule --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("free", "shape", "most", "fits"),
+    [
+        ([{"cpu": 4000, "pods": 10}], [pod("a", cpu=1)], 9, 4),
+        ([{"cpu": 4000, "pods": 10}], [pod("a", cpu=1)], 3, 3),
+        ([{"cpu": 4000, "pods": 3}], [pod("a", cpu=1)], 9, 3),
+        ([{"cpu": 4000}], [pod("a", cpu=1)], 9, 4),
+        ([{"cpu": 3999, "pods": 10}, {"cpu": 999, "pods": 10}], [pod("a", cpu=1)], 9, 3),
+        ([{"cpu": -500, "pods": 10}, {"cpu": 1000, "pods": 10}], [pod("a", cpu=1)], 9, 1),
+        ([{"cpu": 1000, "pods": -2}, {"cpu": 1000, "pods": 10}], [pod("a", cpu=1)], 9, 1),
+        ([{"cpu": 4000, "pods": 10}], [pod("a", gpu=1)], 9, 0),
+        ([{"pods": 7}], [pod("a")], 9, 7),
+        ([{"cpu": 9000, "pods": 10}], [pod("a", cpu=1), pod("b", cpu=2)], 9, 3),  # in all
+        ([{"cpu": 2000, "pods": 10}] * 2, [pod("a", cpu=1), pod("b", cpu=2)], 9, 1),  # in all
+        ([{"cpu": 9000, "pods": 3}], [pod("a", cpu=1), pod("b", cpu=1)], 9, 1),  # in places
+        ([{"cpu": 9000, "pods": 10}], [pod("a", cpu=1), pod("b")], 9, 5),  # what one alone asks for bounds no place
+        ([], [pod("a", cpu=1)], 9, 0),
+    ],
+)
+def test_no_more_copies_than_resources_have_room_for(
+    free: list[dict[str, int]], shape: list[Any], most: int, fits: int
+) -> None:
+    """whatif.md 8.5: each node takes as many pods as it has room for the least of them, and all nodes what all ask."""
+    assert module._most(free, shape, most, NONE_BY_CLAIM) == fits
+
+
+def test_what_runs_is_taken_off_what_a_node_has_and_who_has_ended_is_not() -> None:
+    there = node("n1", cpu=4, memory=100, pods=10)
+    ended = [pod(phase, cpu=1, node="n1", phase=phase) for phase in ("Succeeded", "Failed")]
+    running = [pod("a", cpu=1, memory=30, node="n1"), pod("b", node="n1"), pod("c", cpu=9, node="n9"), *ended]
+    found = manifests(there, *running)
+    [free], [whole] = module._amounts(found.nodes, found.pods)
+    assert (whole["cpu"], whole["memory"], whole["pods"]) == (4000, 100, 10)
+    assert (free["cpu"], free["memory"], free["pods"]) == (3000, 70, 8)
+
+
+SELECTOR = objects.LabelSelector(match_labels={"a": "b"})
+ALIKE: dict[str, tuple[dict[str, Any], bool]] = {
+    "alike": ({}, True),
+    "affinity": ({"affinity": objects.Affinity()}, False),
+    "spread": (
+        {
+            "topology_spread_constraints": (
+                objects.TopologySpreadConstraint(max_skew=1, topology_key="z", when_unsatisfiable="DoNotSchedule"),
+            )
+        },
+        False,
+    ),
+    "claims": ({"resource_claims": (objects.PodResourceClaim(name="c"),)}, False),
+    "volumes": ({"volumes": (objects.Volume(name="v"),)}, False),
+    "the network of the host": ({"host_network": True}, False),
+    "gates": ({"scheduling_gates": (objects.PodSchedulingGate(name="g"),)}, False),
+    "another group": ({"scheduling_group": objects.PodSchedulingGroup(pod_group_name="other")}, False),
+    "no group": ({"scheduling_group": None}, False),
+    "a selector": ({"node_selector": {"a": "b"}}, True),
+}
+
+
+@pytest.mark.parametrize("case", ALIKE)
+def test_pods_that_care_where_others_are_are_placed_to_be_counted(case: str) -> None:
+    """whatif.md 8.6: amounts alone count for gangs of pods that are alike and indifferent to each other."""
+    more, alone = ALIKE[case]
+    group, *pods = gang("g", 2, cpu=1)
+    changed = [replace(one, spec=replace(one.spec, **more)) for one in pods]  # type: ignore[attr-defined]
+    assert module._only_amounts_count(changed, [group]) is alone  # type: ignore[arg-type, list-item]
+
+
+def test_gangs_of_which_each_pod_counts_alike_are_told_from_others() -> None:
+    group, *pods = gang("g", 2, cpu=1)
+    assert isinstance(group, objects.PodGroup)
+    first, second = (one for one in pods if isinstance(one, objects.Pod))
+    counts = module._only_amounts_count
+    assert counts([first, second], [group])
+    assert not counts([first, second], [])
+    assert not counts([first, second], [group, group])
+    assert not counts([first], [group]), "its minimum is another number"
+    assert not counts([first, replace(second, spec=replace(second.spec, priority=1))], [group])
+    labelled = replace(second, metadata=replace(second.metadata, labels={"a": "b"}))
+    assert not counts([first, labelled], [group])
+    [constrained] = [one for one in gang("g", 2, topology="z") if isinstance(one, objects.PodGroup)]
+    assert not counts([first, second], [constrained])
+    [child] = [one for one in gang("g", 2, parent="top") if isinstance(one, objects.PodGroup)]
+    assert not counts([first, second], [child])
+    claims = replace(group, spec=replace(group.spec, resource_claims=(objects.PodGroupResourceClaim(name="c"),)))
+    assert not counts([first, second], [claims])
+    host = [pod(f"g-{i}", cpu=1, group="g", ports=[80]) for i in range(2)]
+    assert not counts(host, [group])
+
+
+@pytest.mark.parametrize(
+    ("running", "stays"),
+    [
+        ([pod("p", cpu=4, priority=5, node="n1")], True),
+        ([pod("p", cpu=4, priority=9, node="n1")], True),
+        ([pod("p", cpu=4, priority=4, node="n1")], False),
+        ([pod("p", cpu=4, priority=None, node="n1")], False),
+        ([pod("p", cpu=4, priority=9, node="n1", terminating=True)], False),
+        ([group("g", min_count=1, priority=5), pod("p", cpu=4, priority=5, group="g", node="n1")], True),
+        ([group("g", min_count=1, priority=4), pod("p", cpu=4, priority=9, group="g", node="n1")], False),
+        ([group("g", min_count=1, priority=9), pod("p", cpu=4, priority=4, group="g", node="n1")], False),
+        ([group("g", min_count=1, priority=None), pod("p", cpu=4, priority=9, group="g", node="n1")], False),
+        ([pod("p", cpu=4, priority=9, group="nobody", node="n1")], False),
+    ],
+)
+def test_who_stays_for_certain_takes_room_that_is_not_tried(running: list[Any], stays: bool) -> None:
+    """Of the shape's own priority or a higher one, with its group, and not on the way out."""
+    with mock.patch.object(module, "_planned", side_effect=module._planned) as planned:
+        asked(manifests(node("n1", cpu=4), *running), manifests(*gang("new", 2, cpu=2, priority=5)))
+    tried = max((sum(one.KIND == "Pod" for one in call.args[1]) for call in planned.call_args_list), default=0)
+    assert tried == (0 if stays else 2)
+
+
+def test_copies_are_no_more_than_a_thousand_single_pods_two_thousand() -> None:
+    """whatif.md 8.5, with smaller figures."""
+    there = manifests(node("n1", cpu=9))
+    with mock.patch.object(module, "MOST_COPIES", 3), mock.patch.object(module, "MOST_SINGLES", 5):
+        found = asked(there, manifests(pod("new", cpu=1)))
+        assert (found.now, found.with_preemption, found.largest_gang) == (3, 3, 5)
+        assert found.at_least == ("now", "withPreemption", "largestGang")
+    with mock.patch.object(module, "MOST_COPIES", 9), mock.patch.object(module, "MOST_SINGLES", 10):
+        found = asked(there, manifests(pod("new", cpu=1)))
+        assert (found.now, found.largest_gang, found.at_least) == (9, 9, ("now", "withPreemption"))
+    with mock.patch.object(module, "MOST_COPIES", 10):
+        assert asked(there, manifests(pod("new", cpu=1))).at_least == ()
+
+
+def test_who_waits_in_the_input_is_left_out() -> None:
+    """whatif.md 8.4."""
+    found = asked(manifests(node("n1", cpu=4), pod("waits", cpu=4, priority=9)), manifests(pod("new", cpu=1)))
+    assert (found.now, found.with_preemption) == (4, 4)
+
+
+def test_classes_of_the_shape_are_there_and_those_of_the_cluster_count_first() -> None:
+    there = [node("n1", cpu=2), priority_class("c", 1), pod("low", cpu=1, node="n1")]
+    found = module._settled(manifests(*there), manifests(pod("new"), priority_class("c", 2), priority_class("d", 3)))
+    classes = {one.object.name: one.object.value for one in found.of(objects.PriorityClass)}
+    assert classes == {"c": 1, "d": 3}
+    assert [one.object.name for one in found.pods] == ["low"]
+
+
+def test_the_scarcest_resource_is_that_of_which_one_pod_takes_the_largest_part() -> None:
+    there = manifests(node("n1", cpu=8, gpu=4, memory="64Gi"), node("n2", cpu=8, memory="64Gi"))
+    for shape, scarce, requests in (
+        (pod("new", cpu=2, gpu=1), "nvidia.com/gpu", {"cpu": "2", "nvidia.com/gpu": "1"}),
+        (pod("new", cpu=8, gpu=1), "cpu", {"cpu": "8", "nvidia.com/gpu": "1"}),
+        (pod("new"), None, {}),
+    ):
+        found = asked(there, manifests(shape))
+        assert (found.resource, found.requests, found.topology_key) == (scarce, requests, None)
+
+
+def test_pools_are_called_by_the_size_of_their_nodes() -> None:
+    there = [node("a", cpu=2, memory="1Gi"), node("b", cpu=2, memory="1Gi", pods=5), node("c", cpu=3, memory="1Gi")]
+    found = asked(manifests(*there), manifests(pod("new", cpu=1))).pools
+    assert [(one.name, one.nodes, one.pods) for one in found] == [
+        ("2 cpu, 1Gi memory", 2, 4),
+        ("3 cpu, 1Gi memory", 1, 3),
+    ]
+
+
+def test_parts_of_copies_that_are_not_placed_whole_are_counted_again_without() -> None:
+    """whatif.md 8.7: the last gang evicts for one of its pods in vain where its minimum is less than all of it."""
+    there = [node("n1", cpu=3), *(pod(f"low-{i}", cpu=1, node="n1") for i in range(3))]
+    group, *pods = gang("new", 2, min_count=1, cpu=1, priority=5)
+    found = asked(manifests(*there), manifests(group, *pods))
+    assert (found.now, found.with_preemption, found.victims) == (0, 1, 2)

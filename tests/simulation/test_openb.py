@@ -284,9 +284,9 @@ def test_a_file_of_exactly_the_most_bytes_is_read(tmp_path: Path) -> None:
     nodes, pods = trace(tmp_path)
     for path, read in ((nodes, openb.read_nodes), (pods, openb.read_tasks)):
         size = path.stat().st_size
-        assert read(path, max_bytes=size)  # type: ignore[operator]
+        assert read(path, max_bytes=size)
         with pytest.raises(openb.TraceError, match=f"line 1: larger than {size - 1} bytes"):
-            read(path, max_bytes=size - 1)  # type: ignore[operator]
+            read(path, max_bytes=size - 1)
 
 
 def test_a_byte_order_mark_other_columns_and_empty_lines_are_no_trouble(tmp_path: Path) -> None:
