@@ -9,14 +9,25 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
 import pytest
 from aiohttp import web
 
 from reprieve.api.errors import InputError
 from reprieve.api.loading import FIRST_CREATION, read
 from reprieve.api.manifests import Loaded, Manifests
+from reprieve.client import reading as reading_module
 from reprieve.client.errors import ApiError
-from reprieve.client.reading import Reading, add_new, manifests_of, read_cluster, read_makers
+from reprieve.client.listing import list_objects
+from reprieve.client.reading import (
+    Reading,
+    add_new,
+    known_classes,
+    manifests_of,
+    read_cluster,
+    read_makers,
+    without_void_classes,
+)
 
 from .scripted import Json, client_of, scripted, status
 
@@ -359,3 +370,114 @@ def test_each_kind_that_makes_pods_is_read_where_it_is_served(kind: str, version
 
     made = {"apiVersion": version, "kind": kind, "spec": {"replicas": 1}}
     assert asyncio.run(run()) == [made, made]
+
+
+# --- how it is read --------------------------------------------------------------------------------------------
+
+
+def test_four_lists_are_read_at_a_time_after_that_of_the_pods(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pods first, so that whatever a pod refers to was there to be read after it."""
+    order: list[str] = []
+    running: list[int] = [0]
+    most = 0
+
+    async def slow(client: Any, resource: Any, kind: Any) -> Any:
+        nonlocal most
+        order.append(kind.KIND)
+        running[0] += 1
+        most = max(most, running[0])
+        try:
+            for _ in range(3):
+                await asyncio.sleep(0)
+            return await list_objects(client, resource, kind)
+        finally:
+            running[0] -= 1
+
+    monkeypatch.setattr(reading_module, "list_objects", slow)
+    plurals = ("namespaces", "services", "replicationcontrollers", "persistentvolumes", "persistentvolumeclaims")
+    kinds = dict(zip(plurals[2:], ("ReplicationController", "PersistentVolume", "PersistentVolumeClaim"), strict=True))
+    monkeypatch.setitem(KINDS, "replicationcontrollers", ("v1", kinds["replicationcontrollers"]))
+    monkeypatch.setitem(KINDS, "persistentvolumes", ("v1", kinds["persistentvolumes"]))
+    monkeypatch.setitem(KINDS, "persistentvolumeclaims", ("v1", kinds["persistentvolumeclaims"]))
+    Cluster({f"/api/v1/{plural}": [] for plural in plurals}).read()
+    assert order[:2] == ["Pod", "Node"]
+    assert (len(order), most) == (7, 4)
+
+
+@pytest.mark.parametrize(
+    ("how", "found"),
+    [
+        ({}, []),
+        ({"jobs": True}, ["Job"]),
+        ({"owners": True}, ["Job", "JobSet"]),
+        ({"owners": True, "jobs": True}, ["Job", "JobSet"]),
+    ],
+)
+def test_controllers_are_read_where_their_pods_or_ends_count(
+    how: dict[str, bool], found: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """workloads.md 2.10 and cost.md 6.4; which of them a server lacks is nobody's trouble."""
+    monkeypatch.setitem(KINDS, "jobs", ("batch/v1", "Job"))
+    monkeypatch.setitem(KINDS, "jobsets", ("jobset.x-k8s.io/v1alpha2", "JobSet"))
+    cluster = Cluster(
+        {
+            "/apis/batch/v1/jobs": [named("j", "default", spec={"parallelism": 1})],
+            "/apis/jobset.x-k8s.io/v1alpha2/jobsets": [named("s", "default", spec={})],
+        }
+    )
+    reading = cluster.read(**how)
+    assert [item.KIND for item in reading.objects] == ["Node", *found]
+    [said] = reading.warnings
+    assert "Job" not in said
+
+
+# --- priorities that the server left open ----------------------------------------------------------------------
+
+GROUPS = "/apis/scheduling.k8s.io/v1beta1/podgroups"
+VICTIM_CLASS = "scheduling.reprieve.dev/preemption-priority-class"
+
+
+@pytest.mark.parametrize(
+    ("priority", "of_class", "passed_over"),
+    [
+        (None, "low", "its value 1 is lower than the priority 5"),
+        (0, "low", None),
+        (1, "low", None),
+        (2, "low", "its value 1 is lower than the priority 2"),
+        (2, "nowhere", "no PriorityClass with name nowhere was found"),
+    ],
+)
+def test_a_group_keeps_a_preemption_class_that_counts(
+    priority: int | None, of_class: str, passed_over: str | None
+) -> None:
+    """preemption.md 4, "Options": another is passed over with a warning, here and where it is read again."""
+    group = read(
+        [
+            (
+                "input",
+                f"apiVersion: {NATIVE}\nkind: PodGroup\nmetadata: {{name: g, namespace: default}}\n"
+                "spec: {schedulingPolicy: {gang: {minCount: 2}}}",
+            )
+        ]
+    ).pod_groups[0]
+    spec = msgspec.structs.replace(group.object.spec, priority=5 if priority is None else priority)
+    metadata = msgspec.structs.replace(group.object.metadata, annotations={VICTIM_CLASS: of_class, "a": "b"})
+    stated = msgspec.structs.replace(group.object, spec=spec, metadata=metadata)
+    low = next(one.object for one in manifests(klass(1).replace("name: c", "name: low")).all())
+    reading = Reading([low, stated])
+    found = manifests_of(reading, "live").pod_groups[0].object.metadata.annotations
+    [_, again] = without_void_classes([low, stated])
+    assert (VICTIM_CLASS in found) is (VICTIM_CLASS in again.metadata.annotations) is (passed_over is None)
+    assert found["a"] == again.metadata.annotations["a"] == "b"
+    if passed_over is None:
+        assert reading.warnings == []
+    else:
+        [said] = reading.warnings
+        assert said.startswith('PodGroup "default/g": ')
+        assert said.endswith(f"{passed_over}: passed over")
+
+
+def test_the_classes_of_a_cluster_are_known_to_what_is_added() -> None:
+    cluster = manifests(klass(), node("n1"), pod("p"))
+    assert [(found.name, found.value) for found in known_classes(cluster)] == [("c", 5)]
+    assert known_classes(manifests(node("n1"))) == []
