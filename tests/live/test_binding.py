@@ -12,12 +12,19 @@ from aiohttp import web
 
 from reprieve.api.objects import PersistentVolumeClaim
 from reprieve.client.discovery import Resource, Served
-from reprieve.client.errors import UnreachableError
+from reprieve.client.errors import ClientError, UnreachableError
 from reprieve.client.leading import LeadershipLostError
 from reprieve.client.transport import Limits
 from reprieve.client.writing import WriterPool
 from reprieve.cluster.pods import PodRecord
-from reprieve.framework.instructions import AwaitObject, CallExtender, Instruction, PatchObject
+from reprieve.framework.instructions import (
+    AwaitObject,
+    CallExtender,
+    CreateObject,
+    DeleteObject,
+    Instruction,
+    PatchObject,
+)
 from reprieve.framework.status import SUCCESS, Code, Status
 from reprieve.live.binding import Binder
 from reprieve.live.writes import Writes
@@ -54,7 +61,10 @@ class Heard:
 class Stage:
     """A binder on a scripted server."""
 
-    def __init__(self, server: Scripted, binder: Binder, heard: Heard, engine: Engine, pool: WriterPool) -> None:
+    def __init__(
+        self, server: Scripted, binder: Binder, heard: Heard, engine: Engine, pool: WriterPool, clock: FakeClock
+    ) -> None:
+        self.clock = clock
         self.server = server
         self.binder = binder
         self.heard = heard
@@ -96,7 +106,7 @@ async def stage(*replies: Reply, call_extender: Any = None, instant: float = 60.
             more = {"call_extender": call_extender} if call_extender is not None else {}
             binder = Binder(client, served, Writes(client, served, pool), heard, **more)
             try:
-                yield Stage(server, binder, heard, engine, pool)
+                yield Stage(server, binder, heard, engine, pool, clock)
             finally:
                 await binder.aclose()
                 await pool.aclose()
@@ -334,3 +344,173 @@ def test_what_comes_before_a_binding_is_given_up_when_all_ends() -> None:
             raise
 
     play(act, call_extender=never)
+
+
+@pytest.mark.parametrize(
+    ("reason", "message"),
+    [
+        ("not bound yet", "timed out after 30 s waiting for PersistentVolumeClaim default/c: not bound yet"),
+        ("", "timed out after 30 s waiting for PersistentVolumeClaim default/c"),
+    ],
+)
+def test_what_is_waited_for_too_long_is_named(reason: str, message: str) -> None:
+    """PreBind of VolumeBinding: bindTimeoutSeconds; looked at seldom enough, and given up before it is over."""
+
+    async def act(ready: Stage) -> None:
+        clock = ready.clock
+        began = clock.monotonic()
+        await ready.start(_await(Status(Code.WAIT, reason)))
+        assert await ready.ended() == "failed"
+        assert ready.heard.told[0][2] == message
+        assert 25.0 < clock.monotonic() - began < 30.0
+        assert 14 <= len(ready.asked) <= 30, "soon at first, then every two seconds"
+
+    play(act, answer({"metadata": {"name": "c"}}))
+
+
+@pytest.mark.parametrize(
+    ("error", "ignorable", "outcome", "asked"),
+    [
+        (None, False, "bound", []),
+        (None, True, "bound", []),
+        (ClientError("no"), False, "failed", []),
+        (ClientError("no"), True, "bound", ["POST pods/a/binding"]),
+        (UnreachableError("cut", sent=False), True, "bound", ["POST pods/a/binding"]),
+        (UnreachableError("cut", sent=True), False, "failed", ["GET pods/a"]),
+        (UnreachableError("cut", sent=True, lasting=True), False, "failed", []),
+        (ZeroDivisionError("odd"), True, "failed", []),
+    ],
+    ids=["binds", "binds-ignorable", "refuses", "ignored", "not-there-ignored", "unsure", "unsure-for-good", "breaks"],
+)
+def test_an_extender_that_may_be_passed_over_is_none_that_ends_a_binding(
+    error: Exception | None, ignorable: bool, outcome: str, asked: list[str]
+) -> None:
+    """scheduling.md 6: `ignorable`; where its answer is unsure the API is asked where the pod is."""
+
+    async def call(_: CallExtender) -> None:
+        if error is not None:
+            raise error
+
+    async def act(ready: Stage) -> None:
+        await ready.start(how=CallExtender("http://extender/bind", {}, 5.0, ignorable))
+        assert await ready.ended() == outcome
+        assert ready.asked == asked
+
+    play(act, there() if asked[:1] == ["GET pods/a"] else answer({}, 201), call_extender=call)
+
+
+def test_without_extenders_a_call_of_one_fails() -> None:
+    async def act(ready: Stage) -> None:
+        await ready.start(how=CallExtender("http://extender/bind", {}, 5.0))
+        assert await ready.ended() == "failed"
+        assert ready.heard.told[0][2] == "http://extender/bind: nothing here calls extenders"
+
+    play(act, answer({}))
+
+
+INSTRUCTIONS: dict[str, tuple[Instruction, list[str]]] = {
+    "patch": (_patch(), ["PATCH persistentvolumeclaims/c"]),
+    "create": (
+        CreateObject("PersistentVolumeClaim", "default", {"metadata": {"name": "c"}}),
+        ["POST persistentvolumeclaims"],
+    ),
+    "delete": (DeleteObject("PersistentVolumeClaim", "default", "c"), ["DELETE persistentvolumeclaims/c"]),
+}
+
+
+@pytest.mark.parametrize("case", INSTRUCTIONS)
+@pytest.mark.parametrize("first", [True, False], ids=["before-the-bind", "instead-of-it"])
+def test_instructions_come_before_the_bind_or_are_the_bind(case: str, first: bool) -> None:
+    """A Bind plugin may have it done by a patch or an object; nobody binds by a deletion."""
+    instruction, requests = INSTRUCTIONS[case]
+
+    async def act(ready: Stage) -> None:
+        if first:
+            await ready.start(instruction)
+        else:
+            await ready.start(how=instruction)
+        assert await ready.ended() == "bound"
+        bind = ["POST pods/a/binding"]
+        assert ready.asked == (requests + bind if first else bind if case == "delete" else requests)
+
+    play(act, answer({}, 201))
+
+
+@pytest.mark.parametrize(
+    ("replies", "in_time", "how"),
+    [
+        ([answer({}, 201)], False, ["bound"]),
+        ([status(403, "Forbidden")], True, ["failed"]),
+        ([status(404, "NotFound")], True, ["gone"]),
+        ([cut, cut, status(503)], False, []),
+    ],
+    ids=["bound", "refused", "gone", "unsure"],
+)
+def test_a_binding_that_was_sent_is_taken_back_in_time_if_it_came_to_nothing(
+    replies: list[Reply], in_time: bool, how: list[str]
+) -> None:
+    """As long as it is unsure the pod keeps its room, and nobody is notified."""
+
+    async def run() -> None:
+        go = asyncio.Event()
+        first, *rest = replies
+
+        async def held(request: web.Request) -> web.StreamResponse:
+            await go.wait()
+            return await first(request)
+
+        async with stage(held, *rest) as ready:
+            record = await ready.start()
+            await until(lambda: ready.server.seen)
+            taking = asyncio.create_task(ready.binder.take_back(record))
+            await asyncio.sleep(0)
+            go.set()
+            assert await taking is in_time
+            assert ready.heard.how == how
+
+    asyncio.run(run())
+
+
+def test_a_pod_that_is_not_being_bound_is_free_at_once() -> None:
+    async def act(ready: Stage) -> None:
+        assert await ready.binder.take_back(ready.binding().pod)
+        assert ready.heard.told == []
+
+    play(act, answer({}))
+
+
+@pytest.mark.parametrize(
+    ("reply", "counts"), [(answer({}, 201), (1, 1, 0)), (status(403, "Forbidden"), (1, 0, 1))], ids=["bound", "failed"]
+)
+@pytest.mark.parametrize("instructed", [True, False])
+def test_bindings_are_counted_by_what_became_of_them(
+    reply: Reply, counts: tuple[int, int, int], instructed: bool
+) -> None:
+    async def act(ready: Stage) -> None:
+        assert ready.binder.under_way == 0
+        await ready.start(*([_patch()] if instructed else []))
+        assert ready.binder.under_way == 1
+        await ready.ended()
+        found = ready.binder.counts
+        assert (found.started, found.bound, found.failed) == counts
+
+    play(act, *([answer({})] if instructed else []), reply)
+
+
+def test_what_ends_after_it_was_closed_is_reported_to_nobody() -> None:
+    async def run() -> None:
+        go = asyncio.Event()
+
+        async def held(_: web.Request) -> web.StreamResponse:
+            await go.wait()
+            return web.json_response({}, status=201)
+
+        async with stage(held) as ready:
+            await ready.start()
+            await until(lambda: ready.server.seen)
+            await ready.binder.aclose()
+            go.set()
+            await until(lambda: ready.binder.under_way == 0)
+            assert ready.heard.told == []
+
+    asyncio.run(run())
