@@ -29,7 +29,7 @@ def cluster(tmp_path: Path) -> str:
     return str(file)
 
 
-def test_changes_are_told_on_top_of_the_answer(run: Run, cluster: str) -> None:
+def test_changes_stand_above_the_answer(run: Run, cluster: str) -> None:
     ended = run("plan", "-f", cluster, "--cordon", "n2", "--drain", "n1", "--add-nodes", "1", "--like", "n1")
     assert ended.code == 0
     first = [line.split("  ")[1].strip() for line in ended.out.splitlines()[1:4]]

@@ -175,7 +175,7 @@ def test_two_runs_are_equal_but_for_the_seconds_they_took(run: Run) -> None:
     assert json.dumps(first) == json.dumps(second)
 
 
-def test_yaml_says_the_same_as_json(run: Run) -> None:
+def test_yaml_holds_the_same_document_as_json(run: Run) -> None:
     as_json, as_yaml = (run("plan", "-f", PLANS / "waiting.yaml", "-o", form).out for form in ("json", "yaml"))
     plans = json.loads(as_json), yaml.safe_load(as_yaml)
     for plan in plans:
@@ -260,7 +260,7 @@ def test_version_is_the_package_s(run: Run) -> None:
     assert run("--version").out == f"reprieve {version('reprieve')}\n"
 
 
-def test_a_pod_no_profile_schedules_says_so(run: Run, tmp_path: Path) -> None:
+def test_a_pod_that_no_profile_schedules_is_reported(run: Run, tmp_path: Path) -> None:
     """scheduling.md 6: with a configuration, only pods that name one of its profiles are scheduled."""
     (tmp_path / "config.yaml").write_text(CONFIGURATION + "profiles: [{schedulerName: ours}]\n")
     ended = run("plan", "-f", PLANS / "waiting.yaml", "--config", tmp_path / "config.yaml", "-o", "json")

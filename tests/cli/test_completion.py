@@ -53,7 +53,7 @@ def test_commands_options_and_values_are_completed(words: tuple[str, ...], some:
     assert set(completed(*words)) == some
 
 
-def test_fish_is_told_one_line_for_each() -> None:
+def test_fish_gets_one_line_for_each_completion() -> None:
     """A second line of a description would be something else to complete, whatever the width of the terminal."""
     asked = {
         "_REPRIEVE_COMPLETE": "complete_fish",

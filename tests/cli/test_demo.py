@@ -100,7 +100,9 @@ main.main()
         (8, (*demo.ACTS[0].evicted, "default/sweep"), ["evicted: "]),
     ],
 )
-def test_differences_from_what_is_expected_are_told(scheduled: int, evicted: tuple[str, ...], told: list[str]) -> None:
+def test_differences_from_what_is_expected_are_reported(
+    scheduled: int, evicted: tuple[str, ...], told: list[str]
+) -> None:
     found = demo.differences(demo.ACTS[0], scheduled=scheduled, evicted=evicted)
     assert len(found) == len(told)
     assert all(text.startswith(begin) for text, begin in zip(found, told, strict=True))

@@ -368,7 +368,7 @@ def test_the_leader_is_asked_by_way_of_the_api_server(answers: Mapping[str, Json
     assert gathered.warnings == [each for each in gathered.warnings if "events" in each]
 
 
-def test_a_leader_that_cannot_be_asked_is_said() -> None:
+def test_a_leader_that_refuses_is_a_warning() -> None:
     answers: Mapping[str, Json | int] = {
         EVERY_POD: {"items": [our_pod("leader")]},
         LEASES: {"items": []},

@@ -190,7 +190,7 @@ def test_a_preemptor(up: Up, run: Run) -> None:
 
 
 @pytest.mark.parametrize("output", ["text", "json"])
-def test_who_pushed_a_victim_out_is_told_by_kind_and_priority_alone(up: Up, run: Run, output: str) -> None:
+def test_redacted_preemptors_are_shown_by_kind_and_priority_alone(up: Up, run: Run, output: str) -> None:
     """whatif.md 11.4, of a scheduler's records and of events."""
     options = ("--kubeconfig", up.kubeconfig, "--redact", "-o", output)
     found = [run("explain", "pod", name, *options) for name in ("low-a", "low-b")]
@@ -219,7 +219,7 @@ def test_what_amounts_and_which_priority_would_help(up: Up, run: Run) -> None:
     )
 
 
-def test_a_gang_and_its_members_tell_the_same(up: Up, run: Run) -> None:
+def test_a_gang_and_its_members_have_the_same_explanation(up: Up, run: Run) -> None:
     group = run("explain", "podgroup", "train", "--kubeconfig", up.kubeconfig)
     member = run("explain", "pod", "t1", "-n", "default", "--kubeconfig", up.kubeconfig)
     assert group.out.startswith("podgroup default/train waits: 0 of its 4 pods on nodes. It needs 4 to start.\n")
@@ -282,7 +282,7 @@ def test_json_is_one_document(up: Up, run: Run) -> None:
     assert found["recordsFrom"].startswith("http://127.0.0.1:")
 
 
-def test_without_records_the_answer_is_worked_out_and_says_so(alone: Path, run: Run) -> None:
+def test_without_records_the_answer_is_computed_and_marked_so(alone: Path, run: Run) -> None:
     ended = run("explain", "podgroup", "train", "--kubeconfig", alone)
     assert ended.code == 0
     assert "With minCount 3 instead of 4 it could start" in ended.out

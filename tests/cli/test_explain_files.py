@@ -114,7 +114,7 @@ def test_a_composite_in_files_has_the_pods_of_the_groups_below_it(run: Run, tmp_
     assert ("with the whole tree" in ended.out) == (name == "mid")
 
 
-def test_everybody_who_waits(run: Run, cluster: str) -> None:
+def test_all_waiting_lists_groups_and_pods_that_wait(run: Run, cluster: str) -> None:
     ended = run("explain", "--all-waiting", "-f", cluster, "-o", "json")
     items = json.loads(ended.out)["items"]
     assert [(one["kind"], one["name"]) for one in items] == [("PodGroup", "train"), ("Pod", "sweep-00000")]
@@ -160,7 +160,7 @@ def test_what_would_help_one_is_tried_and_in_the_document(run: Run, cluster: str
     assert (silent["help"], silent["computed"]["priorityThatHelps"]) == ([], None)
 
 
-def test_of_a_large_cluster_it_is_said_that_nothing_was_tried(
+def test_in_a_large_cluster_a_note_says_that_nothing_was_tried(
     run: Run, cluster: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """whatif.md 11.1."""
@@ -173,7 +173,7 @@ def test_of_a_large_cluster_it_is_said_that_nothing_was_tried(
     assert "tried" not in run("explain", "job/sweep", "-f", cluster, "--no-suggest").err
 
 
-def test_of_a_large_cluster_it_is_said_that_no_priority_of_a_tree_was_tried(
+def test_in_a_large_cluster_no_priority_of_a_tree_is_tried(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """whatif.md 11.1: nothing else is tried of a tree, and that in smaller clusters than what helps others."""
@@ -187,7 +187,7 @@ def test_of_a_large_cluster_it_is_said_that_no_priority_of_a_tree_was_tried(
     assert "in a cluster of more than 2 objects it is not tried what would help\n" in ended.err
 
 
-def test_an_owner_says_how_many_of_its_pods_wait(run: Run, cluster: str) -> None:
+def test_an_owner_is_shown_with_how_many_of_its_pods_wait(run: Run, cluster: str) -> None:
     ended = run("explain", "job/train", "-f", cluster)
     assert ended.out.startswith("job default/train has 2 pods: 0 on nodes, 2 wait.\n\npodgroup default/train waits")
     owner = json.loads(run("explain", "job/train", "-f", cluster, "-o", "json").out)["owner"]
@@ -403,7 +403,7 @@ def test_other_peoples_objects_by_kind_and_priority_alone(
     assert told in ended.out
 
 
-def test_others_who_wait_are_counted(run: Run, tmp_path: Path) -> None:
+def test_waiting_pods_of_others_are_counted(run: Run, tmp_path: Path) -> None:
     file = tmp_path / "shared.yaml"
     file.write_text(SHARED.replace("PRIORITY", "0"))
     out = run("explain", "--all-waiting", "--redact", "-n", "default", "-f", file).out

@@ -64,7 +64,7 @@ def of_group(**changes: Any) -> Evidence:
         (pod("a", node="n1", phase="Failed"), "Failed", "has ended (Failed).", Tone.QUIET),
     ],
 )
-def test_what_is_said_of_a_pod(item: objects.Pod, state: str, sentence: str, tone: Tone) -> None:
+def test_states_and_sentences_of_a_pod(item: objects.Pod, state: str, sentence: str, tone: Tone) -> None:
     assert state_of(evidence(item=item)) == (state, f"pod default/a {sentence}", tone)
 
 
@@ -92,12 +92,12 @@ def test_what_is_said_of_a_pod(item: objects.Pod, state: str, sentence: str, ton
         ),
     ],
 )
-def test_what_is_said_of_a_group(members: list[objects.Pod], state: str, sentence: str) -> None:
+def test_states_and_sentences_of_a_group(members: list[objects.Pod], state: str, sentence: str) -> None:
     assert state_of(of_group(members=members))[:2] == (state, f"podgroup default/g {sentence}")
 
 
 @pytest.mark.parametrize(("least", "needed"), [(None, ""), (1, ""), (2, " It needs 2 of its groups.")])
-def test_what_is_said_of_a_tree(least: int | None, needed: str) -> None:
+def test_a_waiting_tree_shows_how_many_groups_it_needs(least: int | None, needed: str) -> None:
     tree = composite("t", min_groups=least)
     found = Evidence(Asked("CompositePodGroup", "default", "t"), composite=tree, members=[pod("a")])
     assert state_of(found)[1] == f"compositepodgroup default/t waits: 0 of its 1 pod on nodes.{needed}"
@@ -105,7 +105,7 @@ def test_what_is_said_of_a_tree(least: int | None, needed: str) -> None:
     assert f"Priority 0{minimum}." in notes(found, "compositepodgroup default/t waits")
 
 
-def test_what_is_gone_is_told_from_the_records() -> None:
+def test_what_is_gone_is_explained_from_records() -> None:
     gone = Evidence(Asked("Pod", "default", "a"), records=[record()], source="s")
     assert state_of(gone) == ("Gone", "pod default/a is gone; this is from the scheduler's records.", Tone.QUIET)
 
@@ -148,16 +148,14 @@ def test_what_stands_below_the_state() -> None:
         ("Ready", "False", "no room", False),
     ],
 )
-def test_conditions_that_are_false_are_told_with_their_message(
-    kind: str, status: str, message: str, told: bool
-) -> None:
+def test_false_conditions_are_shown_with_their_message(kind: str, status: str, message: str, told: bool) -> None:
     item = pod("a", priority=5)
     condition = objects.PodCondition(type=kind, status=status, reason="R", message=message)
     item = replace(item, status=replace(item.status, conditions=(condition,)))
     assert (f"{kind}: R: {message}" in notes(evidence(item=item), "pod default/a waits")) is told
 
 
-def test_what_was_worked_out_is_told_where_nobody_has_a_record() -> None:
+def test_a_computed_answer_is_shown_where_no_record_exists() -> None:
     room = "There is room for it now: a scheduler with the default configuration would place it."
     for source, told in (("", True), ("http://s", False)):
         found = evidence(computed=Answered(fits=True, gated="behind a gate"), source=source)
@@ -207,7 +205,7 @@ def test_attempts_that_ended_alike_are_counted(repeated: int, said: list[str]) -
     assert [each for each in notes(evidence(record(repeated=repeated)), "Why") if "attempts" in each] == said
 
 
-def test_levels_of_a_tree_say_which_groups_failed() -> None:
+def test_levels_of_a_tree_show_which_groups_failed() -> None:
     top = Level(kind="CompositePodGroup", name="default/t", ok=False, needed=2, succeeded=1, of=3, short=["x", "y"])
     low = Level(kind="PodGroup", name="default/g", ok=True, needed=4, succeeded=4, of=5, why="because")
     rows = section(evidence(record(levels=[top, low])), "Level by level").rows
@@ -357,7 +355,7 @@ def test_fifteen_workloads_that_go_are_listed(number: int, more: str | None) -> 
 
 
 @pytest.mark.parametrize(("total", "title", "more"), [(1, "1 workload", ()), (8, "8 workloads", ("... and 7 more",))])
-def test_whoever_was_spared_is_counted(total: int, title: str, more: tuple[str, ...]) -> None:
+def test_spared_units_beyond_the_listed_are_counted(total: int, title: str, more: tuple[str, ...]) -> None:
     found = section(making_room(reprieved_total=total), "Spared: ")
     assert found.title == f"Spared: {title} of lower priority; with them running everything still fits"
     assert found.notes == more
@@ -365,7 +363,7 @@ def test_whoever_was_spared_is_counted(total: int, title: str, more: tuple[str, 
     assert not [each for each in none if each.title.startswith("Spared")]
 
 
-def test_what_a_victim_is_told() -> None:
+def test_the_explanation_of_a_victim() -> None:
     why = Why(pod="x/high", node="n1", plugin="p", text="Insufficient cpu", resource="cpu", short="1")
     unit = Unit(
         unit="default/a",
@@ -409,7 +407,7 @@ def test_what_a_victim_is_told() -> None:
 
 
 @pytest.mark.parametrize(("number", "more"), [(10, ()), (11, ("... and 1 earlier",)), (13, ("... and 3 earlier",))])
-def test_the_last_ten_events_are_told(number: int, more: tuple[str, ...]) -> None:
+def test_the_last_ten_events_are_shown(number: int, more: tuple[str, ...]) -> None:
     events = [Occurrence(START + n, "Normal", f"R{n}", "note", 1 + n % 2) for n in range(number)]
     found = section(evidence(events=events), "Events")
     assert [row.cells[1] for row in found.rows] == [f"R{n}" for n in range(number - 10, number)]
@@ -568,7 +566,7 @@ def test_a_unit_is_called_what_it_is(kind: str, size: int, called: str) -> None:
         ("CompositePodGroup", "It went with its whole tree default/v (2 pods): disruptionMode all."),
     ],
 )
-def test_whoever_went_with_others_is_reported_with_them(kind: str, sentence: str) -> None:
+def test_a_pod_evicted_with_its_group_or_tree_is_reported_so(kind: str, sentence: str) -> None:
     preemptor = Ref(kind="Pod", namespace="x", name="high", priority=9)
     made = record(entity=preemptor, preemption=preempting(evicted=[went("v", kind, 2, "v-0", "v-1")]))
     found = Evidence(Asked("Pod", "default", "v-0"), records=[made], source="http://s")
@@ -578,14 +576,14 @@ def test_whoever_went_with_others_is_reported_with_them(kind: str, sentence: str
 
 
 @pytest.mark.parametrize(("seconds", "lost"), [(0.0, None), (0.9, None), (1.0, "1 s"), (60.0, "1 min")])
-def test_running_time_that_is_lost_is_told_from_a_second_on(seconds: float, lost: str | None) -> None:
+def test_lost_running_time_is_shown_from_one_second_on(seconds: float, lost: str | None) -> None:
     cost = Cost(units=1, pods=1, highest_priority=1, running_seconds_lost=seconds)
     made = record(result="Preempting", preemption=preempting(cost=cost))
     said = [each for each in notes(evidence(made), "To make room") if "running time" in each]
     assert said == ([] if lost is None else [f"{lost} of running time is lost, over all pods."])
 
 
-def test_room_that_was_held_for_earlier_preemptions_is_told_up_to_ten_times() -> None:
+def test_up_to_ten_releases_of_held_room_are_shown() -> None:
     """Of the newest it stands where its victims are."""
     released = Released(
         nodes=["n1"], nodes_total=3, pods=1, reason="NotUsed", message="not used", time="2026-07-01T12:00:00Z"
@@ -597,7 +595,7 @@ def test_room_that_was_held_for_earlier_preemptions_is_told_up_to_ten_times() ->
     assert not [each for each in explanation_of(evidence(before[0])) if each.title == held.title]
 
 
-def test_the_order_of_its_pods_is_told_with_the_room_it_makes() -> None:
+def test_a_preemption_mentions_the_order_of_pods() -> None:
     """scheduling.md 3.9: an eviction that another order would not have needed."""
     order = Order(search="Greedy", placed=2)
     made = record(result="Preempting", preemption=preempting(), order=order)

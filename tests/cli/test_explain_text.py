@@ -186,7 +186,7 @@ def preempting(**changes: Any) -> PreemptionRecord:
     return PreemptionRecord(**{**made, **changes})
 
 
-def test_a_preemption_is_told_with_costs_reasons_and_the_comparison() -> None:
+def test_a_preemption_is_shown_with_costs_reasons_and_the_comparison() -> None:
     text = plain(
         explanation_of(evidence(record(result="Preempting", preemption=preempting(state="Failed", error="503"))))
     )
@@ -288,7 +288,7 @@ def test_a_member_of_a_whole_group_learns_that_it_went_with_it() -> None:
     assert helps(found) == ["With a priority of 9 or more it would not have been a potential victim."]
 
 
-def test_a_record_of_an_earlier_pod_of_the_name_is_not_told_as_its_own() -> None:
+def test_records_of_an_earlier_pod_of_that_name_are_ignored() -> None:
     found = evidence(
         record(entity=Ref(kind="Pod", namespace="default", name="a", uid="uid-before"), lack=lack(1, "n1"))
     )
@@ -328,7 +328,9 @@ def test_states_of_a_pod(item: objects.Pod, state: str) -> None:
          "podgroup default/g is scheduled: all its 2 pods are on nodes."),
     ],
 )  # fmt: skip
-def test_a_preempted_group_is_told_by_the_pods_it_has_now(members: list[objects.Pod], sentence: str) -> None:
+def test_the_state_of_a_preempted_group_follows_from_its_present_pods(
+    members: list[objects.Pod], sentence: str
+) -> None:
     """The condition of an `all` group outlives its pods, and new ones may come (preemption.md 7.2)."""
     target = objects.Condition(type="DisruptionTarget", status="True", reason="PreemptionByScheduler")
     preempted = group("g", min_count=2, whole=True)
@@ -345,7 +347,7 @@ def test_a_group_without_a_priority_has_that_of_its_pods() -> None:
         assert said in plain(explanation_of(found))
 
 
-def test_a_pod_of_another_scheduler_is_told_as_such() -> None:
+def test_a_pod_of_another_scheduler_is_reported_as_such() -> None:
     """Whoever asks why nothing happens hears whose turn it is."""
     theirs = pod("a")
     theirs = replace(theirs, spec=replace(theirs.spec, scheduler_name="other"))
@@ -364,14 +366,14 @@ def test_a_pod_of_another_scheduler_is_told_as_such() -> None:
         (("other", "default-scheduler"), "Its pods ask for different schedulers, default-scheduler and other: none"),
     ],
 )
-def test_whose_pods_a_group_has(schedulers: tuple[str, ...], said: str | None) -> None:
+def test_schedulers_that_pods_of_a_group_ask_for(schedulers: tuple[str, ...], said: str | None) -> None:
     members = [pod(f"m{i}", group="crew", scheduler=name) for i, name in enumerate(schedulers)]
     found = Evidence(Asked("PodGroup", "default", "crew"), group=group("crew", min_count=2), members=members)
     text = plain(explanation_of(found))
     assert said in text if said is not None else "scheduler" not in text.partition("\n\n")[0]
 
 
-def test_events_and_messages_are_told() -> None:
+def test_events_and_messages_are_shown() -> None:
     found = evidence(
         record(repeated=2, pods=[Message(message="m", reason="Unschedulable", pods=1, names=["default/a"])]),
         events=[Occurrence(START, "Warning", "FailedScheduling", "no room", 3)],
@@ -565,7 +567,7 @@ def test_members_are_counted_where_they_were_tried_together(tried: int | None, r
     assert told is None or told in text
 
 
-def test_the_document_says_of_each_kind_what_it_has() -> None:
+def test_the_document_has_the_fields_of_each_kind() -> None:
     """whatif.md 11: the priority of who has none is 0; who has no node has none in the document."""
     asked_about = document(evidence(item=pod("a", cpu=1, group="g", node="n1", priority=5)))["object"]
     assert (asked_about["nodeName"], asked_about["podGroup"], asked_about["priority"]) == ("n1", "g", 5)

@@ -150,7 +150,7 @@ def test_packed_traces_are_unpacked(run: Run, desk: Path) -> None:
     ("begin", "name"),
     [(b"PK\x03\x04\x14\0", "zip"), (b"BZh91AY", "bzip2"), (b"\xfd7zXZ\0", "xz"), (b"\x28\xb5\x2f\xfd\x24", "zstd")],
 )
-def test_packed_in_another_way_is_said_to_be(run: Run, desk: Path, begin: bytes, name: str) -> None:
+def test_another_way_of_packing_is_refused_by_its_name(run: Run, desk: Path, begin: bytes, name: str) -> None:
     (desk / "jobs.csv").write_bytes(begin + b"\0" * 20)
     for command in (("replay", "jobs.csv"), ("import", "jobs.csv", "--format", "philly", "-o", "out.csv")):
         ended = run(*command)

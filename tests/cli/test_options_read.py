@@ -79,7 +79,7 @@ def test_what_is_no_good_is_named_with_its_option(reading: Callable[[], object],
     assert refused.value.code == Exit.BAD_INPUT
 
 
-def test_sources_that_say_what_is_asked_about_are_no_error() -> None:
+def test_sources_that_name_a_cluster_or_files_are_accepted() -> None:
     asking.check_source(None, "k", "c", found=False)
     asking.check_source(None, None, "c", found=True)
     asking.check_source(["f"], None, None, found=True)
@@ -170,7 +170,7 @@ def lines(ended: Ended) -> list[list[str]]:
     return [line.split() for line in ended.out.splitlines()]
 
 
-def test_figures_are_told_in_columns_with_what_else_was_measured(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_figures_are_a_table_with_other_measures_below(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     hot = HotFunction(function="f", calls=3, own_seconds=0.1, total_seconds=0.25)
     every = {
         "growth_mb": 1.25,
@@ -209,7 +209,7 @@ def test_figures_are_told_in_columns_with_what_else_was_measured(run: Run, monke
     assert asked[-1] is True
 
 
-def test_growth_is_told_with_its_exponent(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_growth_is_shown_with_its_exponent(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         "reprieve.simulation.bench.series.growth", lambda names: [Growth(names[0], 1.006, (measured(), measured()))]
     )

@@ -207,7 +207,7 @@ def displaced(name: str, outcome: str, **more: Any) -> DisplacedPod:
     return DisplacedPod(namespace="a", name=name, outcome=outcome, **fields)
 
 
-def test_whoever_was_displaced_is_listed_those_who_wait_first() -> None:
+def test_displaced_pods_are_listed_with_waiting_ones_first() -> None:
     """Then who is lost; by namespace and name, in which 2 comes before 10."""
     rows = displaced_rows(
         (
@@ -268,7 +268,7 @@ def test_groups_are_placed_before_pods_and_in_part_as_a_warning() -> None:
     assert titled("Placed", Plan(pods=pods[-1:])) is None
 
 
-def test_whoever_waits_for_one_reason_shares_a_row() -> None:
+def test_pods_waiting_for_one_reason_share_a_row() -> None:
     """A pod alone says where room is made for it; whose turn did not come says that."""
     helps = (Help(kind="Priority", sentence="A priority of 9."),)
     pods = (
@@ -445,7 +445,7 @@ PREEMPTOR = Preemptor(kind="PodGroup", namespace="a", name="g", priority=9)
         ("Completions", ("a", "b", "c", "d", "e", "f"), "a, b, c, d and 2 more to end"),
     ],
 )
-def test_whoever_waits_instead_of_evicting_says_for_what(reason: str, pods: tuple[str, ...], text: str) -> None:
+def test_a_put_off_preemption_names_what_it_waits_for(reason: str, pods: tuple[str, ...], text: str) -> None:
     one = PutOffOutcome(preemptor=PREEMPTOR, reason=reason, message="", at=60, until=None, pods=pods)
     found = titled("Waiting instead of evicting", Plan(put_off=(one, replace(one, until=120))))
     assert found is not None

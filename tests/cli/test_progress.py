@@ -49,7 +49,7 @@ def at(monkeypatch: pytest.MonkeyPatch) -> Callable[[], Terminal]:
     return made
 
 
-def test_long_work_says_what_it_is_and_leaves_nothing(at: Callable[[], Terminal]) -> None:
+def test_long_work_is_named_on_a_line_that_is_taken_away(at: Callable[[], Terminal]) -> None:
     terminal = at()
     with working("planning", after=0.0):
         assert terminal.written.wait(DEADLINE)
@@ -57,7 +57,7 @@ def test_long_work_says_what_it_is_and_leaves_nothing(at: Callable[[], Terminal]
     assert terminal.getvalue().endswith(CLEAR)
 
 
-def test_short_work_says_nothing(at: Callable[[], Terminal]) -> None:
+def test_short_work_writes_nothing(at: Callable[[], Terminal]) -> None:
     terminal = at()
     with working("planning", after=DEADLINE):
         pass
@@ -81,7 +81,7 @@ def test_work_within_work_is_that_of_the_outer_one(at: Callable[[], Terminal]) -
 
 
 @pytest.mark.parametrize("term", ["xterm", "dumb"])
-def test_nothing_is_said_to_pipes_and_dumb_terminals(monkeypatch: pytest.MonkeyPatch, term: str) -> None:
+def test_pipes_and_dumb_terminals_get_no_progress(monkeypatch: pytest.MonkeyPatch, term: str) -> None:
     stderr = io.StringIO() if term == "xterm" else Terminal()
     monkeypatch.setattr(sys, "stderr", stderr)
     monkeypatch.setenv("TERM", term)
@@ -125,7 +125,7 @@ def told(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     ("command", "started_by"),
     [("up", "reprieve.live.local.local_cluster"), ("apiserver", "reprieve.controlplane.server.serving.serving")],
 )
-def test_reading_manifests_and_setting_up_are_told(
+def test_reading_manifests_and_setting_up_show_progress(
     run: Run, told: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str, started_by: str
 ) -> None:
     file = tmp_path / "nodes.yaml"
@@ -143,7 +143,7 @@ def test_reading_manifests_and_setting_up_are_told(
     assert told == ["reading the manifests", "-reading the manifests", "setting up"]
 
 
-def test_reading_a_trace_and_writing_its_jobs_are_told(run: Run, told: list[str], tmp_path: Path) -> None:
+def test_reading_a_trace_and_writing_its_jobs_show_progress(run: Run, told: list[str], tmp_path: Path) -> None:
     trace = tmp_path / "gavel.trace"
     trace.write_text("\t".join(["ResNet-18 (batch size 32)", "x", "y", "z", "1", "100", "1", "0.0", "1", "60"]) + "\n")
     ended = run("import", trace, "--format", "gavel", "-o", tmp_path / "jobs.csv")
@@ -152,7 +152,7 @@ def test_reading_a_trace_and_writing_its_jobs_are_told(run: Run, told: list[str]
 
 
 @pytest.mark.parametrize("flag", [(), ("--growth",)])
-def test_each_scenario_that_is_measured_is_told(
+def test_each_scenario_shows_that_it_is_being_measured(
     run: Run, told: list[str], monkeypatch: pytest.MonkeyPatch, flag: tuple[str, ...]
 ) -> None:
     for name in ("measure", "growth"):
@@ -162,7 +162,7 @@ def test_each_scenario_that_is_measured_is_told(
     assert told == [text for name in names for text in (f"measuring {name}", f"-measuring {name}")]
 
 
-def test_reading_records_is_told(run: Run, told: list[str], tmp_path: Path) -> None:
+def test_reading_records_shows_progress(run: Run, told: list[str], tmp_path: Path) -> None:
     open_store(tmp_path / "decisions.db").close()
     assert run("history", "--records", tmp_path / "decisions.db").code == 0
     assert told == ["reading the records", "-reading the records"]

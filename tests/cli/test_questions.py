@@ -72,7 +72,7 @@ def test_the_queue_is_in_the_order_of_trying_with_a_word_for_each(ask: Any) -> N
     assert {one["since"] for one in items} == {None}
 
 
-def test_since_is_told_of_what_says_when_it_was_created(run: Run, tmp_path: Path) -> None:
+def test_the_queue_shows_creation_times_that_are_known(run: Run, tmp_path: Path) -> None:
     """whatif.md 6.5: no time is made up, not of a workload either; the column is there if one has a time."""
     dated = pod("dated", "99").replace(
         "metadata: {name: dated", "metadata: {creationTimestamp: '2026-05-04T03:02:01Z', name: dated"
@@ -96,7 +96,7 @@ def test_since_is_told_of_what_says_when_it_was_created(run: Run, tmp_path: Path
         assert ("in the order of the input" in text) is (since == [None, None])
 
 
-def test_an_empty_queue_says_so(run: Run, tmp_path: Path) -> None:
+def test_an_empty_queue_is_reported_as_empty(run: Run, tmp_path: Path) -> None:
     (tmp_path / "c.yaml").write_text(CLUSTER)
     assert run("queue", "-f", str(tmp_path / "c.yaml")).out == "Nothing waits.\n"
 
@@ -121,7 +121,7 @@ def test_a_drain_plan_begins_with_what_breaks_least(ask: Any) -> None:
         ),
     ],
 )
-def test_who_tolerates_the_cordon_may_come_back(
+def test_a_pod_that_tolerates_the_cordon_may_come_back(
     run: Run, tmp_path: Path, tolerates: str, verdict: str, where: str
 ) -> None:
     """whatif.md 7.2: the drain evicts it, and nothing keeps its successor from the node."""
@@ -137,7 +137,7 @@ def test_who_tolerates_the_cordon_may_come_back(
     assert f"{where} as r-00000\n" in ended.out
 
 
-def test_a_drain_plan_can_be_asked_as_an_exit_code(ask: Any) -> None:
+def test_a_drain_plan_can_be_read_from_the_exit_code(ask: Any) -> None:
     ask("drain-plan n2", "--fail-on-pending", code=1)
     ask("drain-plan n2", "--without", "pdb/web", "--without", "pod/low", "--fail-on-pending")
     assert 'no node "n9"' in ask("drain-plan n9", code=2)
@@ -160,7 +160,7 @@ def test_capacity_counts_whole_copies(ask: Any, tmp_path: Path) -> None:
     assert after["now"] == 4
 
 
-def test_capacity_tells_what_is_stranded_and_by_whom(ask: Any, tmp_path: Path) -> None:
+def test_capacity_shows_stranded_resources_and_their_owners(ask: Any, tmp_path: Path) -> None:
     shape = tmp_path / "shape.yaml"
     shape.write_text(pod("big", "2"))
     pools = {one["name"]: one for one in ask("capacity", "--shape", str(shape), "--pool", "rack")["pools"]}
@@ -192,7 +192,7 @@ def test_a_tree_stands_in_the_queue_with_its_groups(ask: Any) -> None:
     assert of("50") == [("left", "Resources"), ("right", "Resources")]
 
 
-def test_capacity_says_where_it_stopped_counting(
+def test_capacity_marks_counts_that_stopped_at_the_limit(
     ask: Any, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """whatif.md 8.5: a figure that is as many as were tried is no answer to how many fit."""
@@ -222,7 +222,7 @@ def test_a_node_with_less_than_nothing_takes_no_room_from_others(ask: Any, tmp_p
 
 
 @pytest.mark.parametrize("question", ["queue", "drain-plan n1", "capacity --shape pod.yaml"])
-def test_changes_and_what_is_left_aside_are_told_with_every_answer(
+def test_changes_and_kinds_not_read_are_reported_with_every_answer(
     ask: Any, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, question: str
 ) -> None:
     """whatif.md 4.2: each change is repeated on top of the answer, in the document as `changes`."""
@@ -236,7 +236,7 @@ def test_changes_and_what_is_left_aside_are_told_with_every_answer(
     assert ended.err == "warning: 1 × v1/Secret: not read\n"
 
 
-def test_the_queue_says_what_would_help(run: Run, ask: Any, tmp_path: Path) -> None:
+def test_the_queue_shows_what_would_help(run: Run, ask: Any, tmp_path: Path) -> None:
     """whatif.md 5.6: as in a plan of the same input; of who has a place nothing."""
     documents = pod("ready", "1") + pod("huge", "7", 1)
     items = {item["name"]: item for item in ask("queue", documents=documents)["items"]}
@@ -248,7 +248,7 @@ def test_the_queue_says_what_would_help(run: Run, ask: Any, tmp_path: Path) -> N
     assert f"      would help: {items['huge']['help'][0]['sentence']}\n" in out
 
 
-def test_the_queue_of_a_large_cluster_says_that_nothing_was_tried(
+def test_in_a_large_cluster_the_queue_tries_no_suggestions(
     run: Run, ask: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """whatif.md 6.4: who would be helped by something is not left without a word."""

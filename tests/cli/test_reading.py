@@ -166,7 +166,7 @@ def test_lenient_answers_without_a_kind_nobody_knows(run: Run, tmp_path: Path, q
     "question",
     [["plan", "--fail-on-pending"], ["drain-plan", "n1", "--fail-on-pending"], ["queue"], ["explain", "--all-waiting"]],
 )
-def test_what_is_suspended_is_said(run: Run, tmp_path: Path, question: list[str]) -> None:
+def test_suspended_workloads_are_a_warning(run: Run, tmp_path: Path, question: list[str]) -> None:
     """whatif.md 1.5: it calls for no pods, which is no green answer to whether it would run."""
     job = (
         "apiVersion: batch/v1\nkind: Job\nmetadata: {name: %s}\nspec: {suspend: true, template: {spec: "
@@ -178,7 +178,7 @@ def test_what_is_suspended_is_said(run: Run, tmp_path: Path, question: list[str]
     assert ended.err.endswith("(and 1 more like it)\n")
 
 
-def test_what_is_suspended_is_in_the_document(run: Run, tmp_path: Path) -> None:
+def test_suspended_workloads_are_in_the_document(run: Run, tmp_path: Path) -> None:
     """whatif.md 1.5: a whole object, and one worker group of a RayCluster."""
     ray = (
         "apiVersion: ray.io/v1\nkind: RayCluster\nmetadata: {name: ray}\nspec:\n"
@@ -265,7 +265,7 @@ def test_a_kubeconfig_names_what_it_does_not_know(run: Run, tmp_path: Path) -> N
     assert connect(file).namespace == "default"  # kubectl passes over them, and so do we
 
 
-def test_an_input_without_objects_is_said(run: Run, tmp_path: Path) -> None:
+def test_an_input_without_objects_is_a_warning(run: Run, tmp_path: Path) -> None:
     """whatif.md 1: never silence; an empty file beside others is nothing to speak of."""
     empty = write(tmp_path / "empty.yaml", "# nothing yet\n")
     ended = run("plan", "-f", empty)

@@ -62,7 +62,7 @@ def test_a_text_names_nobody_but_ones_own(text: str, shown: str) -> None:
     assert redaction().text(text) == shown
 
 
-def test_who_is_learnt_of_later_is_known_too() -> None:
+def test_names_learned_later_are_redacted_too() -> None:
     found = redaction()
     assert found.text("new/name") == "new/name"
     found.learn("new", "name", "Pod", 0)
@@ -185,7 +185,7 @@ def test_others_are_counted_by_kind_and_priority_the_highest_first() -> None:
     assert waiting(pods=(pod("mine", "ours"),)).others is None
 
 
-def test_a_record_of_others_says_who_it_is_of_by_kind_and_priority() -> None:
+def test_a_record_of_others_shows_kind_and_priority_alone() -> None:
     found = waiting()
     record = found.record_of("Pod", "theirs", "p")
     assert record.entity == Ref(kind="Pod", namespace="", name="", priority=4)
@@ -229,7 +229,7 @@ def test_the_tree_above_a_tree_is_named() -> None:
     assert redacted(asked).warnings == ["team/top, team/mid and another object"]
 
 
-def test_whoever_a_record_names_is_known_by_kind_and_priority() -> None:
+def test_objects_named_in_a_record_are_shown_by_kind_and_priority() -> None:
     """Who preempted, who went, who was spared and who was looked at, each pod of a unit too."""
 
     def unit(name: str, kind: str, priority: int) -> Unit:

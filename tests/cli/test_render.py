@@ -68,7 +68,7 @@ def test_long_tables_end_with_a_count_of_what_is_left_out() -> None:
     assert "... and 7 more (-o json lists them all)" in shown
 
 
-def test_pods_that_wait_for_the_same_reason_are_told_once() -> None:
+def test_pods_that_wait_for_the_same_reason_share_a_row() -> None:
     shown = text(*(pod(f"p{i}", None, message="0/3 nodes are available: 3 Insufficient cpu.") for i in range(500)))
     assert shown.count("Insufficient cpu") == 1
     assert "pod a/p0 and 499 more  500 pods  Unschedulable" in shown
@@ -89,14 +89,14 @@ def test_the_domain_of_a_group_is_named() -> None:
     assert "is placed in" not in text(preemptions=(made,))
 
 
-def test_victims_of_one_node_for_one_reason_are_told_together() -> None:
+def test_victims_of_one_node_for_one_reason_share_a_row() -> None:
     shown = text(preemptions=(preemption(*(unit(f"v{i}", running=60.0 + 3600 * i) for i in range(6))),))
     assert "pods a/v0, v1, v2, v3 and 2 more  6 pods" in shown
     assert "1 min to 5 h 1 min" in shown
     assert shown.count("why: ") == 1
 
 
-def test_who_was_leaving_already_is_counted_once() -> None:
+def test_a_victim_already_terminating_is_counted_once() -> None:
     """A victim whose room somebody more important takes while it leaves is named for both and goes once."""
     first = preemption(unit("v0"), unit("v1"))
     again = replace(first, units=(replace(unit("v0"), evicted_before=True),))
@@ -124,7 +124,7 @@ def test_nodes_are_listed_fullest_first_and_the_others_counted() -> None:
     assert _spread(pods) == "2 on n0, 1 on n1, 1 on n2, 1 on n3, 1 on n4, 1 on n5, 3 on 3 more nodes"
 
 
-def test_nothing_of_the_wall_clock_is_told() -> None:
+def test_the_text_does_not_depend_on_the_wall_clock() -> None:
     assert "12345" not in text(pod("p", "n1"))
 
 
@@ -141,7 +141,7 @@ def test_nothing_of_the_wall_clock_is_told() -> None:
         (86400 * 2 + 59, "2 d"),
     ],
 )
-def test_durations_are_told_in_their_two_largest_units(seconds: float, words: str) -> None:
+def test_durations_are_shown_in_their_two_largest_units(seconds: float, words: str) -> None:
     assert seconds_text(seconds) == words
 
 
@@ -161,7 +161,7 @@ def lost(name: str, node: str, group: str | None = None, namespace: str = "a") -
         ([lost("p", "n1", "g"), lost("q", "n1", "g")], "gang a/g  2 pods  with n1"),
     ],
 )
-def test_pods_that_went_with_their_node_are_told_together(pods: list[LostPod], row: str) -> None:
+def test_pods_lost_with_one_node_share_a_row(pods: list[LostPod], row: str) -> None:
     gang = PodGroupOutcome(namespace="a", name="g", priority=0, min_count=2, scheduled=0, outcome="Unschedulable")
     plan = Plan(lost=tuple(pods), pod_groups=(gang,), stats=Stats(seconds=0, virtual_seconds=0, attempts=0))
     sections = plan_sections(Answer(plan, Account(nodes=3, running_before=0, running_after=0)))
@@ -172,7 +172,7 @@ def test_pods_that_went_with_their_node_are_told_together(pods: list[LostPod], r
 @pytest.mark.parametrize(
     ("evicted", "gone", "why"), [(2, 0, "2 evicted"), (0, 1, "1 lost"), (2, 1, "2 evicted, 1 lost")]
 )
-def test_gangs_below_their_minimum_say_how_it_came(evicted: int, gone: int, why: str) -> None:
+def test_gangs_below_their_minimum_count_evictions_and_losses(evicted: int, gone: int, why: str) -> None:
     values = {"namespace": "a", "priority": 0, "min_count": 4, "scheduled": 3, "outcome": "Scheduled"}
     broken = PodGroupOutcome(name="g", below_minimum=True, evicted=evicted, lost=gone, **values)  # type: ignore[arg-type]
     whole = PodGroupOutcome(name="h", **values)  # type: ignore[arg-type]
@@ -234,7 +234,7 @@ CAPACITY = Capacity(
         ),
     ],
 )
-def test_how_many_copies_fit_is_told_as_far_as_it_was_tried(
+def test_a_count_that_stopped_early_is_marked_or_more(
     found: Capacity, title: str, notes: tuple[str, ...], tone: Tone
 ) -> None:
     """whatif.md 8: what is as many as were tried is told with "or more", each figure by itself."""
@@ -324,7 +324,7 @@ def displaced(outcome: str, to: str | None = None) -> DisplacedPod:
     ],
     ids=["empty", "moved", "back", "waiting", "lost", "stopped"],
 )
-def test_what_the_drain_of_a_node_does_is_told_under_its_number(
+def test_each_drained_node_is_a_numbered_section(
     node: DrainedNode, verdict: str, notes: tuple[str, ...], rows: list[tuple[str, ...]], tones: tuple[Tone, Tone]
 ) -> None:
     """whatif.md 7: the verdict first; a node in red where a budget stops it or somebody is lost."""

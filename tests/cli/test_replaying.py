@@ -56,7 +56,7 @@ def test_policies_have_names_of_their_own(given: list[str], found: object) -> No
     ("seconds", "text"),
     [(0, "0s"), (61, "1m1s"), (86_399, "23h59m59s"), (86_400, "1d0s"), (90_061, "1d1h1m1s"), (864_000.4, "10d0s")],
 )
-def test_a_moment_of_a_replay_is_told_in_days(seconds: float, text: str) -> None:
+def test_a_moment_of_a_replay_is_shown_in_days(seconds: float, text: str) -> None:
     assert replay._moment(seconds) == text
 
 
@@ -124,7 +124,7 @@ def test_each_form_has_its_file(run: Run, desk: Path, form: str, name: str | Non
     assert "no --cluster: 4 nodes that fit the jobs (the first: " in ended.err
 
 
-def test_one_that_was_interrupted_says_how_far_it_came(run: Run, desk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_replay_reports_how_far_it_came(run: Run, desk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Pressed before anything is simulated, it is heard nevertheless."""
     before = replaying._run_here
 
@@ -138,7 +138,7 @@ def test_one_that_was_interrupted_says_how_far_it_came(run: Run, desk: Path, mon
     assert "interrupted: this is what was simulated so far (default at " in ended.err
 
 
-def test_who_presses_while_nothing_can_be_stopped_is_heard_later() -> None:
+def test_an_interrupt_before_anything_runs_takes_effect_later() -> None:
     heard: list[str] = []
     interrupt = replaying._Interrupt()
     interrupt.then(lambda: heard.append("first"))
@@ -150,7 +150,7 @@ def test_who_presses_while_nothing_can_be_stopped_is_heard_later() -> None:
 
 
 @pytest.mark.parametrize(("code", "text"), [(3, "with exit code 3"), (0, "with exit code 0"), (-9, "by signal 9")])
-def test_how_a_process_ended_is_told(code: int, text: str) -> None:
+def test_the_end_of_a_process_is_described_by_signal_or_exit_code(code: int, text: str) -> None:
     assert replaying._how(code) == text
 
 
@@ -159,7 +159,7 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_progress_is_told_on_a_terminal_and_taken_away(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_is_shown_on_a_terminal_and_taken_away(monkeypatch: pytest.MonkeyPatch) -> None:
     """All policies together; a pipe is told nothing."""
     for stream in (Terminal(), io.StringIO()):
         monkeypatch.setattr(sys, "stderr", stream)
@@ -184,7 +184,7 @@ def test_progress_is_reported_twice_a_second(monkeypatch: pytest.MonkeyPatch) ->
     assert told == [1050, 1100]
 
 
-def test_waiting_is_told_by_tenants_of_whom_there_are_several(run: Run, desk: Path) -> None:
+def test_waiting_times_are_split_by_tenant_where_there_are_several(run: Run, desk: Path) -> None:
     """The ten with the most jobs, by name where they have as many; kinds of which there is one are no table."""
 
     def tables(tenants: list[str]) -> str:

@@ -245,7 +245,7 @@ OTHERS = (
         (("--config", "profiles.yaml"), ("--v=0", "--feature-gates=", "--config=profiles.yaml")),
     ],
 )
-def test_the_scheduler_is_told_what_it_schedules_for(
+def test_up_passes_scheduler_names_and_options_to_the_scheduler(
     run: Run,
     noted: list[Any],
     tmp_path: Path,
@@ -313,7 +313,7 @@ def test_reset_removes_the_state_and_keeps_the_keys(run: Run, noted: list[Any], 
         ),
     ],
 )
-def test_what_an_earlier_run_left_is_told_as_far_as_users_made_it(
+def test_objects_of_an_earlier_run_are_counted_by_kind(
     run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, counts: dict[str, int], told: str
 ) -> None:
     """Then how to use it; and it runs until it is interrupted or the scheduler refuses."""
@@ -413,7 +413,7 @@ def test_it_serves_until_it_is_interrupted_and_then_ends_well(
 
 
 @pytest.mark.parametrize(("data_dir", "kept"), [(":memory:", "nothing is kept"), ("/data", "state in /data")])
-def test_where_the_state_is_kept_is_told(
+def test_the_directory_of_the_state_is_named(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, data_dir: str, kept: str
 ) -> None:
     apiserver.announce(serving_of(tmp_path, data_dir=data_dir), None)
@@ -458,7 +458,7 @@ NAMES = [f'Node "n{number}"' for number in range(5)]
         (Loaded(left_out=["x"] * 25), ["warning: x; left out"] * 20 + ["warning: ... and 5 more of this sort"]),
     ],
 )
-def test_what_became_of_the_manifests_is_told_in_few_lines(
+def test_loading_of_manifests_is_summed_up_in_few_lines(
     loaded: Loaded, told: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     apiserver.report_loaded(loaded)
@@ -483,7 +483,9 @@ def test_warnings_are_logged_and_on_demand_everything(
 # -- down ----------------------------------------------------------------------------------------------------------
 
 
-def test_down_removes_all_that_up_made_and_says_so(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_down_removes_all_that_up_made_and_reports_it(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     there = tmp_path / "reprieve" / "up"
     assert run("down") == Ended(0, "", f"nothing to remove in {there}\n")

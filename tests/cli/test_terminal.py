@@ -85,7 +85,7 @@ def test_a_table_of_many_columns_loses_no_character_and_breaks_no_name(width: in
     assert all(column in " ".join(shown.split()) for column in WIDE.columns)
 
 
-def test_what_is_said_of_a_row_stands_below_it_in_the_table() -> None:
+def test_details_of_a_row_stand_below_it_in_the_table() -> None:
     """Victims are a table in a terminal too, with why each has to go."""
     victims = Section(
         "Evicted",

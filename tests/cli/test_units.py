@@ -37,7 +37,7 @@ def test_single_pods_that_are_alike_share_a_row() -> None:
         unit("ns/q", pods=2),
     ],
 )
-def test_whoever_differs_has_a_row_of_its_own(other: UnitSummary) -> None:
+def test_units_that_differ_have_rows_of_their_own(other: UnitSummary) -> None:
     assert len(cells(unit("ns/p"), other)) == 2
     assert len(cells(unit("ns/p"), unit("ns/q", running_seconds=None))) == 1, "but for how long it ran"
 
@@ -52,7 +52,7 @@ def test_rows_are_in_the_order_of_the_first_of_each() -> None:
     assert [row[0] for row in cells(unit("ns/a"), unit("ns/b"), together=False)] == ["pod ns/a", "pod ns/b"]
 
 
-def test_whoever_may_not_be_named_is_what_stands_for_it() -> None:
+def test_a_redacted_unit_is_shown_by_its_description() -> None:
     assert cells(unit("a pod of another namespace"))[0][0] == "a pod of another namespace"
 
 

@@ -240,7 +240,7 @@ def test_profiles_of_a_configuration_are_scheduled_for(tmp_path: Path) -> None:
         assert "nodeName" not in unwanted["spec"]
 
 
-def test_every_option_is_told() -> None:
+def test_every_option_is_in_the_help() -> None:
     page = Path(__file__).parents[2] / "docs" / "up.md"
     done = subprocess.run([*COMMAND, "--help"], capture_output=True, text=True, check=True, timeout=DEADLINE)
     options = set(re.findall(r"--[a-z][a-z-]+", done.stdout)) - {

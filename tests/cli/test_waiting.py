@@ -80,7 +80,7 @@ def test_the_scarcest_resource_of_a_victim_comes_first_and_all_are_in_the_docume
     assert preemption["freed"] == {GPU: "8", "cpu": "32"}
 
 
-def test_what_is_freed_and_needed_is_told_of_a_gang_in_all(planned: Any) -> None:
+def test_freed_and_needed_amounts_of_a_gang_are_totals(planned: Any) -> None:
     objects = [node("n1"), node("n2"), gang("g", 2, 5)]
     objects += [pod(f"low{number}", 1, 4, on=f"n{number % 2 + 1}") for number in range(4)]
     objects += [pod(f"g{number}", 2, 8, priority=5, group="g") for number in range(2)]
@@ -122,7 +122,7 @@ def test_a_waiting_gang_is_explained(planned: Any) -> None:
         ),
     ],
 )
-def test_a_waiting_gang_is_told_who_was_looked_at_in_vain(
+def test_a_waiting_gang_lists_potential_victims_that_did_not_help(
     planned: Any, running: tuple[int, ...], size: int, said: list[str]
 ) -> None:
     """The sentences of `explain`: a plan that evicts nobody says why not (preemption.md 2)."""
@@ -133,7 +133,7 @@ def test_a_waiting_gang_is_told_who_was_looked_at_in_vain(
         assert f"      {sentence}\n" in text
 
 
-def test_a_gang_that_only_the_order_of_its_pods_keeps_waiting_says_so(planned: Any) -> None:
+def test_a_gang_kept_waiting_by_pod_order_alone_is_explained(planned: Any) -> None:
     """scheduling.md 3.9: the small pod takes room on the large node, and the large one finds none."""
     large, small = node("n1"), node("n2")
     small["status"]["allocatable"][GPU] = "4"
@@ -159,7 +159,7 @@ def test_a_waiting_pod_is_explained(planned: Any) -> None:
     ]
 
 
-def test_a_gang_that_would_start_with_fewer_is_told_with_how_many(planned: Any) -> None:
+def test_a_smaller_min_count_that_would_start_a_gang_is_suggested(planned: Any) -> None:
     text, plan = planned(node("n1", gpu=8), gang("g", 3), *(pod(f"g{number}", 1, 4, group="g") for number in range(3)))
     assert "Of 3 pods tried together 2 found a place." in text
     kinds = {help["kind"]: help for help in plan["podGroups"][0]["help"]}

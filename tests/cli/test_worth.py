@@ -49,7 +49,7 @@ def test_the_document_has_the_other_placement(files: Path, run: Run) -> None:
     assert preemption["byScore"]["freed"][GPU] == "6"
 
 
-def test_nothing_is_said_where_nothing_else_was_looked_at(files: Path, run: Run) -> None:
+def test_savings_are_omitted_where_one_placement_was_evaluated(files: Path, run: Run) -> None:
     arguments = ("plan", "-f", files / "cluster.yaml", "--config", files / "Compatible.yaml")
     assert "placing by score" not in run(*arguments).out
     (preemption,) = json.loads(run(*arguments, "-o", "json").out)["preemptions"]
