@@ -141,7 +141,7 @@ def test_pods_of_workloads_are_adopted_and_neither_doubled_nor_collected(name: s
         assert pod["metadata"]["uid"] != f"uid-of-{pod['metadata']['name']}"
 
 
-def test_owners_that_are_not_there_are_left_out_and_said() -> None:
+def test_references_to_missing_owners_are_dropped_and_counted() -> None:
     server = plane()
     served = running("a", owner("batch/v1", "Job", "gone", "x"), {})
     foreign = running("b", owner("example.com/v1", "Owner", "gone", "x"), {})
@@ -171,7 +171,7 @@ def test_claims_and_volumes_stay_bound() -> None:
     assert volume["spec"]["claimRef"]["uid"] == claim["metadata"]["uid"] != "old-claim"
 
 
-def test_what_is_there_is_kept_and_said() -> None:
+def test_objects_that_exist_are_kept_and_reported() -> None:
     server = plane()
     load(server, NODE, *OF_SET, SET)
     before = everything(server)
@@ -216,7 +216,7 @@ def test_a_whole_cluster_takes_less_than_three_seconds() -> None:
     assert time.process_time() - started < 3
 
 
-def test_what_was_on_its_way_out_still_is() -> None:
+def test_a_terminating_object_still_terminates() -> None:
     server = plane()
     going = running("a", {}, {})
     going["metadata"]["deletionTimestamp"] = CREATED
@@ -324,7 +324,7 @@ def test_a_bad_object_may_be_left_out_and_is_named(what: str) -> None:
     assert everything(server) == everything(without)
 
 
-def test_what_falls_with_another_is_left_out_with_it() -> None:
+def test_what_depends_on_a_refused_object_is_left_out_with_it() -> None:
     """A class that is refused, and then who asks for it; pods of what is left out are pods of nobody, and stay."""
     server = plane()
     refused = made("scheduling.k8s.io/v1", "PriorityClass", "dear", "", value=2_000_000_000)

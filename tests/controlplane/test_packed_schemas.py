@@ -127,7 +127,7 @@ def test_of_many_findings_a_thousand_are_named(number: int, found: int) -> None:
 
 
 @pytest.mark.parametrize(("depth", "found"), [(194, True), (195, True), (196, False)])
-def test_nothing_is_looked_for_below_two_hundred_levels(depth: int, found: bool) -> None:
+def test_two_hundred_levels_are_checked(depth: int, found: bool) -> None:
     """Schemas of definitions contain themselves; five levels are above them."""
     schema: Json = {"x": 1}
     for _ in range(depth):

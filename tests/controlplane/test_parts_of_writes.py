@@ -84,7 +84,7 @@ def test_version_and_kind_are_words(body: Json) -> None:
 
 
 @pytest.mark.parametrize("given", [{}, {"apiVersion": ""}, {"apiVersion": "v1", "kind": "ConfigMap"}, {"kind": None}])
-def test_what_says_nothing_of_version_and_kind_is_that_of_the_path(given: Json) -> None:
+def test_a_body_without_version_and_kind_has_those_of_its_path(given: Json) -> None:
     found = DECODER.decode(MAP, {**given, "data": {"a": "b"}}, "Strict", [])
     assert found == {"apiVersion": "v1", "kind": "ConfigMap", "data": {"a": "b"}}
 
@@ -617,7 +617,7 @@ def gangs(plane: Plane) -> Kind:
     return kind
 
 
-def test_a_scale_is_written_where_the_definition_says(plane: Plane, gangs: Kind) -> None:
+def test_a_scale_is_written_to_the_fields_the_definition_names(plane: Plane, gangs: Kind) -> None:
     def put(scale: Json) -> Any:
         return write_scale_now(plane.registry, gangs, "default", "g", scale, WriteOptions(manager=""))
 

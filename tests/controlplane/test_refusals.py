@@ -48,7 +48,7 @@ def test_integers(text: str, number: int) -> None:
         ("9" * 5000, "value out of range"),
     ],
 )
-def test_what_is_no_integer_of_64_bits(text: str, why: str) -> None:
+def test_texts_that_are_no_64_bit_integer_are_refused(text: str, why: str) -> None:
     with pytest.raises(StatusError) as refused:
         parse_int(text)
     shown = text if len(text) <= 64 else text[:64] + "..."
@@ -56,7 +56,7 @@ def test_what_is_no_integer_of_64_bits(text: str, why: str) -> None:
 
 
 @pytest.mark.parametrize(("length", "cut"), [(64, False), (65, True)])
-def test_of_a_long_number_the_beginning_is_shown(length: int, cut: bool) -> None:
+def test_a_refusal_shows_the_start_of_a_long_number(length: int, cut: bool) -> None:
     with pytest.raises(StatusError) as refused:
         parse_int("x" * length)
     assert ("..." in refused.value.message) is cut
@@ -103,18 +103,18 @@ def test_refusals(error: StatusError, code: int, reason: str | None, message: st
     assert str(error) == message
 
 
-def test_a_list_that_is_expired_may_go_on() -> None:
+def test_an_expired_list_can_be_continued() -> None:
     assert errors.expired("why", "token").to_json()["metadata"] == {"continue": "token"}
 
 
 @pytest.mark.parametrize(("number", "given"), [(64, 64), (65, 64)])
-def test_of_many_causes_the_first_are_given(number: int, given: int) -> None:
+def test_a_refusal_lists_at_most_64_causes(number: int, given: int) -> None:
     error = errors.unfit("Pod", "", "p", *(fe.required(f"f{index}") for index in range(number)))
     causes = error.to_json()["details"]["causes"]
     assert [cause["field"] for cause in causes] == [f"f{index}" for index in range(given)]
 
 
-def test_what_is_long_in_a_refusal_is_cut() -> None:
+def test_long_texts_in_a_refusal_are_shortened() -> None:
     """A Status stays small whatever names and values the request held."""
     error = StatusError(400, "BadRequest", "m" * 5000, {"name": "n" * 2000}, (Cause("R", "c" * 2000, "f" * 2000),))
     said = error.to_json()
@@ -126,13 +126,13 @@ def test_what_is_long_in_a_refusal_is_cut() -> None:
     assert kept["details"]["causes"] == [{"reason": "R", "message": "c" * 1024}]
 
 
-def test_causes_stand_before_the_time_to_try_again() -> None:
+def test_causes_precede_the_retry_delay() -> None:
     """The order in which upstream writes them."""
     error = StatusError(504, "Timeout", "late", {"retryAfterSeconds": 1}, (Cause("R", "m"),))
     assert list(error.to_json()["details"]) == ["causes", "retryAfterSeconds"]
 
 
-def test_a_success_says_what_went() -> None:
+def test_a_success_names_the_deleted_object() -> None:
     said = errors.success("p", "g", "pods", "u")
     assert said["status"] == "Success"
     assert said["details"] == {"name": "p", "group": "g", "kind": "pods", "uid": "u"}

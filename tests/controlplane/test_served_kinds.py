@@ -134,7 +134,9 @@ def test_a_new_tree_is_refused_where_there_are_none(kind: str, spec: Json, field
         ("claims", {"status": {"resourceClaimStatuses": [{"name": "c"}]}}, True),
     ],
 )
-def test_claims_that_were_made_are_told_where_they_were(version: str, off: str, old: Json, kept: bool) -> None:
+def test_claim_statuses_need_the_gate_unless_they_are_set_already(
+    version: str, off: str, old: Json, kept: bool
+) -> None:
     """KEP-5729: a status gets the field only with the gate, or where it has it already."""
     status = {"resourceClaimStatuses": [{"name": "d"}], "conditions": []}
     kind = f"scheduling.k8s.io/{version}/PodGroup"
@@ -450,7 +452,7 @@ def test_taints_of_devices_are_dated_where_nobody_did(kind: str, dated: bool) ->
 
 
 @pytest.mark.parametrize(("kubelets", "nodes"), [(None, 0), (KubeletOptions(nodes=2), 2)])
-def test_what_works_beside_the_server(plane: Plane, kubelets: KubeletOptions | None, nodes: int) -> None:
+def test_simulated_kubelets_register_their_nodes(plane: Plane, kubelets: KubeletOptions | None, nodes: int) -> None:
     async def work() -> None:
         async with background(plane.registry, kubelets=kubelets):
             await asyncio.sleep(0)

@@ -49,7 +49,7 @@ def budget(name: str) -> Json:
         ({"generateName": "g" * 59}, "g" * 58 + "....."),
     ],
 )
-def test_names_are_given_or_made(plane: Plane, metadata: Json, name: str) -> None:
+def test_names_are_given_or_generated(plane: Plane, metadata: Json, name: str) -> None:
     """58 characters of the prefix and five more: a label's length."""
     found = plane.create(MAPS, {"metadata": metadata})["metadata"]
     assert re.fullmatch(name, found["name"])
@@ -57,7 +57,7 @@ def test_names_are_given_or_made(plane: Plane, metadata: Json, name: str) -> Non
     assert plane.ask(f"GET {MAPS}/{found['name']}").status == 200
 
 
-def test_an_object_has_what_its_kind_has(plane: Plane) -> None:
+def test_an_object_gets_the_defaults_of_its_kind_only(plane: Plane) -> None:
     """Defaults of other kinds are none of it; a pod may say that it has no overhead, which is refused."""
     assert set(plane.create(MAPS, config_map("m", a="b"))) == {"kind", "apiVersion", "metadata", "data"}
     body = pod("p")
@@ -71,7 +71,7 @@ def test_a_name_is_needed(plane: Plane) -> None:
     assert "metadata.name: Required value: name or generateName is required" in message
 
 
-def test_a_made_name_that_is_taken_is_made_anew(plane: Plane, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_generated_name_that_is_taken_is_generated_anew(plane: Plane, monkeypatch: pytest.MonkeyPatch) -> None:
     """Eight times, then it exists already."""
     ends = iter(["aaaaa"] * 2 + ["bbbbb"] + ["aaaaa"] * 20)
     asked = []
@@ -202,7 +202,7 @@ def test_the_name_and_uid_of_an_update_are_those_of_the_object(plane: Plane) -> 
         assert plane.ask(f"PUT {MAPS}/m", other).json["metadata"]["uid"] == uid
 
 
-def test_what_changes_nothing_writes_nothing(plane: Plane) -> None:
+def test_a_write_that_changes_nothing_is_not_stored(plane: Plane) -> None:
     plane.create(MAPS, config_map("m", a="b"))
     before = plane.ask(f"GET {MAPS}/m").json
     for line, body, headers in (
@@ -214,7 +214,7 @@ def test_what_changes_nothing_writes_nothing(plane: Plane) -> None:
     assert plane.ask(f"GET {MAPS}/m").json == before
 
 
-def test_what_the_server_keeps_of_metadata(plane: Plane) -> None:
+def test_an_update_does_not_change_server_metadata(plane: Plane) -> None:
     """Times, uid and generateName stay whatever an update says of them."""
     before = plane.create(MAPS, {"metadata": {"generateName": "g-"}})["metadata"]
     plane.clock.forward(5)
@@ -248,7 +248,7 @@ def test_what_the_server_keeps_of_metadata(plane: Plane) -> None:
         ({"metadata": {"labels": {"a b": "c"}}}, MERGE, 422, "Invalid"),
     ],
 )
-def test_patches_that_do_not_fit(plane: Plane, body: Any, content_type: str, code: int, reason: str) -> None:
+def test_patches_that_are_refused(plane: Plane, body: Any, content_type: str, code: int, reason: str) -> None:
     plane.create(MAPS, config_map("m", a="b"))
     before = plane.ask(f"GET {MAPS}/m").json
     assert plane.ask(f"PATCH {MAPS}/m", body, content_type=content_type).refusal[:2] == (code, reason)
@@ -257,7 +257,7 @@ def test_patches_that_do_not_fit(plane: Plane, body: Any, content_type: str, cod
         assert plane.ask(f"PATCH {MAPS}/absent", body, content_type=content_type).refusal[:2] == (404, "NotFound")
 
 
-def test_an_apply_makes_merges_and_is_refused(plane: Plane) -> None:
+def test_an_apply_creates_merges_and_conflicts(plane: Plane) -> None:
     line = f"PATCH {MAPS}/m?fieldManager={{}}"
     first = plane.ask(line.format("one"), config_map("m", a="1"), content_type=APPLY)
     assert first.status == 201
@@ -300,7 +300,7 @@ def test_an_apply_makes_merges_and_is_refused(plane: Plane) -> None:
          {"description": "d"}, None, None),
     ],
 )  # fmt: skip
-def test_a_generation_is_a_state_that_was_asked_for(
+def test_a_generation_counts_changes_of_the_desired_state(
     plane: Plane, path: str, body: Json, change: Json | None, status: Json | None, counts: bool | None
 ) -> None:
     """It counts changes beside metadata and status, where the kind counts; that of a PriorityClass stays 1."""
@@ -492,7 +492,7 @@ def test_the_grace_of_a_pod(plane: Plane, spec: Json, graces: list[int | None], 
 @pytest.mark.parametrize(
     ("phase", "goes"), [("Pending", False), ("Running", False), ("Succeeded", True), ("Failed", True)]
 )
-def test_what_has_ended_goes_at_once(plane: Plane, phase: str, goes: bool) -> None:
+def test_a_finished_pod_is_deleted_at_once(plane: Plane, phase: str, goes: bool) -> None:
     """As does a pod that has no node; a generation is counted for the asking."""
     bound_pod(plane)
     plane.ask(f"PATCH {PODS}/p/status", {"status": {"phase": phase}}, content_type=MERGE)
@@ -543,7 +543,7 @@ def test_replicas_of_a_scale(plane: Plane, scale: Json, code: int, replicas: int
     assert plane.ask(f"GET {DEPLOYMENTS}/d").json["spec"]["replicas"] == replicas
 
 
-def test_what_waits_for_finalizers_has_a_generation_more(plane: Plane) -> None:
+def test_the_first_deletion_of_a_held_object_counts_a_generation(plane: Plane) -> None:
     """graceful deletion of kube-apiserver: the first deletion counts, others do not."""
     template = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
     spec = {"selector": {"matchLabels": {"a": "b"}}, "template": template}
@@ -556,7 +556,7 @@ def test_what_waits_for_finalizers_has_a_generation_more(plane: Plane) -> None:
 
 
 @pytest.mark.parametrize("lacks", ["apiVersion", "kind"])
-def test_an_apply_says_of_what_kind_it_is(plane: Plane, lacks: str) -> None:
+def test_an_apply_states_its_version_and_kind(plane: Plane, lacks: str) -> None:
     body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "m"}}
     del body[lacks]
     answer = plane.ask("PATCH /api/v1/namespaces/default/configmaps/m?fieldManager=x", body, content_type=APPLY)

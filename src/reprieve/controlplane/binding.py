@@ -13,8 +13,6 @@ from reprieve.controlplane.conditions import pod_condition, set_condition
 from reprieve.controlplane.errors import StatusError
 from reprieve.controlplane.registry import Outcome, Registry, WriteOptions
 
-_DONE: Json = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
-
 
 def bind_now(registry: Registry, namespace: str, name: str, binding: Json, options: WriteOptions) -> Outcome:
     """Stage a binding; the outcome is the Status to answer once it is durable."""
@@ -57,7 +55,7 @@ def bind_now(registry: Registry, namespace: str, name: str, binding: Json, optio
     set_condition(status, pod_condition("PodScheduled", "True", registry.clock.stamp()))
     if not options.dry_run:
         registry.store.put(state.resource, namespace, name, pod, state)
-    return Outcome(_DONE, created=True, ticket=registry.store.ticket)
+    return Outcome(errors.CREATED, created=True, ticket=registry.store.ticket)
 
 
 def _check_target(target: Json) -> None:

@@ -27,7 +27,7 @@ _WANTED = {("scheduling.k8s.io", "PriorityClass"): ("value",)}
 """Fields that the API demands and takes as zero all the same where they are missing: clients in typed languages always
 send them, so only a manifest lacks them. Strict validation (kubectl's) refuses that, else there is a warning."""
 
-_MOST_TOLD = 50
+_MOST_NAMED = 50
 """Unknown or repeated fields that are named; they go into headers."""
 _SHOWN = 4096
 """How much of an object a 422 for a patch quotes."""
@@ -81,7 +81,7 @@ class Decoder:
         if problems:
             raise refused(problems[0].message)
         if validation != "Ignore" and (unknown or repeated):
-            texts = [*repeated, *(field.message for field in unknown)][:_MOST_TOLD]
+            texts = [*repeated, *(field.message for field in unknown)][:_MOST_NAMED]
             if validation == "Strict":
                 raise refused(f"strict decoding error: {', '.join(texts)}")
             warnings.extend(texts)

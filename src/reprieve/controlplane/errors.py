@@ -189,6 +189,10 @@ def expired(message: str, continue_token: str | None = None) -> StatusError:
     return StatusError(410, "Expired", message, metadata=metadata)
 
 
+CREATED: Final[Json] = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
+"""What a create of a binding or an eviction answers."""
+
+
 def success(name: str, group: str, plural: str, uid: str) -> Json:
     """Return the ``Status`` that a DELETE answers when the object itself is not returned."""
     details = object_details(name, group, plural)

@@ -21,7 +21,6 @@ from reprieve.controlplane.selectors import label_selector
 _RETRY_SECONDS = 10
 _MOST_DISRUPTED = 2000
 _REFUSED = "Cannot evict pod as it would violate the pod's disruption budget."
-_DONE: Json = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
 
 
 def evict_now(registry: Registry, namespace: str, name: str, eviction: Json, options: WriteOptions) -> Outcome:
@@ -51,7 +50,7 @@ def evict_now(registry: Registry, namespace: str, name: str, eviction: Json, opt
         if deletion.resource_version is not None:
             deletion = replace(deletion, resource_version=str(pod_state.revision))
     registry.delete_now(kind, namespace, name, deletion)
-    return Outcome(_DONE, created=True, ticket=registry.store.ticket)
+    return Outcome(errors.CREATED, created=True, ticket=registry.store.ticket)
 
 
 def _bypasses_budgets(pod: Json) -> bool:

@@ -39,9 +39,6 @@ from reprieve.controlplane.writing import Outcome, PatchType, WriteOptions, inte
 __all__ = ["Outcome", "PatchType", "Registry", "WriteOptions", "internal_options"]
 
 _NAME_ATTEMPTS = 8
-_MOST_CONFLICTS = 500
-_MOST_FINDINGS = 500
-_LONGEST_CONFLICT = 16 * 1024
 _VOLATILE = frozenset(("uid", "creationTimestamp", "managedFields", "resourceVersion", "generation"))
 _LONGEST_PREFIX = 58
 
@@ -208,22 +205,21 @@ class Registry:
     ) -> Outcome:
         """Stage a patch (``patch`` is the decoded body: a list of operations for JSON patch, else a dict)."""
         state = self.head(kind, namespace, name)
-        old = None if state is None else self.view(kind, state)
         if patch_type == "apply":
-            return self._apply(kind, namespace, name, state, old, patch, options, subresource)
-        if state is None or old is None:
+            return self._apply(kind, namespace, name, state, patch, options, subresource)
+        if state is None:
             raise errors.not_found(kind.plural, kind.group, name)
-        before = old
+        old = self.view(kind, state)
 
         def change() -> tuple[Json, list[str]]:
             warnings: list[str] = []
             try:
                 if patch_type == "json":
-                    patched = patching.json_patch(before, patch)
+                    patched = patching.json_patch(old, patch)
                 elif patch_type == "merge":
-                    patched = patching.merge_patch(before, patch)
+                    patched = patching.merge_patch(old, patch)
                 else:
-                    patched = patching.strategic_merge(self.schema(kind), before, patch)
+                    patched = patching.strategic_merge(self.schema(kind), old, patch)
             except patching.PatchError as error:
                 raise _patch_refused(error) from error
             return self.decoder.patched(kind, patched, options.validation, warnings), warnings
@@ -245,7 +241,6 @@ class Registry:
         namespace: str,
         name: str,
         state: Stored | None,
-        old: Json | None,
         applied: Json,
         options: WriteOptions,
         subresource: str,
@@ -253,10 +248,12 @@ class Registry:
         """Server-side apply: merge what the manager states with what others own."""
         self.decoder.check_applied(kind, applied)
         metadata = applied.setdefault("metadata", {})
-        if "managedFields" in metadata and metadata["managedFields"] is not None:
+        if metadata.get("managedFields") is not None:
             raise errors.bad_request("metadata.managedFields must be nil")
         self._check_name(metadata, name)
-        if old is not None:
+        old: Json = {}
+        if state is not None:
+            old = self.view(kind, state)
             self._check_version(kind, name, metadata, old["metadata"], unconditional=True)
         elif subresource:
             raise errors.not_found(kind.plural, kind.group, name)
@@ -270,7 +267,7 @@ class Registry:
             try:
                 merged = patching.apply(
                     self.schema(kind),
-                    old,
+                    old or None,
                     applied,
                     manager=options.manager,
                     force=options.force,
@@ -279,8 +276,8 @@ class Registry:
                     api_version=kind.api_version,
                 )
             except patching.ApplyConflict as error:
-                causes = tuple(Cause(c.reason, c.message, c.field) for c in error.causes[:_MOST_CONFLICTS])
-                raise StatusError(409, "Conflict", str(error)[:_LONGEST_CONFLICT], None, causes) from error
+                causes = tuple(Cause(c.reason, c.message, c.field) for c in error.causes)
+                raise StatusError(409, "Conflict", str(error), None, causes) from error
             except patching.PatchError as error:
                 raise _patch_refused(error) from error
             return self.decoder.patched(kind, merged, options.validation, warnings), warnings
@@ -288,7 +285,7 @@ class Registry:
         new, warnings = options.off_loop_steps.value("apply", (old, applied), merge)
         options.warnings.extend(warnings)
         self._place(kind, namespace, new["metadata"])
-        if state is None or old is None:
+        if state is None:
             drop_foreign_status(kind, new)
             return self._admit_create(kind, namespace, new, options)
         # A resourceVersion or uid in the applied body was a precondition, not a value.
@@ -482,10 +479,10 @@ class Registry:
             if old is None:
                 problems = rules.validate_create(kind, new)
             else:
-                problems = rules.validate_update(kind, new, old, subresource or None)
+                problems = rules.validate_update(kind, new, old, subresource)
             if structural is not None:
                 problems.extend(structural.validate(new, old, budget))
-            return problems[:_MOST_FINDINGS]
+            return problems[: errors.MOST_CAUSES]
 
         off_loop_steps = options.off_loop_steps
         if off_loop_steps is INLINE:
