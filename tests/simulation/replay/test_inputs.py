@@ -128,13 +128,19 @@ def test_drawn_outages_depend_on_seed_and_name_alone_and_have_their_mean() -> No
         ("1d12h", 129_600_000),
         ("1.5d", 129_600_000),
         ("36600d", 36_600 * 86_400_000),
+        ("36599d24h", 36_600 * 86_400_000),
+        ("0" * 62 + "5s", 5000),
+        ("0" * 60 + "1d5s", 86_405_000),
     ],
 )
 def test_durations_with_days(text: str, milliseconds: int) -> None:
     assert long_duration(text) == milliseconds
 
 
-@pytest.mark.parametrize("text", ["", "5", "d", "-1h", "1d-2h", "36601d", "36600d1s", "1h1d", "x", "1" * 70 + "s"])
+@pytest.mark.parametrize(
+    "text",
+    ["", "5", "d", "-1h", "1d-2h", "36601d", "36600d1s", "0" * 63 + "5s", "36599d24h1s", "1h1d", "x", "1" * 70 + "s"],
+)
 def test_what_is_no_duration(text: str) -> None:
     with pytest.raises(ValueError, match="want a duration"):
         long_duration(text)

@@ -430,13 +430,33 @@ def test_the_middle_is_that_of_the_preemptions(monkeypatch: pytest.MonkeyPatch) 
     assert text.startswith("1 of 1 nodes, days 4.5 to 6.5. ")
 
 
-@pytest.mark.parametrize(("end", "days"), [(DAY, "0.0 to 1.0"), (DAY - 86_400, "0.000 to 0.999")])
+@pytest.mark.parametrize(
+    ("end", "days"),
+    [(DAY, "0.0 to 1.0"), (DAY - 1, "0.000 to 1.000"), (DAY // 8, "0.000 to 0.125"), (0, "0.000 to 0.000")],
+)
 def test_less_than_a_day_is_told_in_thousandths(monkeypatch: pytest.MonkeyPatch, end: int, days: str) -> None:
     line = Timeline()
     line.placed("u", 0, 0, "n", 0)
     line.close(end)
-    text, _ = strip(monkeypatch, line, row("j"))
+    text, axes = strip(monkeypatch, line, row("j"))
     assert text.startswith(f"1 of 1 nodes, days {days}. ")
+    assert (axes.limits["left"], axes.limits["right"]) == (0.0, max(end, 1) / DAY), "not nothing, of no time at all"
+
+
+@pytest.mark.parametrize(
+    ("nodes", "most", "shown"), [(2, 4, 2), (2, 3, 1), (1, 1, 1), (5, 10, 5), (5, 9, 2), (5, 2, 1)]
+)
+def test_of_more_runs_at_once_than_are_drawn_there_are_fewer_nodes(
+    monkeypatch: pytest.MonkeyPatch, nodes: int, most: int, shown: int
+) -> None:
+    """One run on each, at half of the bound: a shorter time would not have fewer of them."""
+    monkeypatch.setattr(page_module, "MOST_STAYS", most)
+    line = Timeline()
+    for at in range(nodes):
+        line.placed(f"u{at}", 0, 0, f"n{at}", 0)
+    line.close(DAY)
+    text, _ = strip(monkeypatch, line, row("j"))
+    assert text.startswith(f"{shown} of {nodes} nodes, ")
 
 
 def test_a_run_in_which_nobody_came_to_a_node_has_no_strip(monkeypatch: pytest.MonkeyPatch) -> None:

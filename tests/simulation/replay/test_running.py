@@ -104,12 +104,12 @@ def test_rows_of_the_table_that_say_nothing_are_left_out() -> None:
 def by_hand() -> Outcome:
     """Two pods beside each other on n1, one of which goes for a job that comes to n0; times in milliseconds."""
     line = Timeline()
-    line.placed("a", 0, 2, "n1", 5)
+    line.placed("a", 2, 2, "n1", 5)
     line.placed("b", 1, 0, "n1", 6)
-    line.preempted(10, 2, ["b"])
+    line.preempted(10, 0, ["b"])
     line.preempted(11, -1, [])
     line.gone("b", 40)
-    line.placed("c", 2, 0, "n0", 40)
+    line.placed("c", 0, 0, "n0", 40)
     line.close(50)
     found = simulated()[0]
     return Outcome(found.report, found.rows, line)
@@ -128,10 +128,10 @@ def test_every_event_of_a_trace() -> None:
         if event["ph"] == "X"
     ]
     assert slices == [
-        ("c", "unfinished", 2, 0, 40_000, 10_000, {"worker": 0, "outcome": "unfinished"}),
-        ("a", "unfinished", 3, 0, 5000, 45_000, {"worker": 2, "outcome": "unfinished"}),
+        ("a", "unfinished", 2, 0, 40_000, 10_000, {"worker": 0, "outcome": "unfinished"}),
+        ("c", "unfinished", 3, 0, 5000, 45_000, {"worker": 2, "outcome": "unfinished"}),
         ("b", "preempted", 3, 1, 6000, 34_000, {"worker": 0, "outcome": "preempted"}),
-        ("c preempts", "preemption", 1, 0, 10_000, 1_000_000, {"preemptor": "c", "victims": 1}),
+        ("a preempts", "preemption", 1, 0, 10_000, 1_000_000, {"preemptor": "a", "victims": 1}),
         (
             *("a pod of the cluster file preempts", "preemption", 1, 1, 11_000, 1_000_000),
             {"preemptor": "a pod of the cluster file", "victims": 0},

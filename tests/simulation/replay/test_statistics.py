@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from reprieve.simulation.replay import statistics
 from reprieve.simulation.replay.statistics import Distribution, JobGroup, distribution, report, rows, size_of
 
 from .building import HOUR, gpu_nodes, job, replay
@@ -167,3 +168,54 @@ def test_series_are_means_over_equal_times() -> None:
     assert series.allocated[0] == 4.0
     assert set(series.waiting) == {0.0}
     assert set(series.lost) == {0.0}
+
+
+def test_numbers_are_rounded_where_they_are_reported() -> None:
+    """Times are exact; shares and GPU-hours have six decimals, slowdowns and means of a point of a series four."""
+    run = replay([job("a", 0, 10, gpu=8), job("b", 1, 30, gpu=2)], gpu_nodes(1))
+    found = report("p", run)
+    assert (found.total.slowdown.max, rows(run)[1].slowdown) == (1.3, 1.3)
+    assert (found.allocation, found.goodput) == (0.4375, 0.4375)
+    run = replay([job("a", 0, 20, gpu=7), job("b", 10, 30, gpu=2), job("c", 11, 17, gpu=2)], gpu_nodes(1))
+    found = report("p", run)
+    assert [row.slowdown for row in rows(run)] == [1.0, 1.3333, 1.5294]
+    assert (found.total.slowdown.p50, found.total.slowdown.mean) == (1.3333, 1.2876)
+    assert found.allocation == 0.585
+    assert [row.allocated_gpu_hours for row in rows(run)] == [0.038889, 0.016667, 0.009444]
+    assert (found.total.allocated_gpu_hours, found.total.waiting.mean) == (0.065, 6.333)
+    short = report("p", replay([job("a", 0, 0.001, gpu=1)], gpu_nodes(1), until=0.003))
+    assert (short.allocation, short.series.allocated, short.series.capacity) == (0.041667, (0.3333,), (8.0,))
+
+
+def test_a_point_of_a_series_is_as_long_as_there_was_time_for_it() -> None:
+    """The last one is shorter; what was lost is a sum, not a mean."""
+    jobs = [
+        job("low", 0, None, gpu=8, priority=0),
+        job("high", 1, 0.5, gpu=8, priority=5),
+        job("waits", 1.25, 9, gpu=9),
+    ]
+    curves = report("p", replay(jobs, gpu_nodes(1), until=2.5)).series
+    assert (curves.width, curves.allocated) == (1.0, (8.0, 8.0, 8.0))
+    assert curves.waiting == (0.0, 2.75, 3.0)
+    assert curves.lost == (0.0, round(8 / 3600, 6), round(12 / 3600, 6)), "what was thrown away, and the grace period"
+    nothing = report("p", replay(jobs, gpu_nodes(1), until=0)).series
+    assert (nothing.allocated, nothing.capacity, nothing.waiting, nothing.lost) == ((), (), (), ())
+
+
+@pytest.mark.parametrize(("most", "shown"), [(4, "abcd"), (3, "abd"), (2, "bd")])
+def test_of_many_groups_those_with_the_most_jobs_are_reported(
+    monkeypatch: pytest.MonkeyPatch, most: int, shown: str
+) -> None:
+    """In the order that they have, and of as many jobs the first by name."""
+    assert statistics.MOST_GROUPS == 1000
+    monkeypatch.setattr(statistics, "MOST_GROUPS", most)
+    jobs = [job(f"j{at}", 0, 1, tenant=tenant) for at, tenant in enumerate("dbcdbabd")]
+    assert "".join(one.name for one in report("p", replay(jobs, gpu_nodes(1))).by_tenant) == shown
+
+
+def test_jobs_by_their_gpus_are_in_order_of_size() -> None:
+    jobs = [
+        job(f"j{gpu}", 0, 1, gpu=gpu, workers=count) for gpu, count in ((0, 1), (8, 8), (2, 1), (8, 1), (1, 1), (8, 2))
+    ]
+    names = [one.name for one in report("p", replay(jobs, gpu_nodes(12))).by_gpus]
+    assert names == ["1", "2-7", "8-15", "16-63", "64 and more", "none"]

@@ -144,8 +144,11 @@ def test_who_preempted_whom_is_kept_when_wanted(workers: int) -> None:
 def test_pods_of_a_job_that_goes_pod_by_pod_stay_on_other_nodes() -> None:
     """replay.md 3.7: it keeps its minimum, and its work; the one that was lost comes again where there is room."""
     one = job("j", 0, 100, gpu=8, workers=3, min_workers=2, whole=False)
-    run = replay([one], gpu_nodes(3), failures=down(n1=(10, 30)))
+    run = started([one], gpu_nodes(3), failures=down(n1=(10, 30)))
+    run.run(50_000)
     j = of(run, "j")
+    assert len(j.pods) == 3, "what has gone is forgotten"
+    run.run()
     assert times(run) == {"j": (0, 100)}
     assert (j.runs, j.lost_runs, j.evictions, j.serial) == (1, 0, 0, 4)
     assert j.allocated == j.useful == (3 * 100 - 20) * 8 * GPU_SECOND

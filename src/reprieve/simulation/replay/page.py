@@ -32,6 +32,8 @@ _WIDE, _NARROW, _HIGH = 8.6, 3.9, 2.9
 """Inches."""
 _ROW = 0.15
 """Inches of a node."""
+_DAY = 86_400_000
+"""Milliseconds."""
 _LEGEND = (120, 46)
 """Characters of a legend's line, wide and narrow."""
 MOST_NODES, MOST_STAYS, MOST_ARROWS = 24, 1500, 120
@@ -306,8 +308,8 @@ class _Strip:
             self._begin, self._end = max(0, middle - span), max(0, middle - span) + 2 * span
         self._stays = self._within(inside)
         self.height = 0.9 + max(12, len(self._nodes)) * _ROW
-        digits = 1 if self._end - self._begin >= 86_400_000 else 3
-        days = f"{self._begin / 86_400_000:.{digits}f} to {self._end / 86_400_000:.{digits}f}"
+        digits = 1 if self._end - self._begin >= _DAY else 3
+        days = f"{self._begin / _DAY:.{digits}f} to {self._end / _DAY:.{digits}f}"
         self.text = (
             f"{len(self._nodes)} of {len(there)} nodes, days {days}. Blue: ran to its end; red: preempted; grey: "
             "unfinished at the end; yellow: lost with its node; the fuller a row, the more of its GPUs are in use; "
@@ -348,7 +350,7 @@ class _Strip:
         axes.set_yticks([at + 0.5 for at in row.values()], list(row), fontsize=7)
         axes.set_ylim(0, max(1, len(row)))
         axes.grid(False)
-        axes.set_xlim(self._begin / 86_400_000, self._end / 86_400_000)
+        axes.set_xlim(self._begin / _DAY, self._end / _DAY)
         axes.set_xlabel("days")
 
     def _gpus_of(self, stay: int) -> int:
@@ -356,7 +358,7 @@ class _Strip:
         return self._gpus[job] if job >= 0 else 1
 
     def _days(self, milliseconds: int) -> float:
-        return min(max(milliseconds, self._begin), self._end) / 86_400_000
+        return min(max(milliseconds, self._begin), self._end) / _DAY
 
     def _arrows(self, axes: Any, height: Mapping[int, tuple[float, float]]) -> None:
         timeline = self._timeline

@@ -300,7 +300,7 @@ def _hours(amount: int) -> float:
 
 def _curves(series: Series, samples: Sequence[Sample]) -> Curves:
     allocated, capacity, waiting, lost = series.sums
-    points = max(map(len, series.sums), default=0)
+    points = max(map(len, series.sums))
     spans = [min(series.width, series.at - point * series.width) for point in range(points)]
 
     def means(sums: Sequence[int], per: int) -> tuple[float, ...]:
