@@ -163,3 +163,66 @@ def test_paths_are_quoted() -> None:
         Resource("apps", "v1", "replicasets", "ReplicaSet", True).path("n") == "/apis/apps/v1/namespaces/n/replicasets"
     )
     assert Resource("", "v1", "nodes", "Node", False).path("ignored", "n1") == "/api/v1/nodes/n1"
+
+
+@pytest.mark.parametrize(("code", "passed_over"), [(404, True), (503, True), (403, False), (500, False), (405, False)])
+def test_which_group_versions_may_be_missing(code: int, passed_over: bool) -> None:
+    """One that went meanwhile, or whose server is away; any other refusal is one of who asks."""
+
+    async def reply(request: web.Request) -> web.StreamResponse:
+        if request.path == "/apis/policy/v1":
+            return await status(code, "No", "not now")(request)
+        table = {**CORE, "policy": {"v1": [("poddisruptionbudgets", "PodDisruptionBudget", True)]}}
+        return await server(table, aggregated=False)(request)
+
+    async def run() -> Served:
+        async with scripted(reply) as there, client_of(there) as client:
+            return await discover(client)
+
+    if passed_over:
+        served = asyncio.run(run())
+        [said] = served.unavailable
+        assert said.startswith("policy/v1: ")
+        assert said.endswith(f"not now ({code} No)")
+        assert (served.readable("PodDisruptionBudget"), len(served.readable("Pod"))) == ((), 1)
+    else:
+        with pytest.raises(ApiError, match="not now") as refused:
+            asyncio.run(run())
+        assert refused.value.code == code
+
+
+def test_a_resource_is_called_by_its_plural_and_its_group() -> None:
+    assert str(Resource("", "v1", "pods", "Pod", True)) == "pods"
+    own = Resource("apps", "v1", "replicasets", "ReplicaSet", True)
+    assert (str(own), own.api_version) == ("replicasets.v1.apps", "apps/v1")
+    assert Resource("", "v1", "pods", "Pod", True).api_version == "v1"
+
+
+def test_the_first_version_that_is_served_is_found_and_what_is_found_later_counts_for_all() -> None:
+    old, new = Resource("apps", "v1beta1", "x", "X", True), Resource("apps", "v1", "x", "X", True)
+    served = Served([old], ["policy/v1: away"])
+    assert served.find("X", ("apps/v1", "apps/v1beta1")) is old
+    assert served.find("X", ("apps/v1",)) is served.find("Y", ("apps/v1beta1",)) is None
+    held = served
+    served.become(Served([old, new]))
+    assert (held.find("X", ("apps/v1", "apps/v1beta1")), held.unavailable) == (new, ())
+
+
+def test_resources_without_a_kind_are_passed_over() -> None:
+    """An aggregated document lists parents of subresources that have none."""
+
+    async def reply(request: web.Request) -> web.StreamResponse:
+        if request.path == "/apis":
+            return web.json_response({"kind": "APIGroupDiscoveryList", "items": [{"metadata": {"name": "apps"}}]})
+        resources = [
+            {"resource": "odd", "scope": "Namespaced"},
+            {"resource": "pods", "responseKind": {"kind": "Pod"}, "scope": "Namespaced"},
+        ]
+        versions = [{"version": "v1", "resources": resources}, {"version": "v2"}]
+        return web.json_response({"kind": "APIGroupDiscoveryList", "items": [{"versions": versions}]})
+
+    async def run() -> Served:
+        async with scripted(reply) as there, client_of(there) as client:
+            return await discover(client)
+
+    assert asyncio.run(run()).readable("Pod") == (Resource("", "v1", "pods", "Pod", True),)
