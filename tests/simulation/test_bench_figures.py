@@ -152,7 +152,7 @@ def ticking(monkeypatch: pytest.MonkeyPatch) -> dict[str, float]:
         ("churn", 20, 120, {}),
     ],
 )
-def test_figures_are_what_the_clock_says(
+def test_figures_are_what_the_clock_shows(
     ticking: dict[str, float], family: str, nodes: int, pods: int, stated: dict[str, float]
 ) -> None:
     """performance.md: milliseconds of one attempt; seconds of all, rounded to microseconds; pods by the second.
@@ -175,7 +175,7 @@ def test_the_first_decision_to_preempt_is_timed_from_the_start() -> None:
     assert running.run(Scenario("tiny", "basic", 4, 3)).decision_seconds is None
 
 
-def test_where_the_time_goes_is_told_of_the_hottest_functions() -> None:
+def test_a_profile_lists_the_hottest_functions() -> None:
     """Twenty-five of them, by the time in themselves; a function of ours with its place."""
     from cProfile import Profile
 
@@ -233,7 +233,7 @@ def test_growth_of_memory_is_from_a_quiet_time_to_the_end(
         ("", "basic@3: exit code 7"),
     ],
 )
-def test_the_last_line_of_a_process_that_fails_is_told(
+def test_the_last_line_of_a_process_that_fails_is_reported(
     monkeypatch: pytest.MonkeyPatch, error: str, message: str
 ) -> None:
     monkeypatch.setattr(subprocess, "run", lambda *_, **__: subprocess.CompletedProcess([], 7, "", error))
@@ -243,7 +243,7 @@ def test_the_last_line_of_a_process_that_fails_is_told(
 
 
 @pytest.mark.parametrize("profile", [True, False])
-def test_each_scenario_is_asked_for_by_name(monkeypatch: pytest.MonkeyPatch, profile: bool) -> None:
+def test_each_scenario_is_run_by_its_name(monkeypatch: pytest.MonkeyPatch, profile: bool) -> None:
     """The figures of one after the other, as they come; with `--profile` if it was asked for."""
     asked: list[list[str]] = []
 

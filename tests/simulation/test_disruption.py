@@ -86,7 +86,7 @@ def test_how_many_a_budget_lets_go(spec: Json, pods: int, allowed: int) -> None:
         (pod("x", labels={"app": "b"}), False, False),
     ],
 )
-def test_who_is_expected_and_who_is_healthy(other: o.Pod, expected: bool, healthy: bool) -> None:
+def test_which_pods_are_expected_and_which_are_healthy(other: o.Pod, expected: bool, healthy: bool) -> None:
     """Of two healthy pods and another: at most one away, and at least one there."""
     there = [pod("p"), pod("q"), other]
     assert is_healthy(other) == (healthy or other.namespace == "other" or other.metadata.labels == {"app": "b"})
@@ -97,7 +97,7 @@ def test_who_is_expected_and_who_is_healthy(other: o.Pod, expected: bool, health
     assert [not one_stays(one) for one in there[:2]] == [turn < 1 + healthy for turn in range(2)]
 
 
-def test_who_is_not_the_budget_s_is_not_asked_about() -> None:
+def test_a_pod_that_no_budget_selects_may_be_evicted() -> None:
     budgets = [budget(maxUnavailable=0)]
     strangers = [pod("x", namespace="other"), pod("y", labels={"app": "b"})]
     assert refused(budgets, strangers) == []
@@ -129,7 +129,7 @@ def test_pods_that_are_not_ready_go_as_the_policy_says(
     assert over(pod("p", phase=phase, ready="False")) == (() if goes else ("default/b",))
 
 
-def test_who_was_not_ready_takes_nothing_of_the_budget() -> None:
+def test_an_eviction_of_an_unready_pod_takes_nothing_of_the_budget() -> None:
     status = {"disruptionsAllowed": 1, "currentHealthy": 3, "desiredHealthy": 2, "expectedPods": 4}
     over = allowed_now([budget(status=status, minAvailable=2)], [])
     asked = [pod("a", ready="False"), pod("b"), pod("c")]

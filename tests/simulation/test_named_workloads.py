@@ -63,7 +63,7 @@ def test_which_kinds_make_pods(kind: str, makes: bool) -> None:
 
 
 @pytest.mark.parametrize("short", ["deploy", "deployments", "deployment.apps", "Deployment", "default/deployment"])
-def test_a_kind_may_be_said_in_several_ways(short: str) -> None:
+def test_a_kind_has_several_spellings(short: str) -> None:
     assert len(names(made(loaded(*NODES, DEPLOYMENT), f"scale {short}/web=5"))) == 5
 
 

@@ -106,7 +106,7 @@ def test_what_is_there_of_a_workload_is_not_made_again() -> None:
     assert [name for name, outcome in outcomes(found).items() if outcome == "Scheduled"] == ["first-00000"]
 
 
-def test_kinds_of_ones_own_come_with_their_pods_and_say_so_where_they_are_suspended() -> None:
+def test_custom_kinds_make_their_pods_and_are_reported_where_they_are_suspended() -> None:
     """whatif.md 1.5, 1.11, 3: by the rows of the options."""
     rows = TABLE.with_more(read_rows("rows.yaml", ROWS))
     template = job("x", 1)["spec"]["template"]

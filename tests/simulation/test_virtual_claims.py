@@ -93,12 +93,15 @@ def test_a_pod_gets_a_claim_of_its_own_of_each_template() -> None:
     assert list(cluster.there) == ["p-t"]
 
 
-def test_a_name_that_is_taken_is_numbered_from_two() -> None:
+@pytest.mark.parametrize(
+    ("taken", "free"), [([], "p-t"), (["p-t"], "p-t-2"), (["p-t", "p-t-2"], "p-t-3"), (["p-t-2"], "p-t")]
+)
+def test_a_name_that_is_taken_is_numbered_from_two(taken: list[str], free: str) -> None:
     cluster = Cluster()
-    for name in ("p-t", "p-t-2"):
+    for name in taken:
         cluster.claims.set_claim(claim(name), NOW)
     cluster.claims.set_template(template("t"), NOW)
-    assert named(cluster.add(pod("p", templates=("t",)))) == {"t": "p-t-3"}
+    assert named(cluster.add(pod("p", templates=("t",)))) == {"t": free}
 
 
 def test_a_pod_waits_for_a_template_that_is_not_there() -> None:

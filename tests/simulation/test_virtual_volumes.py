@@ -198,8 +198,8 @@ def chosen(name: str, on: str) -> PatchObject:
     return patch("PersistentVolumeClaim", name, metadata={"annotations": {SELECTED_NODE: on}})
 
 
-def held_for(name: str, by: str, uid: str = "") -> PatchObject:
-    ref = {"namespace": "default", "name": by, **({"uid": uid} if uid else {})}
+def held_for(name: str, by: str, uid: str = "", namespace: str = "default") -> PatchObject:
+    ref = {"name": by, **({"uid": uid} if uid else {}), **({"namespace": namespace} if namespace else {})}
     return patch("PersistentVolume", name, spec={"claimRef": ref})
 
 
@@ -210,6 +210,8 @@ def held_for(name: str, by: str, uid: str = "") -> PatchObject:
         (held_for("v", "c", "uid-c"), "v"),
         (held_for("v", "c", "uid-other"), ""),
         (held_for("v", "other"), ""),
+        (held_for("v", "c", namespace=""), "v"),
+        (held_for("v", "c", namespace="team"), ""),
         (patch("PersistentVolume", "v", metadata={"labels": {"a": "b"}}), ""),
     ],
 )
@@ -289,30 +291,29 @@ def capacity(name: str, size: str | None, zone: str | None = "a", of: str = "wai
 @pytest.mark.parametrize(
     ("published", "on", "left"),
     [
-        (True, "n1", {"0": 1, "1": 1, "2": 3, "3": 5, "4": 7, "5": None}),
-        (True, "n2", {"0": 1, "1": 3, "2": 3, "3": 3, "4": 7, "5": None}),
-        (True, "gone", {"0": 1, "1": 3, "2": 3, "3": 5, "4": 7, "5": None}),
-        (False, "n1", {"0": 1, "1": 3, "2": 3, "3": 5, "4": 7, "5": None}),
+        (True, "n1", {"a": 7, "b": None, "c": 9, "d": 1, "e": 1, "f": 3, "g": 5}),
+        (True, "n2", {"a": 7, "b": None, "c": 9, "d": 1, "e": 3, "f": 3, "g": 3}),
+        (True, "gone", {"a": 7, "b": None, "c": 9, "d": 1, "e": 3, "f": 3, "g": 5}),
+        (False, "n1", {"a": 7, "b": None, "c": 9, "d": 1, "e": 3, "f": 3, "g": 5}),
     ],
 )
 def test_a_volume_takes_its_size_of_the_first_capacity_that_is_large_enough(
     published: bool, on: str, left: dict[str, int | None]
 ) -> None:
-    """In GiB, of two: of its class and in reach of the node; `0` is too small, `4` of another class."""
+    """In GiB, of two, by name; `a` is of another class, `b` unknown, `c` of no node, `d` too small, `g` elsewhere."""
     driver = CSIDriver(metadata=objects.ObjectMeta(name=CSI), spec=CSIDriverSpec(storage_capacity=published))
     there = [
-        capacity("0", "1Gi"),
-        capacity("1", "3Gi"),
-        capacity("2", "3Gi"),
-        capacity("3", "5Gi", "b"),
-        capacity("4", "7Gi", of="other"),
-        capacity("5", None),
-        capacity("6", "9Gi", None),
+        capacity("a", "7Gi", of="other"),
+        capacity("b", None),
+        capacity("c", "9Gi", None),
+        capacity("d", "1Gi"),
+        capacity("e", "3Gi"),
+        capacity("f", "3Gi"),
+        capacity("g", "5Gi", "b"),
     ]
     cluster = Cluster(storage_class(provisioner=CSI), driver, *there, claim("c", "2Gi"))
     cluster.storage.carry_out([chosen("c", on)], NOW)
     found = {one.metadata.name: one.capacity for one in cluster.engine.cluster.volumes.capacities.values()}
-    assert found.pop("6") == "9Gi", "of no node at all"
     assert {name: size and value_of(size) >> 30 for name, size in found.items()} == left
 
 

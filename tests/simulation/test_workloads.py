@@ -47,7 +47,7 @@ def expanded(name: str) -> Expansion:
     return expand(load([HERE / "cluster.yaml", file], schemas=SCHEMAS), rows=rows, run=run)
 
 
-def told(pod: Pod, outcome: str) -> str:
+def described(pod: Pod, outcome: str) -> str:
     """Everything that was made of a pod, and what became of it."""
     (owner,) = pod.metadata.owner_references
     spec, lines = pod.spec, [f"{pod.name}  of {owner.kind} {owner.name}  {outcome}"]
@@ -70,7 +70,7 @@ def golden(found: Expansion, given: set[str]) -> str:
     answer = plan(found.manifests).plan
     outcomes = {f"{pod.namespace}/{pod.name}": f"{pod.outcome} {pod.node_name or ''}".strip() for pod in answer.pods}
     parts = [
-        told(loaded.object, outcomes.get(loaded.object.key) or f"is on {loaded.object.spec.node_name}")
+        described(loaded.object, outcomes.get(loaded.object.key) or f"is on {loaded.object.spec.node_name}")
         for loaded in found.manifests.pods
         if loaded.object.name not in given
     ]

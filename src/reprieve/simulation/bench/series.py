@@ -15,7 +15,7 @@ GROWTH_SIZES = (500, 1_000, 2_000, 5_000)
 
 
 class ScenarioError(Exception):
-    """A scenario's process did not give figures; the message says which and what it said."""
+    """A scenario's process did not give figures; the message names it and has the last line of its errors."""
 
 
 class Growth(msgspec.Struct, frozen=True, rename="camel"):

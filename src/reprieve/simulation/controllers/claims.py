@@ -110,9 +110,9 @@ class Claims:
 
     def _of_group(self, group: objects.PodGroup, name: str, template: str, now: float) -> str | None:
         """The claim made for a group's entry: found by its status or its owner, or made now."""
-        said = {one.name: one.resource_claim_name for one in group.status.resource_claim_statuses}
-        if said.get(name) is not None:
-            return said[name]
+        stated = {one.name: one.resource_claim_name for one in group.status.resource_claim_statuses}
+        if stated.get(name) is not None:
+            return stated[name]
         namespace = group.metadata.namespace or "default"
         uid = self._engine.cluster.groups[_key(group)].uid
         for claim in self._claims.values():

@@ -104,18 +104,18 @@ class Gangs:
         return [pod for pod in self._there(workload) if pod_group_name(pod) != workload.name]
 
     def _parts(self, workload: Workload, row: WorkloadKind) -> Mapping[str, int]:
-        """What each part needs beyond the pods of it that run; nothing where no part says so of itself."""
+        """What each part needs beyond the pods of it that run; empty where no part states a minimum."""
         pods, field = row.sets[0], row.min_count_of_part
         running = Counter(pod.metadata.annotations.get(TASK_ANNOTATION, "") for pod in self._outside(workload))
         found: dict[str, int] = {}
-        said = False
+        stated = False
         for at, part, entry in entries_of(workload.manifest, pods):
             value = value_at(entry, field)
-            said = said or value is not None
+            stated = stated or value is not None
             replicas = pods.replicas if isinstance(pods.replicas, int) else value_at(entry, pods.replicas)
             every = self._count(workload, f"{at}.{pods.replicas}", replicas, pods.default)
             found[part] = max(self._count(workload, f"{at}.{field}", value, every) - running[part], 0)
-        return {part: least for part, least in found.items() if least} if said else {}
+        return {part: least for part, least in found.items() if least} if stated else {}
 
     def of_job(self, workload: Workload, template: Mapping[str, Any], wanted: int, there: Sequence[objects.Pod]) -> str:
         """The same for a Job, which may also say so in its spec or by the annotation that `reprieve up` knows."""
