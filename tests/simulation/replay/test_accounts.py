@@ -93,7 +93,7 @@ def test_a_new_job_has_nothing_behind_it() -> None:
     assert (found.first_start, found.end) == (None, None)
 
 
-def test_work_is_counted_from_the_last_checkpoint_over_several_looks() -> None:
+def test_work_is_counted_from_the_last_checkpoint_over_several_calls() -> None:
     found = account()
     for now in (30, 30, 50, 90):
         assert found.accrue(now, 40) == 0
@@ -184,7 +184,7 @@ def test_a_series_has_at_most_1024_points_of_a_second_at_first() -> None:
 # -- who was where -------------------------------------------------------------------------------------------------
 
 
-def told(line: Timeline) -> list[tuple[str, str, int, int, str]]:
+def stays_of(line: Timeline) -> list[tuple[str, str, int, int, str]]:
     """Per stay: who, where, from, to, how it ended."""
     jobs = ("first", "second")
     stays = range(len(line.job))
@@ -204,7 +204,7 @@ def test_how_a_stay_ended() -> None:
     for uid in ("goes", "lost", "both", "unknown"):
         line.gone(uid, 30)
     line.close(50)
-    assert told(line) == [
+    assert stays_of(line) == [
         ("first", "n0", 0, 10, "done"),
         ("second", "n1", 1, 30, "preempted"),
         ("first", "n2", 2, 30, "lost"),
@@ -223,7 +223,7 @@ def test_a_pod_that_comes_again_has_a_stay_of_its_own() -> None:
     line.lost("u")
     line.placed("u", 0, 0, "n2", 20)
     line.gone("u", 30)
-    assert [each[1:] for each in told(line)] == [("n1", 0, 10, "done"), ("n2", 20, 30, "done")]
+    assert [each[1:] for each in stays_of(line)] == [("n1", 0, 10, "done"), ("n2", 20, 30, "done")]
 
 
 # -- rows of the table ---------------------------------------------------------------------------------------------
@@ -246,7 +246,7 @@ def test_a_pod_that_comes_again_has_a_stay_of_its_own() -> None:
         (216_000, "2.5 d"),
     ],
 )
-def test_a_time_is_told_in_the_unit_that_fits(seconds: float, text: str) -> None:
+def test_a_time_is_written_in_the_unit_that_fits(seconds: float, text: str) -> None:
     assert time_text(seconds) == text
 
 

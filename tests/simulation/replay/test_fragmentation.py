@@ -33,7 +33,7 @@ def on(name: str, *parts: float) -> list[Job]:
     return [job(f"{name}-{at}", 0, None, gpu=part, models=(name,)) for at, part in enumerate(parts)]
 
 
-def looked_at(jobs: list[Job], nodes: list[objects.Node], policy: Policy | None = None) -> PolicyReport:
+def pictured(jobs: list[Job], nodes: list[objects.Node], policy: Policy | None = None) -> PolicyReport:
     """The picture from shortly after the beginning: a job without GPUs comes later, and there is a look at it."""
     run = Replay(jobs, [(item, 0.0) for item in nodes], policy, WorldSettings())
     run.run(LATER * 1000)
@@ -59,18 +59,18 @@ def looked_at(jobs: list[Job], nodes: list[objects.Node], policy: Policy | None 
         ((0.6,), ((1, 2),), 1.0),
     ],
 )
-def test_what_who_waits_cannot_use_is_by_gpu(
+def test_what_waiting_workers_cannot_use_is_counted_gpu_by_gpu(
     running: tuple[float, ...], waiting: tuple[tuple[int, float], ...], unusable: float
 ) -> None:
     """On a node of two GPUs; `waiting` are gangs, of so many workers that ask for so much each."""
     gangs = [job(f"w{at}", 1, 1, gpu=gpu, workers=workers) for at, (workers, gpu) in enumerate(waiting)]
-    found = looked_at([*on("n", *running), *gangs], [shared_node("n", 2)])
+    found = pictured([*on("n", *running), *gangs], [shared_node("n", 2)])
     assert found.fragmentation == pytest.approx(unusable, abs=1e-6)
 
 
 def shares(jobs: list[Job], nodes: list[objects.Node], policy: Policy | None = None) -> float | None:
     """What the whole list cannot use, when all that can run does."""
-    return looked_at(jobs, nodes, policy).workload_fragmentation
+    return pictured(jobs, nodes, policy).workload_fragmentation
 
 
 def test_a_task_uses_what_is_on_gpus_with_room_for_it_of_nodes_that_take_it() -> None:
@@ -102,7 +102,7 @@ def test_tasks_without_gpus_use_none() -> None:
 def test_workers_count_one_by_one() -> None:
     """Three workers of a gang can use the half that is left, a job of 0.9 cannot."""
     jobs = [job("gang", 0, None, gpu=0.5, workers=3), job("large", 0, 1, gpu=0.9)]
-    found = looked_at(jobs, [shared_node("n", 2)])
+    found = pictured(jobs, [shared_node("n", 2)])
     assert found.fragmentation == 1.0
     assert found.workload_fragmentation == pytest.approx(0.25)
 
@@ -114,10 +114,10 @@ def test_where_gpus_are_not_shared_a_task_uses_all_of_a_node_that_takes_it() -> 
     assert shares(jobs, nodes) == pytest.approx((1 + 0 + 3 / 11) / 3, abs=1e-6)
 
 
-def test_a_full_cluster_and_a_list_nobody_of_which_waits_say_nothing() -> None:
-    full = looked_at(on("n", 1), [shared_node("n", 1)])
+def test_a_full_cluster_and_a_list_without_waiting_jobs_have_no_fragmentation() -> None:
+    full = pictured(on("n", 1), [shared_node("n", 1)])
     assert (full.fragmentation, full.workload_fragmentation) == (None, None)
-    assert looked_at(on("n", 1), [shared_node("n", 2)]).fragmentation is None
+    assert pictured(on("n", 1), [shared_node("n", 2)]).fragmentation is None
 
 
 def test_nodes_that_are_down_have_no_free_gpus() -> None:
@@ -130,7 +130,7 @@ def test_nodes_that_are_down_have_no_free_gpus() -> None:
     assert report("x", run).workload_fragmentation == 1.0
 
 
-def test_the_mean_is_over_time_not_over_looks() -> None:
+def test_the_mean_is_over_time_not_over_samples() -> None:
     """Nothing runs for an hour, and all is of use; then half of the GPU for three, at the end of which much happens."""
     hour = 3600
     jobs = [job("half", hour, None, gpu=0.5), job("whole", hour, 1, gpu=1)]
@@ -166,20 +166,20 @@ def test_the_mix_is_of_the_most_frequent_kinds() -> None:
     assert [count for _, count in popular([*jobs, job("c", 0, 1, gpu=2, priority=5, workers=7)])] == [96, 11]
 
 
-def test_of_those_who_wait_the_most_frequent_kinds_count() -> None:
+def test_only_the_most_frequent_kinds_of_waiting_workers_count() -> None:
     """Gangs of MOST_KINDS kinds wait for whole GPUs; one of another kind could use the half that is left."""
     gangs = [job(f"w{at}", 1, 1, gpu=1, workers=3, cpu=at) for at in range(MOST_KINDS)]
     rare = job("rare", 1, 1, gpu=0.5, workers=2)
-    assert looked_at([*on("n", 0.5), *gangs, rare], [shared_node("n", 1)]).fragmentation == 1.0
+    assert pictured([*on("n", 0.5), *gangs, rare], [shared_node("n", 1)]).fragmentation == 1.0
     workers = 3 * (MOST_KINDS - 1)
-    found = looked_at([*on("n", 0.5), *gangs[1:], rare], [shared_node("n", 1)]).fragmentation
+    found = pictured([*on("n", 0.5), *gangs[1:], rare], [shared_node("n", 1)]).fragmentation
     assert found == pytest.approx(workers / (workers + 2), abs=1e-6)
 
 
-class Says(ScorePlugin):
+class ReportsRoom(ScorePlugin):
     """A plugin that keeps the room of GPUs by itself, or says that it does."""
 
-    name = "Says"
+    name = "ReportsRoom"
 
     def __init__(self, answer: Any) -> None:
         self._answer = answer
@@ -189,17 +189,17 @@ class Says(ScorePlugin):
         return found
 
 
-def policy_of(plugin: Says) -> Policy:
+def policy_of(plugin: ReportsRoom) -> Policy:
     base = default_profile(FeatureGates())
     return Policy((Profile(base.name, [*base.plugins, plugin], dict(base.score_weights)),))
 
 
-def test_a_plugin_that_keeps_the_room_of_gpus_is_believed() -> None:
-    says = Says(lambda cluster: np.array([[300, 300]] * len(cluster.nodes)))
+def test_the_free_room_that_a_plugin_reports_is_used() -> None:
+    plugin = ReportsRoom(lambda cluster: np.array([[300, 300]] * len(cluster.nodes)))
     jobs = [job("a", 0, None, gpu=0.4), job("b", 0, 1, gpu=2)]
-    found = looked_at(jobs, [shared_node("n", 2)], policy_of(says))
+    found = pictured(jobs, [shared_node("n", 2)], policy_of(plugin))
     assert found.workload_fragmentation == 1.0
-    assert looked_at(jobs, [shared_node("n", 2)]).workload_fragmentation == pytest.approx(0.5)
+    assert pictured(jobs, [shared_node("n", 2)]).workload_fragmentation == pytest.approx(0.5)
 
 
 @pytest.mark.parametrize(
@@ -212,5 +212,5 @@ def test_a_plugin_that_keeps_the_room_of_gpus_is_believed() -> None:
     ],
 )
 def test_a_plugin_that_answers_nonsense_of_gpus_is_named(answer: Any, problem: str) -> None:
-    with pytest.raises(ReplayError, match=f"plugin Says, free_per_gpu: {problem}"):
-        looked_at(on("n", 0.5), [shared_node("n", 1)], policy_of(Says(answer)))
+    with pytest.raises(ReplayError, match=f"plugin ReportsRoom, free_per_gpu: {problem}"):
+        pictured(on("n", 0.5), [shared_node("n", 1)], policy_of(ReportsRoom(answer)))

@@ -28,7 +28,7 @@ def free(room: FreeGpus, *names: str) -> list[list[int]]:
 
 
 @pytest.mark.parametrize(
-    ("asked", "left"),
+    ("requested", "left"),
     [
         ([0], [1000, 1000, 1000]),
         ([-5], [1000, 1000, 1000]),
@@ -49,12 +49,12 @@ def free(room: FreeGpus, *names: str) -> list[list[int]]:
         ([2500, 800], [0, 0, 0]),
     ],
 )
-def test_where_pods_are(asked: list[int], left: list[int]) -> None:
+def test_where_pods_are(requested: list[int], left: list[int]) -> None:
     room = FreeGpus({"m": 1, "n": 3})
-    for at, milli in enumerate(asked):
+    for at, milli in enumerate(requested):
         room.take(f"u{at}", "n", milli)
     assert free(room, "n", "m", "elsewhere") == [left, [1000, 0, 0], [0, 0, 0]]
-    for at in range(len(asked)):
+    for at in range(len(requested)):
         room.give_back(f"u{at}")
         room.give_back(f"u{at}")
     assert free(room, "n") == [[1000, 1000, 1000]]
@@ -115,11 +115,11 @@ def test_a_node_that_takes_no_more_pods_takes_no_task(pods: int, share: float) -
     assert run.fragmentation.samples[0].by_workload == share
 
 
-def measured(jobs: list[Job], looks: list[int], waiting: list[tuple[Job, int]]) -> Fragmentation:
-    """Looks at an empty cluster of one node with eight GPUs, at these times."""
+def measured(jobs: list[Job], times: list[int], waiting: list[tuple[Job, int]]) -> Fragmentation:
+    """Samples of an empty cluster of one node with eight GPUs, at these times."""
     state: ClusterState = Replay([job("x", 0, 1)], [(item, 0.0) for item in gpu_nodes(1)]).engine.cluster
     found = Fragmentation(state, Terms(), jobs)
-    for now in looks:
+    for now in times:
         found.sample(now, [(one.shape, count) for one, count in waiting])
     return found
 
@@ -138,7 +138,7 @@ def test_means_are_over_time_and_of_nothing_there_is_none() -> None:
 
 
 @pytest.mark.parametrize(("last", "every"), [(0, 60), (512 * 60, 60), (512 * 61, 61), (512 * 600, 600)])
-def test_a_cluster_is_looked_at_at_most_512_times_a_run(last: int, every: int) -> None:
+def test_fragmentation_is_sampled_at_most_512_times_a_run(last: int, every: int) -> None:
     """replay.md 4.6: not more often than each minute; when the times do not suffice, half of them go."""
     jobs = [job("a", 0, 1), job("b", last, 1)]
     found = measured(jobs, [5000], [])

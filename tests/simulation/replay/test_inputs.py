@@ -224,8 +224,8 @@ def test_the_first_rule_that_holds_counts_and_later_classes_are_lower() -> None:
     assert rules.classes == {"top": 300, "high": 200, "low": 100}
     found = [rules.given(one).shape.priority_class for one in (job("j", 0, 1), job("k", 0, 1, gpu=8), job("k", 0, 1))]
     assert found == ["top", "high", "low"]
-    told = read_priorities("gpus>=8:high=5000,gpus>=4:middle,else:low=-7").classes
-    assert told == {"high": 5000, "middle": 200, "low": -7}
+    values = read_priorities("gpus>=8:high=5000,gpus>=4:middle,else:low=-7").classes
+    assert values == {"high": 5000, "middle": 200, "low": -7}
 
 
 @pytest.mark.parametrize(
@@ -282,7 +282,7 @@ def test_as_few_workers_of_equal_size_as_there_can_be(gpus: int, least: int, wor
 
 
 @pytest.mark.parametrize(
-    ("begin", "end", "told", "work"),
+    ("begin", "end", "recorded", "work"),
     [
         (1, 5, None, 4),
         (1, 5, 7, 7),
@@ -293,8 +293,10 @@ def test_as_few_workers_of_equal_size_as_there_can_be(gpus: int, least: int, wor
         (1, 5, 0, "ran no time at all"),
     ],
 )
-def test_how_long_a_job_of_a_trace_ran(begin: int | None, end: int | None, told: int | None, work: int | str) -> None:
-    assert importer.started(begin, end, told) == work
+def test_how_long_a_job_of_a_trace_ran(
+    begin: int | None, end: int | None, recorded: int | None, work: int | str
+) -> None:
+    assert importer.started(begin, end, recorded) == work
     with pytest.raises(ValueError, match="ends before it starts"):
         importer.started(5, 4, None)
 
@@ -354,7 +356,7 @@ def test_which_traces_have_dates() -> None:
     assert dated == {"philly", "philly-log", "helios", "acme"}
 
 
-def test_a_format_that_nobody_knows_is_told_which_there_are() -> None:
+def test_an_unknown_format_is_refused_with_those_there_are() -> None:
     with pytest.raises(UnknownFormatError, match='"filly" is no known format; known: openb, philly, philly-log'):
         importer_of("filly")
 

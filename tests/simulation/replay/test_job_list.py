@@ -1,4 +1,4 @@
-"""The list of jobs: what each column holds, both sides of its bounds, and what is said of a row that makes no sense.
+"""The list of jobs: what each column holds, both sides of its bounds, and the error of a row that makes no sense.
 
 Rules: replay.md 2.  `tests/cli/test_replay.py` asks the command.
 """
@@ -137,10 +137,10 @@ def test_what_a_column_does_not_hold(tmp_path: Path, column: str, text: str, mes
     """One line with file, line, column, what was found and what is wanted."""
     with pytest.raises(JobListError) as refused:
         one(tmp_path, column, text)
-    said = str(refused.value).removeprefix(str(tmp_path / "jobs.csv"))
+    found = str(refused.value).removeprefix(str(tmp_path / "jobs.csv"))
     quoted = f'"{text}"' if len(text) <= 80 else f'"{text[:77]}..."'
-    assert said.startswith(f", line 2, column {column}: {message}")
-    assert said.endswith(f", found {quoted}")
+    assert found.startswith(f", line 2, column {column}: {message}")
+    assert found.endswith(f", found {quoted}")
 
 
 def test_ten_years_are_the_longest(tmp_path: Path) -> None:
@@ -206,7 +206,7 @@ def test_what_an_empty_field_stands_for(tmp_path: Path) -> None:
         (("job,submit", f"a,{'1' * 70_000}"), ", line 2: a line of more than 65536 bytes"),
     ],
 )
-def test_what_is_said_of_a_list_that_makes_no_sense(tmp_path: Path, rows: tuple[str, ...], message: str) -> None:
+def test_the_error_of_a_list_that_makes_no_sense(tmp_path: Path, rows: tuple[str, ...], message: str) -> None:
     assert problem(tmp_path, *rows).startswith(message)
 
 
@@ -215,7 +215,7 @@ def test_blank_lines_count_as_lines_and_are_no_rows(tmp_path: Path) -> None:
     assert problem(tmp_path, "job,submit", "", "a,x").startswith(", line 3, column submit: ")
 
 
-def test_bad_rows_are_left_out_and_counted_and_the_first_is_told(tmp_path: Path) -> None:
+def test_bad_rows_are_left_out_and_counted_and_the_first_is_reported(tmp_path: Path) -> None:
     found = listed(tmp_path, "job,submit", "a,1", "b,x", "a,2", "c,3", skip_bad=True)
     assert ([job.name for job in found.jobs], found.skipped) == (["a", "c"], 2)
     assert ", line 3, column submit: " in found.first_problem

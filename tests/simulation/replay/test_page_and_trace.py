@@ -85,7 +85,7 @@ def test_lanes_are_as_few_as_there_can_be() -> None:
     assert lanes([(0, 10, 0), (5, 15, 1), (10, 20, 2), (15, 16, 3)]) == {0: 0, 1: 1, 2: 0, 3: 1}
 
 
-def test_slots_are_as_many_as_are_asked_for_and_nobody_elses() -> None:
+def test_slots_are_as_many_as_requested_and_never_shared() -> None:
     """The fourth finds the first's slots free again, the third is beside it."""
     spans = [(0, 10, 0, 2), (0, 20, 1, 1), (5, 15, 2, 3), (10, 30, 3, 4)]
     assert slots(spans) == {0: [0, 1], 1: [2], 2: [3, 4, 5], 3: [0, 1, 6, 7]}

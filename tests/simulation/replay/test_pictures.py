@@ -301,7 +301,9 @@ def strip(monkeypatch: pytest.MonkeyPatch, line: Timeline, *table: JobRow) -> tu
     return text, found.axes(title)
 
 
-def test_bars_are_as_high_as_their_share_of_the_gpus_and_tell_how_they_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bars_are_as_high_as_their_share_of_the_gpus_and_coloured_by_how_they_ended(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Four slots of n1: two of the first job beside one of the second; one stays, one is lost with its node."""
     line = Timeline()
     line.placed("a", 0, 0, "n1", 0)
@@ -434,7 +436,7 @@ def test_the_middle_is_that_of_the_preemptions(monkeypatch: pytest.MonkeyPatch) 
     ("end", "days"),
     [(DAY, "0.0 to 1.0"), (DAY - 1, "0.000 to 1.000"), (DAY // 8, "0.000 to 0.125"), (0, "0.000 to 0.000")],
 )
-def test_less_than_a_day_is_told_in_thousandths(monkeypatch: pytest.MonkeyPatch, end: int, days: str) -> None:
+def test_less_than_a_day_is_written_in_thousandths(monkeypatch: pytest.MonkeyPatch, end: int, days: str) -> None:
     line = Timeline()
     line.placed("u", 0, 0, "n", 0)
     line.close(end)
@@ -466,7 +468,7 @@ def test_a_run_in_which_nobody_came_to_a_node_has_no_strip(monkeypatch: pytest.M
 # -- text ----------------------------------------------------------------------------------------------------------
 
 
-def test_the_head_says_how_much_was_simulated(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_head_states_how_much_was_simulated(monkeypatch: pytest.MonkeyPatch) -> None:
     first, second = a_report("<a>", ended=3600.0), a_report("b", ended=7200.0, interrupted=True)
     text = Figures(monkeypatch, Outcome(first, []), Outcome(second, [])).text
     assert "<title>Replay: &lt;a&gt;, b</title>" in text

@@ -119,8 +119,8 @@ def test_the_same_input_and_seed_give_the_same_report(jobs: list[Job], seed: int
 
 
 def first_fit(jobs: list[Job], gpus: int) -> dict[str, float]:
-    """An oracle that knows nothing of the engine: one machine, and whenever somebody comes or goes, who waits is asked
-    in the order of priority and submit, and starts if it fits."""
+    """An oracle that knows nothing of the engine: one machine, and whenever somebody comes or goes, waiting jobs are
+    tried in the order of priority and submit, and start if they fit."""
     waiting: list[tuple[int, int, int]] = []
     running: list[tuple[int, int]] = []
     free, starts = gpus, dict[str, float]()

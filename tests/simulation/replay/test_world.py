@@ -125,7 +125,7 @@ def test_failures_of_a_list_take_pods_at_once_and_the_gang_with_them() -> None:
     assert run.capacity_time == 24_000 * run.now - 8000 * 40_000
 
 
-def test_tracks_tell_who_was_lost_with_a_node_from_who_was_preempted() -> None:
+def test_a_timeline_distinguishes_pods_lost_with_a_node_from_preempted_ones() -> None:
     """Both workers of a gang, one of which had a node that failed; who was on the way out already stays preempted."""
     gang = replay([job("gang", 0, 100, workers=2, gpu=8)], gpu_nodes(2), timeline=True, failures=FAILS)
     assert gang.timeline is not None
@@ -178,7 +178,7 @@ def test_classes_have_to_be_known(shape: dict[str, Any], problem: str) -> None:
         started([job("a", 0, 1, **shape)], gpu_nodes(1))
 
 
-def test_a_model_is_where_the_label_says_so() -> None:
+def test_a_gpu_model_is_found_by_the_label_of_the_node() -> None:
     nodes = [
         node("a", gpu=8, labels={"gpu-model": "A100"}),
         node("v", gpu=8, labels={"gpu-model": "V100"}),

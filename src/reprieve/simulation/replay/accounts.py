@@ -225,14 +225,14 @@ class Timeline:
         self.how.append("done")
 
     def preempted(self, now: int, preemptor: int, uids: list[str]) -> None:
-        """Pods are evicted for somebody."""
+        """Pods are evicted for a preemptor."""
         stays = tuple(self._open[uid] for uid in uids if uid in self._open)
         for stay in stays:
             self.how[stay] = "preempted"
         self.preemptions.append((now, preemptor, stays))
 
     def name(self, stay: int, jobs: Sequence[str]) -> str:
-        """Who it was; `jobs` are their names."""
+        """The name of its job, or of the pod of the cluster file; `jobs` are the names of jobs."""
         return jobs[self.job[stay]] if self.job[stay] >= 0 else self.others[stay]
 
     def lost(self, uid: str) -> None:

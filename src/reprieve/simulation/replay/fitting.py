@@ -40,10 +40,10 @@ def _alike(jobs: Sequence[Job], model: str, first: int, shared: bool, keys: Sequ
     count = whole
     if span > 0:
         if gpus:
-            asked, there = sum((job.work or span) * job.shape.gpus for job in jobs), gpus * 1000
+            requested, there = sum((job.work or span) * job.shape.gpus for job in jobs), gpus * 1000
         else:
-            asked, there = sum((job.work or span) * job.shape.workers * job.shape.cpu for job in jobs), cpu
-        count = max(whole, -(-asked // int(span * there * USE)))
+            requested, there = sum((job.work or span) * job.shape.workers * job.shape.cpu for job in jobs), cpu
+        count = max(whole, -(-requested // int(span * there * USE)))
     largest = max((_nodes_for(s, gpus, cpu, memory) for s in shapes if s.topology_key), default=1)
     rack = max(8, largest)
     amounts: dict[str, str] = {"cpu": f"{cpu}m" if cpu % 1000 else str(cpu // 1000), "memory": str(memory)}
@@ -67,9 +67,9 @@ def _gpus(shape: Shape) -> int:
 
 def _nodes_for(shape: Shape, gpus: int, cpu: int, memory: int) -> int:
     room = [PODS]
-    for there, asked in ((gpus * 1000, shape.gpu), (cpu, shape.cpu), (memory, shape.memory)):
-        if asked:
-            room.append(max(1, there // asked))
+    for there, requested in ((gpus * 1000, shape.gpu), (cpu, shape.cpu), (memory, shape.memory)):
+        if requested:
+            room.append(max(1, there // requested))
     return -(-shape.workers // min(room))
 
 

@@ -32,7 +32,7 @@ Mask = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """Shares of the free GPUs that cannot be used; None: nobody waited, or nothing was free."""
+    """Shares of the free GPUs that cannot be used; None: no worker waited, or nothing was free."""
 
     at: int
     by_waiting: float | None
@@ -82,7 +82,7 @@ class Fragmentation:
 
     @property
     def by_waiting(self) -> float | None:
-        """The mean over the times at which somebody waited for GPUs while some were free; None: there were none."""
+        """The mean over the times at which workers waited for GPUs while some were free; None: there were none."""
         return self._mean(0)
 
     @property

@@ -1,7 +1,7 @@
 """How much room each GPU of a node has (replay.md 4.6).
 
-Where GPUs are asked for in thousandths, an amount per node does not show on which GPU there is room: half of one and
-half of another are no whole one.  A policy that keeps the room of every GPU by itself is asked for it
+Where GPUs are requested in thousandths, an amount per node does not show on which GPU there is room: half of one and
+half of another are no whole one.  A policy that keeps the room of every GPU by itself reports it
 (`TracksFreeGpus`).  Without one, it is kept here, as such policies do when they are indifferent: a part goes to the
 fullest GPU that has room for it, whole GPUs are the first free ones.  The engine, which goes by the node's sum, may
 place what no single GPU has room for; that takes what is left on the emptiest ones, so that the sum of a node is right.

@@ -19,7 +19,7 @@ class Terms:
     """How this cluster calls things, and what holds for all jobs. Times in milliseconds."""
 
     gpu: str = GPU
-    """The resource that GPUs are asked for as."""
+    """The resource by which GPUs are requested."""
     per_gpu: int = 1
     """How much of it a GPU is."""
     model_label: str = _MODEL_LABELS[0]
@@ -52,7 +52,7 @@ class Makers:
     def __init__(self, terms: Terms, classes: Mapping[str, int]) -> None:
         self.terms = terms
         self._classes = classes
-        # By identity: a shape is asked for with every pod, and to compare its fields takes longer than all the rest.
+        # By identity: a shape is looked up with every pod, and to compare its fields takes longer than all the rest.
         self._specs: dict[int, objects.PodSpec] = {}
         self._group_specs: dict[int, objects.PodGroupSpec] = {}
         self._annotations: dict[int, dict[str, str]] = {}

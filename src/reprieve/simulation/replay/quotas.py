@@ -73,17 +73,17 @@ class Quotas:
         return admitted
 
 
-def _asked(job: Job) -> dict[str, int]:
+def _requests(job: Job) -> dict[str, int]:
     shape = job.shape
     each = {"cpu": shape.cpu, "memory": shape.memory, "gpu": shape.gpu, "pods": 1}
     return {name: amount * shape.workers for name, amount in each.items()}
 
 
 def _fits(space: _Namespace, job: Job) -> bool:
-    asked = _asked(job)
-    return all(space.used.get(name, 0) + asked[name] <= limit for name, limit in space.hard.items())
+    requested = _requests(job)
+    return all(space.used.get(name, 0) + requested[name] <= limit for name, limit in space.hard.items())
 
 
 def _take(space: _Namespace, job: Job, sign: int) -> None:
-    for name, amount in _asked(job).items():
+    for name, amount in _requests(job).items():
         space.used[name] = space.used.get(name, 0) + sign * amount

@@ -30,7 +30,7 @@ def long_duration(text: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What was asked for. `begin` and `until`: milliseconds since the first job of the list."""
+    """What was requested. `begin` and `until`: milliseconds since the first job of the list."""
 
     begin: int = 0
     until: int | None = None

@@ -80,7 +80,7 @@ class Curves(msgspec.Struct, frozen=True, rename="camel"):
     waiting: tuple[float, ...]
     lost: tuple[float, ...]
     fragmentation: tuple[tuple[float, float], ...]
-    """(seconds, share of the free GPUs that who waits cannot use) of each sample that has one."""
+    """(seconds, share of the free GPUs that waiting workers cannot use) of each sample that has one."""
     workload_fragmentation: tuple[tuple[float, float | None], ...]
     """The same of the tasks of the whole list, waiting or not; None: nothing was free."""
 
@@ -95,7 +95,7 @@ class PolicyReport(msgspec.Struct, frozen=True, rename="camel"):
     goodput: float | None
     evictions: Evictions
     fragmentation: float | None
-    """Share of the free GPUs that who waits cannot use."""
+    """Share of the free GPUs that waiting workers cannot use."""
     workload_fragmentation: float | None
     """Share of the free GPUs that the tasks of the list, waiting or not, cannot use."""
     makespan: float

@@ -100,7 +100,7 @@ class Replay:
             EngineOptions(
                 {profile.name: profile for profile in policy.profiles},
                 policy.gates,
-                # Nothing changes by itself in here: nobody need be tried because time has passed (replay.md 3.9).
+                # Nothing changes by itself in here: no pod need be tried because time has passed (replay.md 3.9).
                 Timing(policy.initial_backoff, policy.max_backoff, flush_after=NEVER),
                 seed=self.settings.seed,
                 any_scheduler=True,
@@ -450,7 +450,7 @@ class Replay:
         for profile in policy.profiles:
             for plugin in map(unguarded, profile.plugins):
                 if isinstance(plugin, TracksFreeGpus):
-                    return _asked(plugin)
+                    return _checked_room(plugin)
         room = self._free_gpus = FreeGpus({name: gpus // GPU for name, gpus in self._gpus_of_node.items()})
         for pod in self.engine.cluster.pods.values():
             if pod.row >= 0:
@@ -501,7 +501,7 @@ class Replay:
         return amounts.get(self.terms.gpu, 0) * 1000 // self.terms.per_gpu
 
 
-def _asked(plugin: TracksFreeGpus) -> Callable[[ClusterState], Ints]:
+def _checked_room(plugin: TracksFreeGpus) -> Callable[[ClusterState], Ints]:
     """The room that a plugin reports for each GPU, checked: the plugin is not ours."""
 
     def free_per_gpu(cluster: ClusterState) -> Ints:

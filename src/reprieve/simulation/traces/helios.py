@@ -26,7 +26,7 @@ def optional_duration(content: str) -> int | None:
 
 
 def job(line: int, row: Values, shapes: Shapes, tenant_column: str) -> Job | str:
-    """A job of Helios or Acme, which have the same columns but for who the tenant is."""
+    """A job of Helios or Acme, which have the same columns but for which is the tenant."""
     work = started(row["start_time"], row["end_time"], row["duration"])
     if isinstance(work, str):
         return work

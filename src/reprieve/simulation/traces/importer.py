@@ -31,7 +31,7 @@ class Machine:
 
 @dataclass(frozen=True, slots=True)
 class ImportOptions:
-    """What was asked for beside the format."""
+    """What was requested beside the format."""
 
     only: tuple[str, ...] = ()
     """Clusters of the trace to keep; none: all."""
@@ -138,9 +138,9 @@ def share(total: float, workers: int) -> int:
     return round(total * 1000) // workers
 
 
-def started(begin: int | None, end: int | None, told: int | None) -> int | str:
+def started(begin: int | None, end: int | None, recorded: int | None) -> int | str:
     """Milliseconds of work: what the trace gives, else from start to end; or why there is none."""
-    found = told if told is not None else end - begin if begin is not None and end is not None else None
+    found = recorded if recorded is not None else end - begin if begin is not None and end is not None else None
     if found is None:
         return "never ran"
     if found < 0:

@@ -38,7 +38,7 @@ class PriorityRules:
     rules: Sequence[tuple[Callable[[Job], bool], str, int]]
 
     def given(self, job: Job) -> Job:
-        """The job with its class; ValueError-free: who no rule fits keeps what it has."""
+        """The job with its class; one that no rule fits keeps what it has."""
         for holds, name, value in self.rules:
             if holds(job):
                 return Job(job.name, job.submit, job.work, replace(job.shape, priority_class=name, priority=value))
@@ -63,8 +63,8 @@ def read_priorities(text: str) -> PriorityRules:
             raise ValueError(f'"{part}": want CONDITION:CLASS, such as gpus>=8:high or else:low=100')
         found.append((_condition(condition.strip(), part), match[1], int(match[2]) if match[2] else None))
     names = list(dict.fromkeys(name for _, name, _ in found))
-    told = {name: value for _, name, value in found if value is not None}
-    values = {name: told.get(name, (len(names) - at) * _STEP) for at, name in enumerate(names)}
+    explicit = {name: value for _, name, value in found if value is not None}
+    values = {name: explicit.get(name, (len(names) - at) * _STEP) for at, name in enumerate(names)}
     for name, value in values.items():
         if not -(2**31) <= value <= MAX_PRIORITY:
             raise ValueError(f'"{name}={value}": a priority is from {-(2**31)} to {MAX_PRIORITY}')
