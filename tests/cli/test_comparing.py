@@ -4,7 +4,11 @@ import json
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
+from reprieve.cli.comparing import comparison_sections
+from reprieve.cli.sections import Tone
+from reprieve.simulation.whatif.comparing import Compared, PlanComparison, Variant
 from tests.cli.conftest import Run
 
 CLUSTER = """apiVersion: v1
@@ -125,3 +129,71 @@ def test_standard_input_is_the_cluster_of_every_plan(run: Run, beside: tuple[str
     assert piped.out == run("plan", "-f", "cluster.yaml", *beside, "-o", "json").out
     twice = run("plan", "-f", "-", "--compare-to", "-", stdin=CLUSTER)
     assert (twice.code, twice.out, twice.err) == (2, "", "error: -: standard input can be read only once\n")
+
+
+@pytest.mark.usefixtures("files")
+def test_a_warning_of_every_plan_is_shown_once(run: Run) -> None:
+    Path("secret.yaml").write_text("apiVersion: v1\nkind: Secret\nmetadata: {name: s}\n")
+    asked = ("plan", "-f", "cluster.yaml", "-f", "secret.yaml", "--compare", "never.yaml", "--compare-to", "more.yaml")
+    ended = run(*asked, "-o", "json")
+    assert [one["name"] for one in json.loads(ended.out)["variants"]] == ["as it is", "never.yaml", "more.yaml"]
+    assert ended.err == "warning: 1 × v1/Secret: not read\n"
+
+
+@pytest.mark.usefixtures("files")
+@pytest.mark.parametrize(
+    ("options", "code"),
+    [
+        ((), 0),
+        (("--fail-on-pending",), 1),
+        (("--fail-on-preemption",), 1),
+        (("--fail-on-pending", "--fail-on-preemption"), 1),
+    ],
+)
+def test_one_plan_of_those_compared_decides_the_exit_code(run: Run, options: tuple[str, ...], code: int) -> None:
+    """interfaces.md 1.9: of the question as it is a pod waits, and another is evicted."""
+    assert run("plan", "-f", "cluster.yaml", "--compare-to", "more.yaml", *options).code == code
+    assert run("plan", "-f", "more.yaml", "--compare-to", "more.yaml", *options).code == 2, "it is there twice"
+    Path("empty.yaml").write_text("apiVersion: v1\nkind: Namespace\nmetadata: {name: none}\n")
+    assert run("plan", "-f", "more.yaml", "--compare-to", "empty.yaml", *options).code == 0
+
+
+@pytest.mark.usefixtures("files")
+@pytest.mark.parametrize(("less", "code"), [(0, 0), (1, 2), (len(MORE) + 1, 2)])
+def test_standard_input_counts_towards_the_size_of_all_input(run: Run, less: int, code: int) -> None:
+    most = len(CLUSTER) + len(MORE) - less
+    ended = run("plan", "-f", "-", "--compare-to", "more.yaml", "--max-input-bytes", most, stdin=CLUSTER)
+    assert ended.code == code
+    assert ("the input is larger than" in ended.err) == (code == 2)
+
+
+VARIANT = Variant(name="a", placed=3, waiting=1, evicted=2, lost_gpu_hours=1.5, lost_cpu_hours=0.0, pdb_violations=4)
+
+
+def test_the_outcomes_come_first_and_then_the_numbers() -> None:
+    """What differs is marked; who is not in a plan at all has a dash."""
+    rows = (
+        Compared(kind="Pod", namespace="a", name="p", outcomes=("Runs", "Evicted")),
+        Compared(kind="PodGroup", namespace="a", name="g", outcomes=("Runs", "Runs")),
+        Compared(kind="Pod", namespace="a", name="new", outcomes=("", "Runs")),
+    )
+    found = PlanComparison(variants=(VARIANT, replace(VARIANT, name="b", placed=5)), rows=rows)
+    who, numbers = comparison_sections(found, only_different=False)
+    assert (who.title, who.columns, who.notes) == ("Side by side", ("", "a", "b"), ())
+    assert [(row.cells, row.tone) for row in who.rows] == [
+        (("pod a/p", "Runs", "Evicted"), Tone.WAITING),
+        (("podgroup a/g", "Runs", "Runs"), Tone.PLAIN),
+        (("pod a/new", "-", "Runs"), Tone.WAITING),
+    ]
+    assert (numbers.title, numbers.columns) == ("In numbers", ("", "a", "b"))
+    assert [row.cells for row in numbers.rows] == [
+        ("pods placed", "3", "5"),
+        ("pods waiting", "1", "1"),
+        ("pods evicted", "2", "2"),
+        ("GPU-hours lost", "1.5", "1.5"),
+        ("CPU-hours lost", "0", "0"),
+        ("against budgets", "4", "4"),
+    ]
+    different = comparison_sections(replace(found, rows=()), only_different=True)[0]
+    assert different.title == "Where the plans differ"
+    assert different.notes == ("nowhere: what is asked about ends the same",)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from reprieve.cli import apiserver, bench, history, importing, outcome, up
+from reprieve.cli import apiserver, bench, history, importing, outcome, progress, up
 from reprieve.cli.progress import working
 from reprieve.observability.store import open_store
 from tests.waiting import DEADLINE
@@ -53,7 +53,10 @@ def test_long_work_is_named_on_a_line_that_is_taken_away(at: Callable[[], Termin
     terminal = at()
     with working("planning", after=0.0):
         assert terminal.written.wait(DEADLINE)
-    assert re.match(rf"{re.escape(CLEAR)}planning \.\.\. \d+ s", terminal.getvalue())
+    shown = re.match(rf"{re.escape(CLEAR)}planning \.\.\. (\d+) s", terminal.getvalue())
+    assert shown is not None
+    assert int(shown[1]) <= DEADLINE, "since it began"
+    assert (progress.AFTER, progress.PAUSE) == (1.0, 1.0)
     assert terminal.getvalue().endswith(CLEAR)
 
 
@@ -70,6 +73,38 @@ def test_a_warning_stands_on_a_line_of_its_own(at: Callable[[], Terminal]) -> No
         assert terminal.written.wait(DEADLINE)
         outcome.note("warning: odd")
     assert f"s\r{CLEAR}warning: odd\n" in terminal.getvalue()
+
+
+def test_a_line_that_is_gone_is_not_taken_away_again(
+    at: Callable[[], Terminal], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(progress, "PAUSE", DEADLINE)
+    terminal = at()
+    with working("reading", after=0.0):
+        assert terminal.written.wait(DEADLINE)
+        outcome.note("one")
+        outcome.note("two")
+    assert terminal.getvalue().endswith(f"s\r{CLEAR}one\ntwo\n")
+
+
+@pytest.mark.parametrize("error", [BrokenPipeError(), ValueError("I/O operation on closed file")])
+def test_nothing_more_is_written_to_a_terminal_that_is_gone(
+    at: Callable[[], Terminal], monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    terminal = at()
+    wrote: list[str] = []
+
+    def write(text: str) -> int:
+        wrote.append(text)
+        raise error
+
+    monkeypatch.setattr(terminal, "write", write)
+    before = set(threading.enumerate())
+    with working("reading", after=0.0):
+        for line in set(threading.enumerate()) - before:
+            line.join(DEADLINE)
+            assert not line.is_alive()
+    assert sum("reading" in text for text in wrote) == 1
 
 
 def test_work_within_work_is_that_of_the_outer_one(at: Callable[[], Terminal]) -> None:

@@ -79,10 +79,10 @@ def test_ignored_it_is_silent(run: Run, tmp_path: Path) -> None:
 
 
 def test_the_same_misspelling_in_many_objects_is_one_line(run: Run, tmp_path: Path) -> None:
-    pods = [POD % (number, "  nodeSelectr: {a: b}\n") for number in range(500)]
+    pods = [POD % (number, "  nodeSelectr: {a: b}\n") for number in range(50)]
     ended = run("plan", "-f", write(tmp_path / "a.yaml", NODE, *pods))
     assert ended.err.count("\n") == 1
-    assert "(and 499 more like it)" in ended.err
+    assert "(and 49 more like it)" in ended.err
 
 
 def test_many_misspellings_are_counted(run: Run, tmp_path: Path) -> None:
