@@ -1,4 +1,4 @@
-"""An informer of pods that runs against a scripted server, and what it told."""
+"""An informer of pods that runs against a scripted server, and what it reported."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from .scripted import (
 
 
 @dataclass
-class Heard:
-    """An informer that runs, and what it told."""
+class Observed:
+    """An informer that runs, and what it reported."""
 
     informer: Informer[Pod]
     server: Scripted
@@ -32,7 +32,7 @@ class Heard:
     trouble: list[str] = field(default_factory=list)
     task: asyncio.Task[None] | None = None
 
-    def hear(self, change: Change[Pod]) -> None:
+    def note(self, change: Change[Pod]) -> None:
         item = change.object
         self.changes.append(f"{change.kind.value} {item.name}@{item.metadata.resource_version}")
 
@@ -41,22 +41,22 @@ class Heard:
 
 
 @asynccontextmanager
-async def informing(*replies: Reply, instant: float = 15.0, **options: Any) -> AsyncIterator[Heard]:
+async def informing(*replies: Reply, instant: float = 15.0, **options: Any) -> AsyncIterator[Observed]:
     clock = FakeClock(instant=instant)
     async with scripted(*replies) as server, client_of(server, clock=clock) as client:
-        heard: Heard
+        observed: Observed
 
-        def hear(change: Change[Pod]) -> None:
-            heard.hear(change)
+        def note(change: Change[Pod]) -> None:
+            observed.note(change)
 
         def complain(reason: str) -> None:
-            heard.trouble.append(reason)
+            observed.trouble.append(reason)
 
-        informer = Informer(client, PODS, Pod, hear, options=InformerOptions(**options), on_trouble=complain)
-        heard = Heard(informer, server, clock)
-        heard.task = asyncio.create_task(informer.run())
+        informer = Informer(client, PODS, Pod, note, options=InformerOptions(**options), on_trouble=complain)
+        observed = Observed(informer, server, clock)
+        observed.task = asyncio.create_task(informer.run())
         try:
-            yield heard
+            yield observed
         finally:
-            heard.task.cancel()
-            await asyncio.gather(heard.task, return_exceptions=True)
+            observed.task.cancel()
+            await asyncio.gather(observed.task, return_exceptions=True)

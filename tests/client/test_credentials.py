@@ -61,7 +61,7 @@ def accepting(*tokens: str) -> Reply:
     return reply
 
 
-def test_a_plugin_is_asked_once_until_its_credential_expires(tmp_path: Path) -> None:
+def test_a_plugin_is_run_once_until_its_credential_expires(tmp_path: Path) -> None:
     async def run() -> None:
         clock = FakeClock()
         expires = (clock.now() + timedelta(seconds=600)).isoformat()
@@ -77,7 +77,7 @@ def test_a_plugin_is_asked_once_until_its_credential_expires(tmp_path: Path) -> 
     asyncio.run(run())
 
 
-def test_without_an_expiry_a_plugin_is_asked_again_after_401_only(tmp_path: Path) -> None:
+def test_without_an_expiry_a_plugin_is_run_again_after_401_only(tmp_path: Path) -> None:
     async def run() -> None:
         path = script(tmp_path, "say(token=f't{n}')")
         identity = Identity(plugin=ExecPlugin(V1, path, interactive_mode="Never"))
@@ -91,7 +91,7 @@ def test_without_an_expiry_a_plugin_is_asked_again_after_401_only(tmp_path: Path
     asyncio.run(run())
 
 
-def test_a_plugin_that_has_nothing_better_is_not_asked_for_ever(tmp_path: Path) -> None:
+def test_a_plugin_without_another_credential_is_not_run_for_ever(tmp_path: Path) -> None:
     async def run() -> None:
         identity = Identity(plugin=ExecPlugin(V1, script(tmp_path, "say(token='same')"), interactive_mode="Never"))
         async with scripted(accepting("other")) as server, client_of(server, identity=identity) as client:
@@ -114,7 +114,7 @@ def test_a_watch_renews_credentials_too(tmp_path: Path) -> None:
     asyncio.run(run())
 
 
-def test_what_a_plugin_is_told(tmp_path: Path) -> None:
+def test_what_a_plugin_is_run_with(tmp_path: Path) -> None:
     tls = TlsSettings(ca_data=b"CA", server_name="inner")
     connection = Connection("https://api:1", "test", tls=tls, proxy="http://p:1")
 
@@ -236,7 +236,7 @@ def test_what_a_plugin_prints_is_what_a_request_carries(
 
 
 @pytest.mark.parametrize(("later", "times"), [(0.0, 1), (594.9, 1), (595.0, 2), (600.0, 2)])
-def test_five_seconds_before_it_expires_a_plugin_is_asked_again(
+def test_five_seconds_before_it_expires_a_plugin_is_run_again(
     later: float, times: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = FakeClock()
@@ -288,7 +288,7 @@ def test_whether_a_plugin_gets_the_terminal(
         (TlsSettings(ca_data=b"CA", ca_file=Path("none.pem")), {"certificate-authority-data": "Q0E="}),
     ],
 )
-def test_what_a_plugin_is_told_of_the_server_s_certificate(
+def test_what_a_plugin_learns_of_the_server_s_certificate(
     tls: TlsSettings, told: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -305,7 +305,7 @@ def test_a_certificate_of_the_server_that_cannot_be_read_is_an_error(tmp_path: P
         asyncio.run(plugin("p", FakeClock(), connection, provide_cluster_info=True).current())
 
 
-def test_a_plugin_is_asked_again_for_a_credential_that_was_refused_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_plugin_is_run_again_only_for_the_credential_that_was_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever comes with an older one has another to try already."""
     started = printing(monkeypatch, said(token="one"), said(token="two"), said(token="two"))
 

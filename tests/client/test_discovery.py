@@ -126,7 +126,7 @@ def test_what_is_used(name: str, aggregated: bool) -> None:
     assert served.readable("StorageClass") == ()
 
 
-def test_a_group_that_is_down_is_said() -> None:
+def test_a_group_that_is_down_is_reported() -> None:
     """An aggregated API whose server is away must not hide the others."""
 
     async def reply(request: web.Request) -> web.StreamResponse:
@@ -165,15 +165,22 @@ def test_paths_are_quoted() -> None:
     assert Resource("", "v1", "nodes", "Node", False).path("ignored", "n1") == "/api/v1/nodes/n1"
 
 
+OTHERS: Table = {
+    "apps": {"v1": [("replicasets", "ReplicaSet", True)]},
+    "policy": {"v1": [("poddisruptionbudgets", "PodDisruptionBudget", True)]},
+    "storage.k8s.io": {"v1": [("storageclasses", "StorageClass", False)]},
+}
+
+
+@pytest.mark.parametrize("missing", OTHERS)
 @pytest.mark.parametrize(("code", "passed_over"), [(404, True), (503, True), (403, False), (500, False), (405, False)])
-def test_which_group_versions_may_be_missing(code: int, passed_over: bool) -> None:
-    """One that went meanwhile, or whose server is away; any other refusal is one of who asks."""
+def test_which_group_versions_may_be_missing(missing: str, code: int, passed_over: bool) -> None:
+    """One that went meanwhile, or whose server is away; any other refusal is one of whoever asks."""
 
     async def reply(request: web.Request) -> web.StreamResponse:
-        if request.path == "/apis/policy/v1":
+        if request.path == f"/apis/{missing}/v1":
             return await status(code, "No", "not now")(request)
-        table = {**CORE, "policy": {"v1": [("poddisruptionbudgets", "PodDisruptionBudget", True)]}}
-        return await server(table, aggregated=False)(request)
+        return await server({**CORE, **OTHERS}, aggregated=False)(request)
 
     async def run() -> Served:
         async with scripted(reply) as there, client_of(there) as client:
@@ -182,9 +189,11 @@ def test_which_group_versions_may_be_missing(code: int, passed_over: bool) -> No
     if passed_over:
         served = asyncio.run(run())
         [said] = served.unavailable
-        assert said.startswith("policy/v1: ")
+        assert said.startswith(f"{missing}/v1: ")
         assert said.endswith(f"not now ({code} No)")
-        assert (served.readable("PodDisruptionBudget"), len(served.readable("Pod"))) == ((), 1)
+        kinds = {group: table["v1"][0][1] for group, table in OTHERS.items()}
+        assert {group for group, kind in kinds.items() if not served.readable(kind)} == {missing}
+        assert len(served.readable("Pod")) == 1
     else:
         with pytest.raises(ApiError, match="not now") as refused:
             asyncio.run(run())

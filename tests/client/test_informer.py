@@ -15,7 +15,7 @@ from reprieve.client.informer import Change, Informer, InformerOptions
 from reprieve.client.pacing import BackoffPolicy
 
 from .clock import FakeClock, until
-from .informing import Heard, informing
+from .informing import Observed, informing
 from .scripted import (
     PODS,
     Json,
@@ -314,15 +314,15 @@ def test_an_informer(name: str) -> None:
     case = CASES[name]
 
     async def run() -> None:
-        async with informing(*case.replies) as heard:
-            await until(lambda: heard.informer.revision == case.revision and heard.changes == case.changes)
-            await until(lambda: len(heard.server.seen) >= len(case.asked))
-            assert heard.informer.synced
-            for query, part in zip(heard.queries(), case.asked, strict=False):
+        async with informing(*case.replies) as observed:
+            await until(lambda: observed.informer.revision == case.revision and observed.changes == case.changes)
+            await until(lambda: len(observed.server.seen) >= len(case.asked))
+            assert observed.informer.synced
+            for query, part in zip(observed.queries(), case.asked, strict=False):
                 assert part.items() <= query.items()
-            kept = {f"{item.name}@{item.metadata.resource_version}" for item in heard.informer.objects.values()}
+            kept = {f"{item.name}@{item.metadata.resource_version}" for item in observed.informer.objects.values()}
             told: dict[str, str] = {}
-            for change in heard.changes:
+            for change in observed.changes:
                 what, _, which = change.partition(" ")
                 told.pop(which.split("@")[0], None)
                 if what != "deleted":
@@ -339,14 +339,14 @@ def test_a_silent_connection_is_cut_and_resumed() -> None:
     async def run() -> None:
         released = more()
         first = lines(bookmark(5, end=True), then="silence", hold=released.wait())
-        async with informing(first, lines(event("ADDED", pod("a", 6)), then="silence")) as heard:
-            await until(lambda: heard.informer.synced and heard.clock.sleeping)
-            heard.clock.advance(179.0)
-            assert len(heard.server.seen) == 1
-            heard.clock.advance(1.5)
-            await until(lambda: heard.changes == ["added a@6"])
-            assert heard.queries()[1]["resourceVersion"] == "5"
-            assert "silent for 180 s" in heard.trouble[0]
+        async with informing(first, lines(event("ADDED", pod("a", 6)), then="silence")) as observed:
+            await until(lambda: observed.informer.synced and observed.clock.sleeping)
+            observed.clock.advance(179.0)
+            assert len(observed.server.seen) == 1
+            observed.clock.advance(1.5)
+            await until(lambda: observed.changes == ["added a@6"])
+            assert observed.queries()[1]["resourceVersion"] == "5"
+            assert "silent for 180 s" in observed.trouble[0]
             released.set()
 
     asyncio.run(run())
@@ -357,55 +357,55 @@ def test_a_server_that_ignores_sendinitialevents_is_listed() -> None:
 
     async def run() -> None:
         first = lines(event("ADDED", pod("a", 3)), then="silence")
-        async with informing(first, answer(page([pod("a", 3)], 4)), SILENT) as heard:
-            await until(lambda: heard.server.seen and heard.clock.sleeping)
-            assert not heard.informer.synced
+        async with informing(first, answer(page([pod("a", 3)], 4)), SILENT) as observed:
+            await until(lambda: observed.server.seen and observed.clock.sleeping)
+            assert not observed.informer.synced
 
             def later() -> bool:
                 """Its silence begins with the last it said, which may be on its way."""
-                heard.clock.advance(1.0)
-                return heard.informer.revision == "4"
+                observed.clock.advance(1.0)
+                return observed.informer.revision == "4"
 
             await until(later)
-            assert heard.changes == ["added a@3"]
-            assert "limit" in heard.queries()[1]
+            assert observed.changes == ["added a@3"]
+            assert "limit" in observed.queries()[1]
 
     asyncio.run(run())
 
 
-def test_who_may_not_read_is_told() -> None:
+def test_an_informer_that_may_not_read_ends_with_the_refusal() -> None:
     """403 before the first objects ends the informer: waiting would hide a missing role."""
 
     async def run() -> None:
-        async with informing(status(403, "Forbidden", "pods is forbidden")) as heard:
-            assert heard.task is not None
+        async with informing(status(403, "Forbidden", "pods is forbidden")) as observed:
+            assert observed.task is not None
             with pytest.raises(ApiError, match="forbidden"):
-                await heard.task
+                await observed.task
 
     asyncio.run(run())
 
 
 def test_a_role_lost_later_is_waited_for() -> None:
     async def run() -> None:
-        async with informing(lines(bookmark(5, end=True)), status(403, "Forbidden"), SILENT) as heard:
-            await until(lambda: len(heard.server.seen) == 3)
-            assert "403" in heard.trouble[0]
+        async with informing(lines(bookmark(5, end=True)), status(403, "Forbidden"), SILENT) as observed:
+            await until(lambda: len(observed.server.seen) == 3)
+            assert "403" in observed.trouble[0]
 
     asyncio.run(run())
 
 
-def backs_off(heard: Heard) -> bool:
+def backs_off(observed: Observed) -> bool:
     """It waits before it asks again; whoever guards a stream that is open sleeps as well, but for longer."""
-    return any(seconds < InformerOptions().first_silence for seconds in heard.clock.slept)
+    return any(seconds < InformerOptions().first_silence for seconds in observed.clock.slept)
 
 
 def test_short_empty_watches_do_not_become_a_storm() -> None:
     async def run() -> None:
-        async with informing(lines(bookmark(5, end=True)), lines(), instant=0.0) as heard:
-            await until(lambda: backs_off(heard))
-            assert len(heard.server.seen) == 2
-            heard.clock.advance(60.0)
-            await until(lambda: len(heard.server.seen) == 3)
+        async with informing(lines(bookmark(5, end=True)), lines(), instant=0.0) as observed:
+            await until(lambda: backs_off(observed))
+            assert len(observed.server.seen) == 2
+            observed.clock.advance(60.0)
+            await until(lambda: len(observed.server.seen) == 3)
 
     asyncio.run(run())
 
@@ -413,9 +413,9 @@ def test_short_empty_watches_do_not_become_a_storm() -> None:
 def test_410_again_and_again_is_not_a_storm() -> None:
     async def run() -> None:
         replies = (lines(bookmark(5, end=True)), lines(gone()), lines(gone()), lines(gone()))
-        async with informing(*replies, instant=0.0) as heard:
-            await until(lambda: backs_off(heard))
-            assert len(heard.server.seen) == 3
+        async with informing(*replies, instant=0.0) as observed:
+            await until(lambda: backs_off(observed))
+            assert len(observed.server.seen) == 3
 
     asyncio.run(run())
 
@@ -425,48 +425,48 @@ def test_410_while_everything_is_sent_is_not_a_storm_either() -> None:
 
     async def run() -> None:
         first = lines(event("ADDED", pod("a", 3)), gone())
-        async with informing(first, instant=0.0) as heard:
-            await until(lambda: backs_off(heard))
-            assert len(heard.server.seen) == 2
+        async with informing(first, instant=0.0) as observed:
+            await until(lambda: backs_off(observed))
+            assert len(observed.server.seen) == 2
 
     asyncio.run(run())
 
 
-def test_410_after_something_was_heard_starts_over_at_once() -> None:
+def test_410_after_an_event_starts_over_at_once() -> None:
     """Restarts are counted from the last word of the server: each of these is the first."""
 
     async def run() -> None:
         replies = [lines(bookmark(revision, end=True), gone()) for revision in (5, 6, 7)]
-        async with informing(*replies, lines(bookmark(8, end=True), then="silence"), instant=0.0) as heard:
-            await until(lambda: heard.informer.revision == "8")
-            assert not backs_off(heard)
-            assert heard.trouble == []
+        async with informing(*replies, lines(bookmark(8, end=True), then="silence"), instant=0.0) as observed:
+            await until(lambda: observed.informer.revision == "8")
+            assert not backs_off(observed)
+            assert observed.trouble == []
 
     asyncio.run(run())
 
 
 @pytest.mark.parametrize(("lasted", "pause"), [(0.9, True), (1.0, False), (1.1, False)])
-def test_a_watch_that_said_nothing_and_did_not_last_is_followed_by_a_pause(lasted: float, pause: bool) -> None:
+def test_a_short_watch_without_events_is_followed_by_a_pause(lasted: float, pause: bool) -> None:
     async def run() -> None:
         released = asyncio.Event()
         silent = lines(then="silence", hold=released.wait())
-        async with informing(lines(bookmark(5, end=True)), silent, SILENT, instant=0.0) as heard:
-            await until(lambda: len(heard.server.seen) == 2 and heard.clock.sleeping)
-            heard.clock.advance(lasted)
+        async with informing(lines(bookmark(5, end=True)), silent, SILENT, instant=0.0) as observed:
+            await until(lambda: len(observed.server.seen) == 2 and observed.clock.sleeping)
+            observed.clock.advance(lasted)
             released.set()
-            await until(lambda: backs_off(heard) if pause else len(heard.server.seen) == 3)
-            assert backs_off(heard) is pause
+            await until(lambda: backs_off(observed) if pause else len(observed.server.seen) == 3)
+            assert backs_off(observed) is pause
 
     asyncio.run(run())
 
 
 @pytest.mark.parametrize("code", [401, 403])
-def test_who_may_not_read_is_told_by_either_code(code: int) -> None:
+def test_an_informer_that_may_not_read_ends_with_either_code(code: int) -> None:
     async def run() -> None:
-        async with informing(status(code, "No", "not for you")) as heard:
-            assert heard.task is not None
+        async with informing(status(code, "No", "not for you")) as observed:
+            assert observed.task is not None
             with pytest.raises(ApiError, match="not for you"):
-                await heard.task
+                await observed.task
 
     asyncio.run(run())
 
@@ -503,15 +503,15 @@ def test_an_item_of_a_list_that_cannot_be_read_stays_as_it_was() -> None:
     asyncio.run(run())
 
 
-def test_the_end_of_an_object_that_cannot_be_read_is_told_as_it_was_last_seen() -> None:
+def test_an_unreadable_object_is_deleted_as_it_was_last_seen() -> None:
     broken = pod("a", 7)
     broken["spec"] = {"containers": "none"}
 
     async def run() -> None:
         stream = lines(event("ADDED", pod("a", 3)), bookmark(5, end=True), event("DELETED", broken), then="silence")
-        async with informing(stream) as heard:
-            await until(lambda: heard.changes == ["added a@3", "deleted a@3"])
-            assert not heard.informer.objects
+        async with informing(stream) as observed:
+            await until(lambda: observed.changes == ["added a@3", "deleted a@3"])
+            assert not observed.informer.objects
 
     asyncio.run(run())
 
@@ -529,10 +529,10 @@ def test_one_object_that_cannot_be_read_spoils_nothing() -> None:
             event("ADDED", pod("b", 8)),
             then="silence",
         )
-        async with informing(stream) as heard:
-            await until(lambda: heard.changes == ["added a@3", "added b@8"])
-            assert 'Pod "default/a": spec.containers' in heard.trouble[0]
-            assert heard.informer.objects["default/a"].metadata.resource_version == "3"
+        async with informing(stream) as observed:
+            await until(lambda: observed.changes == ["added a@3", "added b@8"])
+            assert 'Pod "default/a": spec.containers' in observed.trouble[0]
+            assert observed.informer.objects["default/a"].metadata.resource_version == "3"
 
     asyncio.run(run())
 
@@ -590,7 +590,7 @@ def test_what_the_handler_raises_ends_the_informer() -> None:
     asyncio.run(run())
 
 
-def test_selectors_and_namespaces_are_asked_for() -> None:
+def test_selectors_and_namespaces_are_requested() -> None:
     async def run() -> None:
         async with scripted(EMPTY) as server, client_of(server) as client:
             informer = Informer(client, PODS, Pod, namespace="team", labels="a=b", fields="spec.nodeName=")
@@ -619,7 +619,7 @@ def test_selectors_and_namespaces_are_asked_for() -> None:
         ("x7", "7", 1),
     ],
 )
-def test_what_a_resumed_stream_repeats_is_not_told_again(known: str, sent: str, told: int) -> None:
+def test_what_a_resumed_stream_repeats_is_not_reported_again(known: str, sent: str, told: int) -> None:
     """An object that cannot be read is reported for each revision once."""
     broken = pod("a", 1)
     broken["spec"] = {"containers": "none"}
@@ -631,10 +631,10 @@ def test_what_a_resumed_stream_repeats_is_not_told_again(known: str, sent: str, 
     async def run() -> None:
         first = lines(end)
         second = lines(event("MODIFIED", broken), event("ADDED", last), then="silence")
-        async with informing(first, second) as heard:
-            await until(lambda: heard.changes)
-            assert heard.changes == ["added last@99"]
-            assert len(heard.trouble) == told
+        async with informing(first, second) as observed:
+            await until(lambda: observed.changes)
+            assert observed.changes == ["added last@99"]
+            assert len(observed.trouble) == told
 
     asyncio.run(run())
 
@@ -655,9 +655,9 @@ def test_how_long_an_informer_waits_after_a_refusal(refusal: Reply, waited: floa
     async def run() -> None:
         backoff = BackoffPolicy(initial=0.1, maximum=1.0, jitter=0.0)
         replies = (refusal, refusal, lines(bookmark(5, end=True), then="silence"))
-        async with informing(*replies, backoff=backoff) as heard:
-            await until(lambda: heard.informer.synced)
-            waits = [seconds for seconds in heard.clock.slept if seconds < InformerOptions().first_silence]
+        async with informing(*replies, backoff=backoff) as observed:
+            await until(lambda: observed.informer.synced)
+            waits = [seconds for seconds in observed.clock.slept if seconds < InformerOptions().first_silence]
             assert waits == [waited, max(waited, 0.2)]
 
     asyncio.run(run())
@@ -666,19 +666,19 @@ def test_how_long_an_informer_waits_after_a_refusal(refusal: Reply, waited: floa
 @pytest.mark.parametrize(
     ("between", "waits"),
     [
-        (bookmark(6), [0.1, 0.1]),  # something was heard: from the start
+        (bookmark(6), [0.1, 0.1]),  # something was observed: from the start
         (None, [0.1, 0.2]),
     ],
 )
-def test_the_back_off_begins_anew_when_something_was_heard(between: Json | None, waits: list[float]) -> None:
+def test_the_back_off_begins_anew_after_an_event(between: Json | None, waits: list[float]) -> None:
     async def run() -> None:
         backoff = BackoffPolicy(initial=0.1, maximum=1.0, jitter=0.0)
         sent = () if between is None else (between,)
         second = lines(*sent, b"", then="cut")
         replies = (lines(bookmark(5, end=True)), status(500), second, lines(bookmark(9), then="silence"))
-        async with informing(*replies, backoff=backoff) as heard:
-            await until(lambda: heard.informer.revision == "9")
-            assert [seconds for seconds in heard.clock.slept if seconds < 15.0] == waits
+        async with informing(*replies, backoff=backoff) as observed:
+            await until(lambda: observed.informer.revision == "9")
+            assert [seconds for seconds in observed.clock.slept if seconds < 15.0] == waits
 
     asyncio.run(run())
 
@@ -688,10 +688,10 @@ def test_a_list_that_is_a_bad_request_is_not_a_storm(code: int) -> None:
     """There is no third way to ask."""
 
     async def run() -> None:
-        async with informing(status(code, "Bad"), instant=0.0, watch_list=False) as heard:
-            await until(lambda: backs_off(heard))
-            assert len(heard.server.seen) == 1
-            assert f"pods: watching again: {heard.server.url}/api/v1/pods: no ({code} Bad)" in heard.trouble
+        async with informing(status(code, "Bad"), instant=0.0, watch_list=False) as observed:
+            await until(lambda: backs_off(observed))
+            assert len(observed.server.seen) == 1
+            assert f"pods: watching again: {observed.server.url}/api/v1/pods: no ({code} Bad)" in observed.trouble
 
     asyncio.run(run())
 

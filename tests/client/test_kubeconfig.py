@@ -44,7 +44,7 @@ def read(tmp_path: Path, data: Any, context: str | None = None) -> Connection:
     return connect(write(tmp_path / "config", data), context, {})
 
 
-def test_everything_a_kubeconfig_can_say(tmp_path: Path) -> None:
+def test_every_field_of_a_kubeconfig_is_read(tmp_path: Path) -> None:
     found = read(
         tmp_path,
         config(
@@ -125,7 +125,7 @@ def test_several_files_are_one(tmp_path: Path) -> None:
     assert listed.server == "https://three"
 
 
-def test_where_a_kubeconfig_is_looked_for(tmp_path: Path) -> None:
+def test_where_a_kubeconfig_is_searched_for(tmp_path: Path) -> None:
     (tmp_path / ".kube").mkdir()
     write(tmp_path / ".kube" / "config", config({"server": "https://home"}))
     write(tmp_path / "set", config({"server": "https://set"}))
@@ -185,7 +185,7 @@ WRONG: dict[str, tuple[Any, str]] = {
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_what_is_wrong_is_said_with_the_file(name: str, tmp_path: Path) -> None:
+def test_an_error_names_the_file(name: str, tmp_path: Path) -> None:
     data, message = WRONG[name]
     with pytest.raises(ConfigError) as refused:
         read(tmp_path, data)

@@ -318,7 +318,7 @@ def test_times_that_cannot_work_are_refused() -> None:
         LeaseOptions("n", "l", "")
 
 
-def test_a_fence_is_shut_until_opened_and_tells_once() -> None:
+def test_a_fence_is_shut_until_opened_and_notifies_once() -> None:
     clock = FakeClock()
     fence = Fence(clock)
     told: list[int] = []
@@ -375,7 +375,7 @@ MINE = {"holderIdentity": "me", "leaseDurationSeconds": 15, "leaseTransitions": 
         ({**MINE, "acquireTime": "2020-01-01T00:00:00.000000Z"}, 4, False),
     ],
 )
-def test_what_a_lease_says_or_leaves_out_when_it_is_taken(spec: Json | None, term: int, acquired_now: bool) -> None:
+def test_a_lease_is_taken_whatever_its_spec_leaves_out(spec: Json | None, term: int, acquired_now: bool) -> None:
     async def run() -> None:
         lease = LeaseServer()
         lease.lease = {"metadata": {"name": "scheduler", "resourceVersion": "0", "labels": {"a": "b"}}}

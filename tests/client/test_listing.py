@@ -45,7 +45,7 @@ def test_a_list_that_expires_starts_over_and_mixes_nothing() -> None:
     asyncio.run(run())
 
 
-def test_a_list_that_always_expires_is_asked_for_in_one_piece() -> None:
+def test_a_list_that_always_expires_is_requested_in_one_piece() -> None:
     async def run() -> None:
         expiring = [answer(page([pod("a", 1)], 9, "t")), status(410, "Expired")] * 3
         async with scripted(*expiring, answer(page([pod("a", 1)], 9))) as server, client_of(server) as client:

@@ -267,7 +267,7 @@ def test_what_cannot_be_added_is_bad_input(name: str, server: Live, run: Run, tm
     assert message in ended.err
 
 
-def test_what_the_cluster_has_anyway_may_be_said_again(server: Live, run: Run, tmp_path: Path) -> None:
+def test_what_the_cluster_has_anyway_may_be_given_again(server: Live, run: Run, tmp_path: Path) -> None:
     file = tmp_path / "more.yaml"
     same = "apiVersion: scheduling.k8s.io/v1\nkind: PriorityClass\nmetadata: {name: high}\nvalue: 1000\n"
     file.write_text(f"apiVersion: v1\nkind: Namespace\nmetadata: {{name: default}}\n---\n{same}---{MORE}")
@@ -344,7 +344,7 @@ def test_a_file_that_cannot_be_written(server: Live, run: Run, tmp_path: Path) -
     assert "No such file or directory" in ended.err
 
 
-def test_kinds_that_may_not_be_read_are_said_and_passed_over(server: Live, run: Run, tmp_path: Path) -> None:
+def test_kinds_that_may_not_be_read_are_reported_and_passed_over(server: Live, run: Run, tmp_path: Path) -> None:
     """A role that may read nodes and pods only: the plan goes on without groups, and says so."""
     rbac = "/apis/rbac.authorization.k8s.io/v1"
     role = {

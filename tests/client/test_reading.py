@@ -170,7 +170,7 @@ def test_of_two_groups_of_one_name_the_stronger_version_counts() -> None:
     assert said == f'PodGroup "default/g" of scheduling.x-k8s.io/v1alpha1 left out: that of {NATIVE} counts'
 
 
-def test_an_object_that_cannot_be_read_is_left_out_and_said() -> None:
+def test_an_unreadable_object_is_left_out_and_reported() -> None:
     bad = pod_on("bad")
     bad["spec"]["priority"] = "high"
     reading = Cluster({"/api/v1/pods": [pod_on("p"), bad]}).read()
@@ -224,7 +224,7 @@ DEPLOYMENT = named("d", "default", spec={"replicas": 2})
         ([("Widget", "", "default", "w"), ("Deployment", "", "default", "d")], ["d"], 1),
     ],
 )
-def test_makers_that_are_asked_for_by_name(
+def test_makers_that_are_requested_by_name(
     asked: list[tuple[str, str, str, str]], requests: list[str], found: int
 ) -> None:
     cluster = Cluster({"/apis/apps/v1/deployments": [DEPLOYMENT]})

@@ -300,14 +300,14 @@ def typed(*manifests: Json) -> list[KubernetesObject]:
     return found
 
 
-def test_an_anonymised_snapshot_tells_no_names() -> None:
+def test_an_anonymised_snapshot_holds_no_names() -> None:
     manifests, _ = snapshot(typed(NODE, *OTHERS, POD), anonymize=True)
     text = text_of(manifests, json=True)
     for word in (SECRET, "AcmeJob", "s3cret", "10.9.9.9", "registry", "hello", "ebs-vol", "aws:///"):
         assert word not in text.lower() if word.islower() else word not in text, word
 
 
-def test_a_plain_snapshot_tells_names_and_nothing_else() -> None:
+def test_a_plain_snapshot_holds_names_and_nothing_else() -> None:
     manifests, _ = snapshot(typed(NODE, *OTHERS, POD))
     text = text_of(manifests, json=False)
     assert "acme-web-0" in text
@@ -456,7 +456,7 @@ def test_everything_reads_back() -> None:
         assert not again.unknown
 
 
-def test_devices_are_left_out_of_an_anonymised_snapshot_and_said() -> None:
+def test_devices_are_left_out_of_an_anonymised_snapshot_and_reported() -> None:
     claim = {
         "apiVersion": "resource.k8s.io/v1",
         "kind": "ResourceClaim",
@@ -475,7 +475,7 @@ def test_devices_are_left_out_of_an_anonymised_snapshot_and_said() -> None:
     )
 
 
-def test_a_device_class_that_is_asked_for_as_a_resource_is_renamed() -> None:
+def test_a_device_class_that_is_requested_as_a_resource_is_renamed() -> None:
     """devices.md 4.1: its name is part of the resource's."""
     own, prefix = "nvidia.com/gpu", "deviceclass.resource.kubernetes.io/"
     asked = {own: "1", f"{prefix}acme-gpu": "1"}

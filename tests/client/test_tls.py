@@ -108,13 +108,13 @@ def test_the_right_authority_and_name(tmp_path: Path) -> None:
         (TlsSettings(ca_data=CA_PEM), "not trusted"),  # the certificate is for another name than 127.0.0.1
     ],
 )
-def test_a_wrong_authority_or_name_is_said_at_once(settings: TlsSettings, reason: str, tmp_path: Path) -> None:
+def test_a_wrong_authority_or_name_is_reported_at_once(settings: TlsSettings, reason: str, tmp_path: Path) -> None:
     with pytest.raises(UnreachableError, match=reason) as refused:
         asyncio.run(ask(tmp_path, settings))
     assert refused.value.lasting
 
 
-def test_nothing_is_checked_only_if_the_file_says_so(tmp_path: Path) -> None:
+def test_certificates_are_left_unchecked_only_where_that_is_stated(tmp_path: Path) -> None:
     asyncio.run(ask(tmp_path, TlsSettings(insecure=True)))
 
 

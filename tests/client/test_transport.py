@@ -314,7 +314,7 @@ def test_an_answer_that_is_no_json() -> None:
     asyncio.run(run())
 
 
-def test_a_guard_is_asked_before_every_attempt() -> None:
+def test_a_guard_is_checked_before_every_attempt() -> None:
     """A deposed leader stops between two attempts."""
 
     async def run() -> None:

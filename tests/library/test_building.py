@@ -42,7 +42,7 @@ from reprieve.preemption.outcome import NEVER
 from reprieve.simulation.plan import PlanOptions, plan
 
 
-def test_a_node_has_room_for_pods_unless_it_says_otherwise() -> None:
+def test_a_node_has_room_for_110_pods_unless_stated_otherwise() -> None:
     taint = {"key": "k", "effect": "NoSchedule"}
     built = (
         ClusterBuilder()
@@ -171,7 +171,7 @@ def rejection(
     )
 
 
-def test_reasons_that_somebody_can_change_are_told_with_their_nodes() -> None:
+def test_reasons_that_somebody_can_change_are_reported_with_their_nodes() -> None:
     """In the order of the record; reasons that nothing is known to help against are left out."""
     reasons = [
         Reason(reason="node(s) had untolerated taint(s)", nodes=1),
@@ -256,7 +256,7 @@ def test_reasons_that_somebody_can_change_are_told_with_their_nodes() -> None:
         ),
     ],
 )
-def test_where_least_is_missing_is_told_with_its_amounts(
+def test_where_least_is_missing_is_reported_with_its_amounts(
     group: bool, names: list[str], nodes: int, more: int, asked: int, sentence: str
 ) -> None:
     """Of a group so many nodes as members are missing; where fewer lack that little it is said for each member."""
@@ -349,7 +349,7 @@ def test_nothing_helps_who_has_room_made_for_it() -> None:
         (86_400 + 60, "1 d"),
     ],
 )
-def test_times_are_told_in_their_two_largest_units(seconds: float, text: str) -> None:
+def test_times_are_written_in_their_two_largest_units(seconds: float, text: str) -> None:
     assert seconds_text(seconds) == text
 
 
@@ -457,7 +457,7 @@ WARNINGS = {
         (SURE, {"strict": True}, True),
     ],
 )
-def test_what_calls_for_pods_for_certain_is_an_error_unless_told_otherwise(
+def test_what_calls_for_pods_for_certain_is_an_error_unless_lenient(
     manifest: dict[str, Any], how: dict[str, Any], error: bool
 ) -> None:
     """whatif.md 1: what only may call for pods is a warning; `strict` makes it an error, `lenient` the other none.
@@ -487,7 +487,7 @@ def test_what_calls_for_pods_for_certain_is_an_error_unless_told_otherwise(
         ("", "", "Waiting"),
     ],
 )
-def test_who_waits_is_told_by_the_most_that_is_known(message: str, reason: str, told: str) -> None:
+def test_why_a_pod_waits_is_the_most_that_is_known(message: str, reason: str, told: str) -> None:
     """The message, else the reason, else the outcome; of who has a place nothing."""
     cluster = ClusterBuilder().add_node("n1", {"cpu": "4"}).add_pod("waits", requests={"cpu": "8"}).build()
     found = cluster.plan(suggest=False)

@@ -211,7 +211,7 @@ EXTENDED = {**FORM, "extenders": [{"urlPrefix": "http://127.0.0.1:1", "filterVer
         (FORM, {"call_extenders": True}, False),
     ],
 )
-def test_extenders_are_asked_where_there_are_any_and_nobody_leaves_them_out(
+def test_extenders_are_called_where_there_are_any_unless_left_out(
     form: dict[str, Any], how: dict[str, Any], asked: bool
 ) -> None:
     profiles, extenders = profiles_for(configuration_of(form), FeatureGates(), **how)

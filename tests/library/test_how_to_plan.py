@@ -56,7 +56,7 @@ def test_a_file_that_is_no_configuration_is_named(tmp_path: Path, content: bytes
     assert str(refused.value).startswith(f"{file}: {said}")
 
 
-def test_a_configuration_may_be_as_large_as_said_and_begin_with_a_mark(tmp_path: Path) -> None:
+def test_a_configuration_may_be_as_large_as_its_bound_and_begin_with_a_mark(tmp_path: Path) -> None:
     file = tmp_path / "c.yaml"
     file.write_bytes(TEXT.encode() + b"#" * (configuring.MAX_CONFIGURATION_BYTES - len(TEXT)))
     assert read_configuration(file) == read_configuration(str(file))
@@ -69,7 +69,7 @@ def test_a_configuration_may_be_as_large_as_said_and_begin_with_a_mark(tmp_path:
         read_configuration(file)
 
 
-def test_what_a_configuration_says_is_in_the_options() -> None:
+def test_what_a_configuration_states_is_in_the_options() -> None:
     plain = plan_options()
     assert (plain.first_decision, plain.seed) == (False, None)
     assert (plain.warnings, plain.on_object) == ((), None)
@@ -89,7 +89,7 @@ def test_what_a_configuration_says_is_in_the_options() -> None:
 EXTENDED = {**FORM, "extenders": [{"urlPrefix": "http://127.0.0.1:1", "filterVerb": "filter"}]}
 
 
-def test_extenders_are_asked_on_demand_alone_and_else_that_is_said() -> None:
+def test_extenders_are_called_on_demand_alone_and_else_there_is_a_warning() -> None:
     silent = plan_options(EXTENDED)
     said = "<configuration>: its extenders are not asked, so the answer may differ from what happens"
     assert (silent.warnings, silent.on_object) == ((said,), None)
@@ -108,7 +108,7 @@ def test_extenders_are_asked_on_demand_alone_and_else_that_is_said() -> None:
         ({"kind": "X"}, "<configuration>: "),
     ],
 )
-def test_what_is_wrong_with_a_configuration_is_said_with_its_field(config: dict[str, Any], said: str) -> None:
+def test_an_error_of_a_configuration_names_its_field(config: dict[str, Any], said: str) -> None:
     with pytest.raises(reprieve.InputError) as refused:
         plan_options(config)
     assert str(refused.value).startswith(said)
@@ -170,7 +170,7 @@ class Seen:
         self.told.append(now)
 
 
-def test_an_observer_of_ones_own_is_told_of_each_decision() -> None:
+def test_an_observer_is_notified_of_each_decision() -> None:
     seen = Seen()
     options = reprieve.PlanOptions(observer=seen, now=2e9)
     reprieve.plan(reprieve.load(node("n1"), pod("p"), pod("q")), options, suggest=False)
@@ -178,7 +178,7 @@ def test_an_observer_of_ones_own_is_told_of_each_decision() -> None:
     assert seen.told == [2e9, 2e9]
 
 
-def test_help_is_looked_for_unless_it_is_not_wanted() -> None:
+def test_help_is_searched_for_unless_it_is_not_wanted() -> None:
     cluster = reprieve.load(node("n1"), pod("huge", "3"), pod("other", "3"))
     assert cluster.plan(suggest=False).help == {}
     found = cluster.plan()
@@ -215,7 +215,7 @@ def test_tables_of_a_cluster_are_sorted_and_name_every_resource() -> None:
     assert repr(cluster.cordon("n1")) == "<Cluster: 2 nodes, 2 pods running, 1 waiting, 1 change>"
 
 
-def test_victims_are_told_by_decision_and_why_they_have_to_go() -> None:
+def test_victims_are_listed_by_decision_with_why_they_have_to_go() -> None:
     cluster = reprieve.load(node("n1"), pod("low", "3", nodeName="n1", priority=1), pod("high", "3", priority=5))
     answer = cluster.plan()
     table = answer.table("victims")
@@ -297,7 +297,7 @@ def test_who_waits_is_shown_in_html_and_who_has_ended_is_not() -> None:
     assert [name for name in ("waits", "ran-well", "ran-badly", "runs") if f"<td>{name}</td>" in found] == ["waits"]
 
 
-def test_why_somebody_waits_is_told_by_the_first_that_says_it() -> None:
+def test_why_a_pod_waits_is_its_message_or_its_reason() -> None:
     """The message; where there is none the reason, and where there is none of both how it ended."""
     gated = pod("gated", schedulingGates=[{"name": "g"}])
     found = reprieve.load(node("n1"), pod("huge", "99"), gated).plan(suggest=False)

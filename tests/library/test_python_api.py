@@ -60,7 +60,7 @@ def test_what_is_loaded_and_how_it_shows() -> None:
     assert found.warnings == ()
 
 
-def test_pods_on_nodes_run_unless_they_say_otherwise() -> None:
+def test_pods_on_nodes_run_unless_their_status_differs() -> None:
     """Manifests of what runs need no status: a plan takes who has a node as running."""
     cluster = reprieve.load(
         {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}, "status": {"allocatable": {"cpu": 8}}},
@@ -147,7 +147,7 @@ def test_what_is_suspended_is_so_in_the_cluster_afterwards_too() -> None:
     assert first.cluster.plan().plan.suspended == first.plan.suspended
 
 
-def test_changes_of_several_stages_are_told_together() -> None:
+def test_changes_of_several_stages_are_reported_together() -> None:
     made = cluster().with_nodes(1, like="n1").drain("n1").with_manifests(pod("more")).cordon("n1-1")
     assert [change.split(":")[0] for change in made.changes] == [
         "--add-nodes 1 --like n1",
@@ -282,7 +282,7 @@ BAD: list[tuple[Callable[[], object], type[Exception], str]] = [
 
 
 @pytest.mark.parametrize(("bad", "error", "text"), BAD, ids=[text for _, _, text in BAD])
-def test_what_is_wrong_is_said(bad: Callable[[], object], error: type[Exception], text: str) -> None:
+def test_what_is_wrong_is_reported(bad: Callable[[], object], error: type[Exception], text: str) -> None:
     with pytest.raises(error, match=text):
         bad()
 
@@ -340,7 +340,7 @@ def test_data_frames_of_pandas() -> None:
     assert cluster().plan().to_dataframe("groups").empty
 
 
-def test_without_pandas_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_pandas_the_error_names_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(ImportError, match=r"pip install 'reprieve\[pandas\]'"):
         cluster().to_dataframe()
@@ -356,7 +356,7 @@ def test_a_plan_loads_no_network_client_and_no_terminal() -> None:
     assert done.stdout.strip() == "[]"
 
 
-def test_a_plan_of_something_else_says_how_to_load_it() -> None:
+def test_a_plan_of_something_else_names_the_way_to_load_it() -> None:
     others: tuple[Any, ...] = ("cluster.yaml", None, {})
     for other in others:
         with pytest.raises(TypeError, match=r"want a Cluster, not a \w+: reprieve.load reads"):

@@ -48,7 +48,7 @@ def test_a_configuration_enables_classes_as_the_command_does() -> None:
     assert world.settle().where == {"p": "n1"}
 
 
-def test_a_plugin_that_raises_is_told() -> None:
+def test_a_plugin_that_raises_is_reported() -> None:
     world = World(node("n1"), pod("p"), plugins=[Broken]).drain()
     reason, message = world.rejection("p")
     assert reason == "SchedulerError"
@@ -99,7 +99,7 @@ WRONG_NAMES: list[tuple[Callable[[World], object], str]] = [
 
 
 @pytest.mark.parametrize(("asked", "text"), WRONG_NAMES)
-def test_a_wrong_name_says_which_there_are(asked: Callable[[World], object], text: str) -> None:
+def test_a_wrong_name_is_answered_with_those_there_are(asked: Callable[[World], object], text: str) -> None:
     """A test of a plugin that asks for what is not there fails as one whose assertion does not hold."""
     world = World(node("n1", cpu=1), pod("a", cpu=1, priority=1), pod("b", cpu=1)).settle()
     with pytest.raises(AssertionError, match=re.escape(text)):

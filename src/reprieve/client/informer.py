@@ -111,7 +111,7 @@ class Informer(Generic[T]):
         self._on_synced = on_synced
         self._on_trouble = on_trouble
         self._on_unreadable = on_unreadable
-        self._on_cut = on_cut or self._say_cut
+        self._on_cut = on_cut or self._report_cut
         self._on_answer = on_answer
         self._objects: dict[str, T] = {}
         self._revision: str | None = None
@@ -121,7 +121,7 @@ class Informer(Generic[T]):
         self._synced = asyncio.Event()
         self._garbled = 0
         self._restarts = 0
-        self._heard = False
+        self._received = False
 
     @property
     def objects(self) -> Mapping[str, T]:
@@ -146,7 +146,7 @@ class Informer(Generic[T]):
         """Stay up to date until cancelled; nothing the server does ends it but refusing who asks (401, 403)."""
         while True:
             began = self._client.clock.monotonic()
-            self._heard = False
+            self._received = False
             wait: float | None
             try:
                 await self._go_on()
@@ -204,14 +204,14 @@ class Informer(Generic[T]):
         """Seconds to wait after a stream that ended as it should; None to go on at once."""
         if self._revision is None:
             return self._without_watch_list("the watch ended before everything was sent")
-        if self._heard or self._client.clock.monotonic() - began >= self._options.quick:
+        if self._received or self._client.clock.monotonic() - began >= self._options.quick:
             self._backoff.reset()
             return None
         return self._backoff.next()
 
     def _after(self, error: ClientError) -> float | None:
         """Seconds to wait after an error; None to go on at once."""
-        if self._heard:
+        if self._received:
             self._backoff.reset()
         starting = self._revision is None and self._watch_list
         if isinstance(error, IdleTimeoutError) and starting:
@@ -234,7 +234,7 @@ class Informer(Generic[T]):
         wait = self._backoff.next()
         return max(wait, error.retry_after or 0.0) if isinstance(error, ApiError) else wait
 
-    def _say_cut(self, error: ClientError) -> None:
+    def _report_cut(self, error: ClientError) -> None:
         self._on_trouble(f"{self._resource}: watching again: {error}")
 
     def _without_watch_list(self, why: str) -> float | None:
@@ -256,7 +256,7 @@ class Informer(Generic[T]):
         elif not self._seen(meta.resource_version):
             self._apply(event, meta)
             self._revision = meta.resource_version
-        self._heard = True
+        self._received = True
         if self._arriving is None:
             self._garbled = self._restarts = 0
 

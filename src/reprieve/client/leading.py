@@ -59,16 +59,16 @@ class Fence:
         self.term = term
 
     def shut(self) -> None:
-        """One may not write any more; tells those who asked to know."""
+        """One may not write any more; notifies whoever is registered (`on_shut`)."""
         was_open = self._until != float("-inf")
         self._until = float("-inf")
         if was_open:
-            for tell in self._on_shut:
-                tell()
+            for notify in self._on_shut:
+                notify()
 
-    def on_shut(self, tell: Callable[[], None]) -> None:
+    def on_shut(self, notify: Callable[[], None]) -> None:
         """Call when leadership ends."""
-        self._on_shut.append(tell)
+        self._on_shut.append(notify)
 
 
 @dataclass(frozen=True, slots=True)

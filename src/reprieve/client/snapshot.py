@@ -2,7 +2,7 @@
 
 Invariants: environment variables, finalizers, messages, data and annotations that no scheduler reads never leave; an
 image is a number that is the same for the pods that run it and the nodes that have it. Planning the snapshot decides
-what planning the cluster decides. Objects stay in their order. What leaves is said in the tables of `shapes`.
+what planning the cluster decides. Objects stay in their order. What leaves is listed in the tables of `shapes`.
 """
 
 from __future__ import annotations

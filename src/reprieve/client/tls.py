@@ -30,14 +30,14 @@ class TlsContexts:
         self._where = where
         self._made: ssl.SSLContext | None = None
         self._made_for: tuple[_Stamp, Pem | None] | None = None
-        self._looked: float | None = None
+        self._checked_at: float | None = None
         self._stamp: _Stamp = ()
 
     def context(self, certificate: Pem | None = None) -> ssl.SSLContext:
         """The context, with a client certificate from a plugin instead of the settings' where there is one."""
         now = self._clock.monotonic()
-        if self._looked is None or now - self._looked >= CHECK_FILES_SECONDS:
-            self._looked = now
+        if self._checked_at is None or now - self._checked_at >= CHECK_FILES_SECONDS:
+            self._checked_at = now
             self._stamp = self._stamps()
         wanted = (self._stamp, certificate)
         if self._made is None or self._made_for != wanted:

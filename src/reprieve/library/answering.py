@@ -1,4 +1,4 @@
-"""The answer to a plan of an input that was changed: what commands and programs are told alike."""
+"""The answer to a plan of an input that was changed: what commands and programs are given alike."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ class _Kept:
 class Cluster:
     """What is there and what waits: an immutable value. `reprieve.load` makes one, `reprieve.ClusterBuilder` too.
 
-    The methods that change something give a new cluster.  Each is a flag of `reprieve plan` and is told as that flag:
+    The methods that change something give a new cluster.  Each is a flag of `reprieve plan` and is shown as that flag:
     nodes are given as a name or a label selector (`pool=gpu`), workloads as `KIND/NAME` or `KIND/NAMESPACE/NAME`.  A
     change that meets nothing raises InputError.
     """

@@ -1,8 +1,8 @@
 """What would help: sentences and their numbers, from a decision record of an attempt that was rejected.
 
-Said by `explain` of one object and by `plan` of everybody who waits.
+Given by `explain` of one object and by `plan` of everybody who waits.
 
-Invariant: something is said only where the numbers of the record say so.
+Invariant: something is suggested only where the numbers of the record show it.
 """
 
 from __future__ import annotations

@@ -99,7 +99,7 @@ def plan(
 
 @dataclass(frozen=True, slots=True, repr=False)
 class PlanResult(Answer):
-    """What would happen. `plan` is the document of `reprieve plan -o json`, `account` what its text tells beyond it."""
+    """What would happen. `plan` is the document of `reprieve plan -o json`, `account` what its text has beyond it."""
 
     before: Cluster
     cluster: Cluster
@@ -127,9 +127,9 @@ class PlanResult(Answer):
     @property
     def help(self) -> dict[str, tuple[Help, ...]]:
         """What would help who waits: by `Pod namespace/name` or `PodGroup namespace/name`, each suggestion tried."""
-        told = [(f"Pod {pod.namespace}/{pod.name}", pod.help) for pod in self.plan.pods]
-        told += [(f"PodGroup {group.namespace}/{group.name}", group.help) for group in self.plan.pod_groups]
-        return {who: found for who, found in told if found}
+        helps = [(f"Pod {pod.namespace}/{pod.name}", pod.help) for pod in self.plan.pods]
+        helps += [(f"PodGroup {group.namespace}/{group.name}", group.help) for group in self.plan.pod_groups]
+        return {who: found for who, found in helps if found}
 
     @property
     def all_placed(self) -> bool:

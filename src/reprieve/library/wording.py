@@ -1,4 +1,4 @@
-"""Numbers and times in words, the same wherever something is told."""
+"""Numbers and times in words, the same wherever something is reported."""
 
 
 def count(number: int, noun: str) -> str:
