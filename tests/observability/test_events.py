@@ -99,7 +99,7 @@ def test_a_series_that_goes_on_is_refreshed_every_half_hour() -> None:
 def test_the_end_of_a_series_is_written_where_the_count_is_not_yet(
     occurrences: int, counts: list[int], end: str
 ) -> None:
-    """Nothing is said twice: a single event and a series of two are written whole when they happen."""
+    """Nothing is written twice: a single event and a series of two are written whole when they happen."""
     sent = Sent()
     events = recorder(sent)
     for _ in range(occurrences):
@@ -304,7 +304,7 @@ def test_the_instance_that_reports_is_at_most_128_characters(host: str, kept: in
     assert sent[0]["reportingInstance"] == "default-scheduler-" + "h" * kept
 
 
-def test_the_scheduler_that_the_pod_asked_for_reports() -> None:
+def test_events_name_the_scheduler_of_the_pod() -> None:
     sent = Sent()
     fail(recorder(sent), START, controller="second")
     assert (sent[0]["reportingController"], sent[0]["reportingInstance"]) == ("second", "second-host")

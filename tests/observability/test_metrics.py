@@ -219,7 +219,7 @@ def test_preemption_by_a_group() -> None:
 
 
 class _Breaks(FilterPlugin):
-    """Fails as soon as somebody who runs is set aside: while victims are looked for, not before."""
+    """Fails as soon as somebody who runs is set aside: while victims are searched for, not before."""
 
     name = "Breaks"
 

@@ -81,7 +81,7 @@ LOST: dict[str, tuple[dict[str, Any], tuple[str, ...], str]] = {
 
 @pytest.mark.parametrize("case", LOST)
 @pytest.mark.parametrize("by", ["pod", "podgroup"])
-def test_preempted_tells_the_work_that_is_lost_where_somebody_counts_it(case: str, by: str) -> None:
+def test_preempted_names_the_lost_work_where_it_is_counted(case: str, by: str) -> None:
     """cost.md 1.6: elsewhere the note is kube-scheduler's, to the letter."""
     more, cost, lost = LOST[case]
     profile = profile_with(DefaultPreemption(PreemptionOptions(cost=cost) if cost else None))
@@ -93,12 +93,12 @@ def test_preempted_tells_the_work_that_is_lost_where_somebody_counts_it(case: st
     assert seen.events("Preempted") == [("Normal", "low", f"Preempted by {who}{lost}")]
 
 
-def test_preempted_tells_the_lost_work_of_those_alone_of_whom_somebody_says_something() -> None:
+def test_preempted_names_the_lost_work_only_of_pods_with_annotations_about_it() -> None:
     saved = said(last_checkpoint=ago(3600))
     low = [pod("a", cpu=2, node="n1", start=-7200.0, annotations=saved), pod("b", cpu=2, node="n1", start=-7200.0)]
     seen = Observed(node("n1", cpu=4), low, pod("high", cpu=4, priority=9)).settle()
     note = "Preempted by pod uid-high on node n1"
-    assert sorted(told for _, _, told in seen.events("Preempted")) == [
+    assert sorted(text for _, _, text in seen.events("Preempted")) == [
         note,
         f"{note}; 2 CPU-hours of its work are lost",
     ]

@@ -74,8 +74,8 @@ def test_ten_pods_are_named_of_those_with_one_message(pods: int) -> None:
 def test_twenty_messages_are_kept_and_pods_with_one_of_them_are_counted(messages: int) -> None:
     """In the order in which they come up; the reason tells apart what reads alike."""
     keeping = Keeping(messages + 1)
-    told = [rejection(one, f"m{i}") for i, one in enumerate(keeping.pods(messages))]
-    found = keeping.decide(failed(*told, rejection(keeping.pods(messages + 1)[-1], "m3"))).pods
+    first = [rejection(one, f"m{i}") for i, one in enumerate(keeping.pods(messages))]
+    found = keeping.decide(failed(*first, rejection(keeping.pods(messages + 1)[-1], "m3"))).pods
     assert [one.message for one in found] == [f"m{i}" for i in range(min(messages, 20))]
     assert [one.pods for one in found] == [2 if i == 3 else 1 for i in range(min(messages, 20))]
 
@@ -106,7 +106,7 @@ def test_fifty_groups_of_a_tree_are_shown_those_that_failed_first_where_there_ar
     assert [one.name for one in found] == [f"default/g{i}" for i in shown]
 
 
-def test_a_level_says_what_became_of_a_group_and_names_ten_of_its_children() -> None:
+def test_a_level_has_the_outcome_of_a_group_and_names_ten_of_its_children() -> None:
     keeping = Keeping(1)
     [found] = keeping.decide(failed(rejection(keeping.pods(1)[0]), levels=(level(0, ok=False, short=11),))).levels
     assert msgspec.to_builtins(found) == {

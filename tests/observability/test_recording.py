@@ -126,8 +126,10 @@ def test_a_request_above_every_node() -> None:
         ("1e30", True, "it asks for 72057594037927936m cpu or more, and the largest node has 8"),
     ],
 )
-def test_what_is_more_than_is_counted_is_not_told_as_a_number(asked: str, or_more: bool, clause: str) -> None:
-    """whatif.md 5.3: no node is known to be large enough, so none is told to help."""
+def test_a_request_above_the_largest_countable_amount_is_recorded_as_or_more(
+    asked: str, or_more: bool, clause: str
+) -> None:
+    """whatif.md 5.3: no node is known to be large enough, so none is named as a help."""
     seen = Recorded(node("n2", cpu=8), pod("a", cpu=asked)).settle()
     record = seen.one("a")
     assert record.lack is not None
@@ -154,7 +156,7 @@ _TWO_OF_FOUR = [node("n1", cpu=4), node("n2", cpu=2), node("n3", cpu=8, taints=[
 
 
 def test_why_no_room_was_made_for_a_gang() -> None:
-    """The condition keeps upstream's words; who was looked at and why it did not help is in the record."""
+    """The condition keeps upstream's words; the potential victims and why they do not help are in the record."""
     low = [pod("low", cpu=4, node="n1"), *gang("crew", 2, cpu=1, node="n2", whole=True, start=5)]
     seen = Recorded(*_TWO_OF_FOUR, *low, *gang("train", 3, cpu=4, priority=9)).settle()
     record = seen.one("train", "PodGroup")
@@ -210,7 +212,7 @@ def test_a_gang_whose_victims_are_still_leaving() -> None:
     assert found.reason == "UnderWay"
 
 
-def test_those_looked_at_are_counted_and_the_first_are_named() -> None:
+def test_potential_victims_are_counted_and_the_first_are_named() -> None:
     low = [pod(f"low{i:02d}", cpu="10m", node="n1", start=i) for i in range(MOST_LOOKED_AT + 5)]
     seen = Recorded(*_TWO_OF_FOUR, *low, *gang("train", 3, cpu=4, priority=9)).settle()
     found = seen.one("train", "PodGroup").in_vain

@@ -68,7 +68,7 @@ class Reported:
         return [line.split(" ", 1)[1] for line in self.logged.getvalue().splitlines()]
 
     def group(self, name: str, foreign: str | None = None) -> Group:
-        """A group of the world, as one of another API where that is said."""
+        """A group of the world, as one of another API where `foreign` names it."""
         found = self.world.engine.cluster.groups.get(f"default/{name}")
         assert found is not None
         assert found.spec is not None
@@ -297,7 +297,7 @@ def test_what_an_eviction_costs_is_counted_by_who_needs_the_room(kind: str) -> N
 
 
 def test_an_eviction_is_reported_without_an_engine_as_well() -> None:
-    """What is lost is not known then, and not said."""
+    """What is lost is not known then, and not reported."""
     seen = stage(attached=False)
     preemption = made(seen)
     seen.observer.evicted(seen.world.record("a"), preemption, now=START)
@@ -341,9 +341,9 @@ def test_a_group_that_went_whole_has_an_event(victims: str) -> None:
     whole = PreemptionUnit("default/old", (seen.world.record("a"),), (1,), 0, True, None if victims == "alone" else old)
     error = "no" if victims == "failed" else None
     seen.observer.preemption_ended(made(seen, whole), seconds=0.1, error=error, now=START)
-    told = victims in ("whole", "of-another-api")
-    assert seen.notes() == ([("Preempted", "old", "Preempted by pod default/high")] if told else [])
-    if told:
+    reported = victims in ("whole", "of-another-api")
+    assert seen.notes() == ([("Preempted", "old", "Preempted by pod default/high")] if reported else [])
+    if reported:
         [event] = seen.sent
         version = FOREIGN if foreign else "scheduling.k8s.io/v1beta1"
         assert (event["regarding"]["apiVersion"], event["related"]["name"]) == (version, "high")
@@ -610,7 +610,7 @@ LINES: dict[str, tuple[Made, str]] = {
 
 
 @pytest.mark.parametrize("case", LINES)
-def test_one_line_says_what_was_decided(case: str) -> None:
+def test_every_decision_is_one_log_line(case: str) -> None:
     """observability.md 5."""
     make, line = LINES[case]
     seen = stage(verbosity=2)

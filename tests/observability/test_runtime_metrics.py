@@ -125,7 +125,9 @@ def test_how_far_each_watch_is_is_read_when_scraped(registry: CollectorRegistry,
     assert now(*pods) == 43
 
 
-def test_the_build_says_whose_behaviour_this_is(registry: CollectorRegistry, runtime: RuntimeMetrics) -> None:
+def test_the_build_names_the_kubernetes_version_it_behaves_as(
+    registry: CollectorRegistry, runtime: RuntimeMetrics
+) -> None:
     """observability.md 3.5."""
     (build,) = [sample for sample in scraped(registry) if sample.name == "kubernetes_build_info"]
     assert (build.labels["major"], build.labels["minor"]) == ("1", "37")
@@ -147,7 +149,7 @@ def test_the_build_says_whose_behaviour_this_is(registry: CollectorRegistry, run
         ("[]", "", ""),
     ],
 )
-def test_the_commit_is_told_where_the_package_knows_it(
+def test_the_build_names_its_commit_where_the_package_knows_it(
     monkeypatch: pytest.MonkeyPatch, origin: str | None, commit: str, state: str
 ) -> None:
     """observability.md 3.5: what is not known of the build is empty and not made up."""
@@ -177,7 +179,7 @@ def test_events_and_hints_are_timed_and_decide_as_before(registry: CollectorRegi
     assert value(seen, "scheduler_queueing_hint_execution_duration_seconds_count", asked) == 1
 
 
-def test_a_hint_that_says_no_is_told_apart(registry: CollectorRegistry, runtime: RuntimeMetrics) -> None:
+def test_hints_that_skip_are_counted_apart(registry: CollectorRegistry, runtime: RuntimeMetrics) -> None:
     """observability.md 3.5."""
     world = World(node("n", cpu=1), pod("p", cpu=2)).drain()
     runtime.attach(world.engine.queue)
@@ -265,8 +267,8 @@ def test_all_that_pods_ask_for_but_room_for_themselves() -> None:
 
 def test_what_a_pod_calls_its_scheduler_cannot_write_series() -> None:
     """`spec.schedulerName` is any text (observability.md 3.7); amounts keep all their digits."""
-    said = 'x"} 1\nkube_pod_resource_request{pod="else\\'
-    world = World(node("n1", cpu=8), pod("a", cpu="1234567m", scheduler=said))
+    name = 'x"} 1\nkube_pod_resource_request{pod="else\\'
+    world = World(node("n1", cpu=8), pod("a", cpu="1234567m", scheduler=name))
     (family,) = text_string_to_metric_families(rendered(*pod_resources(world.engine)).decode())
     (sample,) = family.samples
-    assert (sample.labels["scheduler"], sample.labels["pod"], sample.value) == (said, "a", 1234.567)
+    assert (sample.labels["scheduler"], sample.labels["pod"], sample.value) == (name, "a", 1234.567)

@@ -1,6 +1,6 @@
 """How much is missing for a pod that fits nowhere: the numbers that a decision record has beside its reasons.
 
-observability.md 4.1 ("by how much") and 4.4: what is not certain is not said.
+observability.md 4.1 ("by how much") and 4.4: what is not certain is not stated.
 """
 
 from __future__ import annotations
@@ -237,7 +237,7 @@ def test_what_the_next_member_of_a_gang_lacks(case: str) -> None:
     assert lack.more == more
 
 
-def test_nothing_is_said_of_a_gang_of_unlike_members() -> None:
+def test_a_gang_of_unlike_members_has_no_shortage() -> None:
     assert (
         lack_of(
             *(node("n1", cpu=4), group("a", min_count=2), pod("a-0", cpu=3, group="a"), pod("a-1", cpu=2, group="a")),

@@ -159,7 +159,7 @@ def test_numbers_count_up_from_one(make: object) -> None:
     assert [store.next_id() for _ in range(3)] == [1, 2, 3]
 
 
-def test_five_thousand_records_and_64_mebibytes_are_kept_where_nothing_else_is_said() -> None:
+def test_five_thousand_records_and_64_mebibytes_are_kept_by_default() -> None:
     assert (Bounds().records, Bounds().bytes) == (5_000, 64 << 20)
 
 
@@ -259,14 +259,14 @@ def test_a_file_in_use_can_be_read_by_others(tmp_path: Path) -> None:
 def test_a_broken_file_is_set_aside(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "records.db"
     path.write_bytes(content)
-    said: list[str] = []
-    store = FileStore(path, trouble=said.append)
+    reports: list[str] = []
+    store = FileStore(path, trouble=reports.append)
     put(store, "a", "hello")
     assert messages(store, "a") == ["hello"]
     store.close()
     assert (tmp_path / "records.db.broken").read_bytes() == content
-    assert len(said) == 1
-    assert "set aside" in said[0]
+    assert len(reports) == 1
+    assert "set aside" in reports[0]
 
 
 def test_a_file_of_something_else_stays_as_it_is(tmp_path: Path) -> None:
@@ -284,9 +284,9 @@ def test_a_file_of_something_else_stays_as_it_is(tmp_path: Path) -> None:
 
 
 def test_a_disk_that_fails_costs_records_and_nothing_else(tmp_path: Path) -> None:
-    said: list[str] = []
+    reports: list[str] = []
     lost: list[int] = []
-    store = FileStore(tmp_path / "records.db", trouble=said.append, lost=lost.append)
+    store = FileStore(tmp_path / "records.db", trouble=reports.append, lost=lost.append)
     put(store, "a", "kept")
     store.flush()
     with sqlite3.connect(tmp_path / "records.db") as other:
@@ -296,15 +296,15 @@ def test_a_disk_that_fails_costs_records_and_nothing_else(tmp_path: Path) -> Non
         put(store, "a", "lost")
         store.flush()
     assert (store.dropped, sum(lost)) == (3, 3)
-    assert len(said) == 1, "said once, however many there are"
-    assert "not kept" in said[0]
+    assert len(reports) == 1, "reported once, however many there are"
+    assert "not kept" in reports[0]
     with sqlite3.connect(tmp_path / "records.db") as other:
         other.execute("ALTER TABLE elsewhere RENAME TO record")
     other.close()
     put(store, "a", "kept again")
     assert messages(store, "a") == ["kept again", "kept"]
     store.close()
-    assert said[1:] == ["decision records are kept again; lost: 3"]
+    assert reports[1:] == ["decision records are kept again; lost: 3"]
 
 
 def test_reading_a_file_that_is_not_there(tmp_path: Path) -> None:
@@ -339,9 +339,9 @@ def test_what_was_flushed_survives_kill_9(tmp_path: Path) -> None:
     )
     assert writer.stdout is not None
     with writer.stdout as lines:
-        told = [int(lines.readline()) for _ in range(5)]
+        printed = [int(lines.readline()) for _ in range(5)]
         writer.send_signal(signal.SIGKILL)
-        told += [int(line) for line in lines if line.endswith("\n")]
+        printed += [int(line) for line in lines if line.endswith("\n")]
     writer.wait()
     with sqlite3.connect(path) as connection:
         assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
@@ -350,8 +350,8 @@ def test_what_was_flushed_survives_kill_9(tmp_path: Path) -> None:
             "SELECT count(*) FROM record WHERE (SELECT count(*) FROM involved WHERE record = id) != 2"
         ).fetchone()
     connection.close()
-    assert {f"p{number}" for number in range(1, told[-1] + 1)} <= names
+    assert {f"p{number}" for number in range(1, printed[-1] + 1)} <= names
     assert whole == (0,), "a record without its names, or half of them"
     store = FileStore(path)
-    assert store.next_id() > told[-1]
+    assert store.next_id() > printed[-1]
     store.close()

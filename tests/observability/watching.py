@@ -1,4 +1,4 @@
-"""A world whose shell tells an observer what happens."""
+"""A world whose decisions are reported to an observer."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from reprieve.scheduling.decision import Decision
 from tests.building import Item, World
 
 TOOK = 0.003
-"""Seconds that every attempt is said to take."""
+"""Seconds that every attempt takes."""
 
 
 class Observed:

@@ -56,7 +56,7 @@ _FIRST_ATTEMPTS: Final = 4
 
 
 class Scheduler:
-    """One scheduler on one API server. Made by `scheduler`; what is here may be looked at."""
+    """One scheduler on one API server. Made by `scheduler`; its parts are public to be inspected."""
 
     def __init__(
         self,

@@ -7,8 +7,8 @@ success (`Writes.bind`).
 
 Invariants: every started binding ends in exactly one call of `bound` or `failed`, unless the right to write was lost
 or this was closed: then in none. As long as it is unsure whether a binding was carried out (no answer came) the pod
-keeps its room, and the API is asked until it says where the pod is. The one who is told decides when the engine hears
-of it: never while a cycle runs.
+keeps its room, and the API is asked until it says where the pod is. The listener decides when the engine is notified:
+never while a cycle runs.
 """
 
 from __future__ import annotations

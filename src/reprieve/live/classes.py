@@ -6,7 +6,7 @@ first text of KEP-5710). Here it is looked up among the PriorityClasses of the c
 Rules: a class that appears later counts from then on, and one of the name with another value counts with that. A class
 that vanishes changes nothing for the groups that had it (preemption.md 8), for as long as this process remembers. A
 value below the group's own priority is refused: groups could evict each other in turn. A group whose class is refused
-or unknown counts with its own priority, and `refused` is told once for every reason; so it is of a
+or unknown counts with its own priority, and `refused` is called once for every reason; so it is for a
 number without a class, which anybody could write.
 
 Invariant: a group that comes out has the value as its `preemption-priority` annotation, where the class gives one; a

@@ -6,7 +6,7 @@ Rules (observability.md "Conditions", and kube-scheduler's where that is silent)
 - Condition and nominatedNodeName of one pod go out in one patch. While a patch is on its way, later wishes for the same
   pod come together in the next one.
 - A pod that was placed meanwhile gets no word any more about not being placed.
-- A PodGroup of another scheduler is told in its own terms (workloads.md 4); one that nobody has looked at is accepted.
+- The status of a PodGroup of another scheduler is in the terms of its API (workloads.md 4); a new one is accepted.
 - PodGroupInitiallyScheduled, of a composite CompositePodGroupInitiallyScheduled (composite.md 5), never goes back to
   False, but where a binding of that very scheduling failed for good. A composite whose tree cannot be scheduled as it
   is (a cycle, too many levels) says so with the reason Invalid, with or without pods below it.
@@ -198,7 +198,7 @@ class Conditions:
             if accepted(foreign.api_version, foreign.phase):
                 self._unaccepted[group.key] = subject
             if not says_messages(foreign.api_version) and view.condition.status != "True":
-                view = subject.now  # it cannot say more than it was told
+                view = subject.now  # it has no word for more than was written
         subject.observe(view)
         subject.disrupted = any(c.type == DISRUPTION_TARGET and c.status == "True" for c in group.status.conditions)
 
@@ -213,7 +213,7 @@ class Conditions:
     # -- what the scheduler says -------------------------------------------------------------------
 
     def decided(self, decision: Decision) -> None:
-        """Everything one attempt wants said."""
+        """All that one attempt wants written."""
         for rejection in decision.rejections:
             self.rejected(rejection)
         for pod, node in decision.nominations:
@@ -256,7 +256,7 @@ class Conditions:
         return subject is not None and "True" in (subject.now.condition.status, (subject.condition or ("",))[0])
 
     def not_scheduled_after_all(self, ref: str, reason: str, message: str) -> None:
-        """A group was said to be scheduled, and is not: a binding failed (scheduling.md 3.6)."""
+        """A group was reported as scheduled, and is not: a binding failed (scheduling.md 3.6)."""
         ref = _carrier_of(ref)
         subject = self._groups.get(ref)
         if subject is not None:
@@ -295,7 +295,7 @@ class Conditions:
                     self._not_scheduled(held, NOT_READY, status.reason)
 
     def _accept(self, engine: Engine) -> None:
-        """Groups that nobody has looked at: their controllers may make the pods now (workloads.md 4.3)."""
+        """Groups that no scheduler has accepted yet: their controllers may make the pods now (workloads.md 4.3)."""
         unaccepted, self._unaccepted = self._unaccepted, {}
         for key, subject in unaccepted.items():
             foreign, where = subject.foreign, subject.resource
@@ -396,7 +396,7 @@ class Conditions:
             self._flights.discard(done)
             error = ClientError("cancelled") if done.cancelled() else done.exception()
             if error is not None and not superseded(error):
-                subject.disrupted = True  # said with its next members
+                subject.disrupted = True  # written with its next members
                 self._on_trouble(f"status of {subject.namespace}/{subject.name}: {error}")
 
         flight.add_done_callback(landed)

@@ -1,6 +1,6 @@
 """The demo's stage: objects are made and watched through the Kubernetes API alone, as any user would.
 
-Invariants: what is said about the cluster was read from the API; nothing is waited for without an end.
+Invariants: what is reported of the cluster was read from the API; nothing is waited for without an end.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class DemoCluster:
         self._served = served
         self._changed = asyncio.Event()
         self.preempted: dict[str, o.Pod] = {}
-        """Every pod that was told to make way, by `namespace/name`, as last seen."""
+        """Every pod that is marked to be evicted, by `namespace/name`, as last seen."""
         self._pods = Informer(client, self._resource("Pod"), o.Pod, self._pod_changed)
         self._groups = Informer(client, self._resource("PodGroup"), o.PodGroup, lambda _: self._changed.set())
         self._trees = Informer(
@@ -58,7 +58,7 @@ class DemoCluster:
         return sorted(chosen, key=lambda pod: pod.key)
 
     def running(self, *groups: str) -> list[o.Pod]:
-        """Those of them that run and have not been told to go."""
+        """Those of them that run and are not being deleted."""
         return [
             pod
             for pod in self.pods(*groups)

@@ -8,15 +8,15 @@ resources and those of other schedulers (workloads.md 1); of two groups of one n
 *Synced* means that every source has delivered what was there at the start.
 
 Custom resources have no admission that would resolve a priority class. A PodGroup that came without a priority has the
-highest of its members, which are pods and so have theirs resolved; members that differ from it are told so as ever.
+highest of its members, which are pods and so have theirs resolved; members that differ from it are rejected as ever.
 CompositePodGroups are brought by `live.composites`.
 What a group counts as when it is a victim stands in an annotation that nobody resolves but `live.classes`.
 
 Invariants: nothing reaches the engine before all sources are synced; the first feed comes in the order of
 `scheduling.arrival_order.in_order` (nodes, budgets, groups, ..., bound pods, pending pods), so that a restart decides
-as a run from the beginning; later changes come in the order in which each watch told them. Pods and nodes are required;
-any other kind that is not served, which is nothing unusual, or that we may not read is left out, is said to be, and is
-asked for again with every rediscovery, as is one that begins to be served later (an installed CRD).
+as a run from the beginning; later changes come in the order in which each watch brought them. Pods and nodes are
+required; any other kind that is not served, which is nothing unusual, or that we may not read is left out, is reported,
+and is requested again with every rediscovery, as is one that begins to be served later (an installed CRD).
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ NOT_ENDED: Final = "status.phase!=Succeeded,status.phase!=Failed"
 """Pods that have ended hold no room: kube-scheduler does not watch them either; one that ends is deleted to us."""
 _REFUSED: Final = (401, 403)
 _MOST_SAID: Final = 1_000
-"""Warnings that are kept so as not to be said again."""
+"""Warnings that are kept so as not to be repeated."""
 _STRONGER_FIRST: Final = tuple(row.api_group for row in SOURCES if row.api_group is not None)
 """API groups that have PodGroups."""
 _ALWAYS: Final = _STRONGER_FIRST[:2]
@@ -83,7 +83,7 @@ class ClusterFeedOptions:
 
 
 _ARRIVALS: Final = 1_000_000
-"""Pods whose order of arrival is told apart; beyond that it begins anew."""
+"""Pods whose order of arrival is distinguished; beyond that it begins anew."""
 
 ChangeListener = Callable[[Change[Any], Resource], None]
 """Notified of every change when it has been applied, with the resource it came from."""
@@ -410,7 +410,7 @@ class ClusterFeed:
         self._fed = True
 
     def _take(self, change: Change[Any], resource: Resource, now: float) -> None:
-        """One change; an object that the engine cannot take in is said and left out: the others go on."""
+        """One change; an object that the engine cannot take in is reported and left out: the others go on."""
         try:
             self._dispatch(change, resource, now)
         except Exception as error:

@@ -1,11 +1,11 @@
 """One line for an outage, however many watches and retries notice it.
 
 When an API server goes away every watch is cut, and every retry fails again. That is one thing that has happened: what
-fails first is said, what fails meanwhile is counted, and that it is over is said when nothing has failed for a while. A
+fails first is reported, what fails meanwhile is counted, and the end is reported when nothing has failed for a while. A
 server that starts again refuses for some moments what it will allow (its RBAC cache fills): that belongs to it.
 
-What goes on failing is said again after a minute, then twice as late each time, up to ten minutes; what begins to fail
-more than a minute after anything else did is news of its own.
+What goes on failing is reported again after a minute, then twice as late each time, up to ten minutes; what begins to
+fail more than a minute after anything else did is news of its own.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class Outages:
         self._failing.pop(what, None)
 
     def besides(self, where: str, text: str) -> None:
-        """Something failed that is not repeated by itself: said, but not during an outage."""
+        """Something failed that is not repeated by itself: reported, but not during an outage."""
         if self.under_way:
             self._calls += 1
             self._listener.trouble_again(where)

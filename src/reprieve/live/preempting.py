@@ -10,7 +10,7 @@ next one can finish:
    PodGroup is the point of no return: a unit that has it and has lost pods is what `resume` finishes, so that no unit
    stays partly evicted; without it nothing was deleted.
 4. All victims but the last at the same time, the last when the others are through.
-5. What was marked and is not deleted after all, because the preemption failed, is told so: DisruptionTarget=False.
+5. What was marked and is not deleted after all, because the preemption failed, gets DisruptionTarget=False.
 
 Invariants: every preemption that was started ends in exactly one call of `done` or `failed`, or is cancelled by
 `aclose`; after a failure no further victim is begun, but a unit whose deletion had begun is finished, as often as it
@@ -352,7 +352,7 @@ class _Run:
 
 
 def _staying(leaf: GroupState) -> int:
-    """Pods of a group that run and have not been told to go."""
+    """Pods of a group that run and are not being deleted."""
     return sum(1 for pod in leaf.running() if not pod.terminating)
 
 

@@ -83,7 +83,7 @@ class VictimCalls:
     def unmark(
         self, group: Group | None, pods: Iterable[PodRecord]
     ) -> tuple[list[PodRecord], list[asyncio.Future[None]]]:
-        """Begin to take DisruptionTarget back from who stays; the pods that are told, and the writes under way.
+        """Begin to take DisruptionTarget back from who stays; the pods that are concerned, and the writes under way.
 
         Nobody is notified of a unit, or a pod, that another preemption evicts now.
         """

@@ -168,8 +168,8 @@ class Writes:
             return _failed(UnservedError(f"{kind} is not served"))
         key = f"{kind}.{where.group} {namespace}/{name}"
         if where.api_version in FOREIGN_VERSIONS:
-            said = [status_of(where.api_version, condition) for condition in conditions]
-            status = {key: found for each in said for key, found in each.items()}
+            parts = [status_of(where.api_version, condition) for condition in conditions]
+            status = {key: found for each in parts for key, found in each.items()}
             return self.patch_foreign_status(namespace, name, uid, status, resource=where)
         path = where.path(namespace, name, "status")
         status = {"conditions": [dict(condition) for condition in conditions]}
@@ -226,7 +226,7 @@ class Writes:
     def patch_object(self, instruction: PatchObject) -> asyncio.Future[None]:
         """Carry out a patch with its preconditions. 409 where they do not hold; UnservedError for unknown kinds.
 
-        After an unsure outcome a 409 is looked into: the patch may have been what changed the object.  Where the
+        After an unsure outcome a 409 is checked: the patch may have been what changed the object.  Where the
         instruction says so (`again`) the patch is made to the object as it is now.
         """
         where = self._resource(instruction.kind)

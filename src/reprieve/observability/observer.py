@@ -1,4 +1,4 @@
-"""The one object the shell tells what happens: it makes metrics, log lines, events and decision records of it.
+"""Observes what happens: it makes metrics, log lines, events and decision records of it.
 
 Invariants: every call is synchronous, cheap and does no I/O beyond a log line; nothing here decides or fails a
 decision.  Times are seconds since the epoch, durations seconds.
@@ -153,12 +153,12 @@ class Observer:
             metrics.pod_attempt(ERROR if error else UNSCHEDULABLE, profile, seconds)
             self._event(rejection.pod, None, WARNING, "FailedScheduling", "Scheduling", rejection.message, now)
         if decision.condition is not None:
-            self._tell_foreign(decision.condition, now)
+            self._report_foreign(decision.condition, now)
         if decision.preemption is not None:
             self._count_preemption(decision.preemption, seconds)
         elif decision.in_vain is not None:
             self._count_in_vain(decision.in_vain, seconds)
-        elif decision.result is Result.UNSCHEDULABLE and not is_group:  # it was looked into, and did not help
+        elif decision.result is Result.UNSCHEDULABLE and not is_group:  # victims were searched for, in vain
             metrics.preemption_attempts.inc()
             metrics.evaluation_seconds.labels("pod", UNSCHEDULABLE).observe(seconds)
         self._log_decision(decision, seconds)
@@ -219,7 +219,7 @@ class Observer:
         metrics.task_seconds.labels(result).observe(seconds)
         metrics.execution_seconds.labels(preemption.kind, result).observe(seconds)
         if error is None:
-            self._tell_victim_groups(preemption, now)
+            self._report_to_victim_groups(preemption, now)
             self.log.info("Preemption carried out", v=DECISIONS, by=preemption.key, seconds=seconds)
         else:
             self.log.error("Preemption failed", by=preemption.key, seconds=seconds, error=error)
@@ -228,7 +228,7 @@ class Observer:
         if self._records is not None:
             self._records.preemption_ended(preemption, seconds=seconds, error=error)
 
-    def _tell_victim_groups(self, preemption: Preemption, now: float) -> None:
+    def _report_to_victim_groups(self, preemption: Preemption, now: float) -> None:
         """On each group that went as a whole: for whom, by name."""
         by = self._preemptor(preemption)
         first = preemption.nominations[0][0] if preemption.nominations else None
@@ -247,7 +247,7 @@ class Observer:
                     )
 
     def room_released(self, room: ReleasedRoom, *, now: float) -> None:
-        """Room that was held for a preemptor is free for others again (cost.md 5): told on the group and its pods."""
+        """Room that was held for a preemptor is free for others again (cost.md 5): events on the group and its pods."""
         for pod, node in room.pods:
             note = f"Room held on {node} is released: {room.message}"
             self._event(pod, None, NORMAL, "RoomReleased", "Preempting", note, now)
@@ -301,7 +301,7 @@ class Observer:
         self.log.error(text, where=where)
 
     def trouble_again(self, where: str) -> None:
-        """The same, where it has been said already."""
+        """The same, where it has been logged already."""
         self.metrics.trouble.labels(where).inc()
 
     def tick(self, now: float) -> None:
@@ -382,7 +382,7 @@ class Observer:
             for rejection in decision.rejections:
                 self.log.info("Rejected pod", v=DETAILS, pod=rejection.pod.key, reason=rejection.message)
 
-    def _tell_foreign(self, condition: GroupCondition, now: float) -> None:
+    def _report_foreign(self, condition: GroupCondition, now: float) -> None:
         """On the PodGroup of another scheduler, whose status may have no words for it (workloads.md 4.5)."""
         group = self._engine.cluster.trees.find(condition.ref) if self._engine is not None else None
         if group is None or group.spec is None or not group.spec.foreign:

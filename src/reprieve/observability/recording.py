@@ -287,7 +287,7 @@ def preemption_record(cluster: ClusterState, preemption: Preemption, now: float)
 
 
 def in_vain_record(cluster: ClusterState, found: PreemptionInVain, now: float) -> InVain:
-    """A preemption that did not come about as data; `now`: for how long who was looked at has been running."""
+    """A preemption that did not come about as data; `now`: for how long the potential victims have been running."""
     diagnosis = found.diagnosis
     first = [Verdict(unit, False, None) for unit in found.units[:MOST_LOOKED_AT]]
     return InVain(
@@ -334,7 +334,7 @@ def _comparison(preemption: Preemption, criteria: Sequence[Criterion], key: Cost
         return found
     found.runner_up = _candidate(compared.domain, criteria, compared.cost)
     found.steps = [Step(criterion=criterion, left=left) for criterion, left in compared.steps]
-    # The last criterion is the one that told the chosen one from those that were left, of whom this is the best.
+    # The last criterion is the one that distinguished the chosen one from those left, of whom this is the best.
     found.decided_by = compared.steps[-1][0] if compared.steps else ""
     decided = decisive(preemption)
     if decided is not None:
@@ -436,7 +436,7 @@ def _pod_of(decision: Decision) -> PodRecord:
 
 
 def _messages(rejections: Iterable[Rejection]) -> list[Message]:
-    """Pods by what they were told, in the order in which the messages come up."""
+    """Pods by the message of their condition, in the order in which the messages come up."""
     found: dict[tuple[str, str], Message] = {}
     for rejection in rejections:
         key = (rejection.reason, rejection.message)

@@ -48,7 +48,7 @@ class Reason(Part):
 
 
 class Message(Part):
-    """What pods were told, and how many; `names` are the first of them."""
+    """A message in conditions of pods, and of how many; `names` are the first of them."""
 
     message: str
     reason: str
@@ -277,7 +277,7 @@ class PreemptionRecord(Part):
 
 
 class InVain(Part):
-    """Why no room was made for a pod group that needed some: who was looked at, and why it did not help.
+    """Why no room was made for a pod group that needed some: the potential victims, and why they would not help.
 
     `reason`: `NoLowerPriority` (nobody who runs has a lower priority, the lowest is `lowest_priority`), `DoesNotFit`
     and `NothingGained` (with all potential victims gone, too few of its pods or no more than before would find a

@@ -33,7 +33,7 @@ _REVISION_DIGITS: Final = 15
 """Last digits of a revision that are shown: a sample is a double."""
 
 ResourceRevisions = Mapping[tuple[str, str, str], str]
-"""(API group, version, plural) of a resource -> the `resourceVersion` up to which it has been heard."""
+"""(API group, version, plural) of a resource -> the `resourceVersion` up to which it has been observed."""
 
 
 def build_labels() -> dict[str, str]:
@@ -150,7 +150,7 @@ class RuntimeMetrics:
     # -- the queue -------------------------------------------------------------------------------------------------
 
     def attach(self, queue: SchedulingQueue) -> None:
-        """Time what the queue is told, and the hints that it asks."""
+        """Time the events that the queue is notified of, and the hints that it calls."""
         clock, on_event, ask = self._clock, queue.on_event, queue.ask
 
         def timed_event(event: ClusterEvent, now: float, *, but: str = "") -> None:
@@ -197,7 +197,7 @@ class RuntimeMetrics:
         for event, number in self._inflight().items():
             inflight.add_metric([event], number)
         yield inflight
-        heard = GaugeMetricFamily(
+        observed = GaugeMetricFamily(
             "informer_store_resource_version",
             "The 15 least significant digits of the resource version of the store.",
             labels=["name", "group", "version", "resource"],
@@ -205,8 +205,8 @@ class RuntimeMetrics:
         for name, revisions in self._informers.items():
             for labels, revision in revisions().items():
                 if revision.isdecimal():
-                    heard.add_metric([name, *labels], int(revision[-_REVISION_DIGITS:]))
-        yield heard
+                    observed.add_metric([name, *labels], int(revision[-_REVISION_DIGITS:]))
+        yield observed
 
 
 class _Read(Collector):

@@ -1,6 +1,6 @@
 """How much is missing for a pod that fits nowhere: the numbers behind "what would help".
 
-Only what is certain is said: amounts on nodes whose failure taking pods away may cure, with the room that is held for
+Only what is certain is stated: amounts on nodes whose failure taking pods away may cure, with the room that is held for
 nominated pods counted as taken, as the filters count it.
 """
 
@@ -27,7 +27,7 @@ def lack_of(
 ) -> Shortfall:
     """What `pod` lacks. For a group of identical pods: after `placed` of them, for each of `more` further ones.
 
-    Nothing is said of the closest nodes where the members placed are not as many as the amounts alone would allow:
+    The closest nodes are left out where the members placed are not as many as the amounts alone would allow:
     then something else than amounts decides.
     """
     nodes = cluster.nodes

@@ -74,7 +74,7 @@ def open_store(
 ) -> MemoryStore | FileStore:
     """A store in a file, or in memory where there is none.
 
-    From any thread `trouble` is told what went wrong, and `lost` how many records could not be kept because of it.
+    From any thread `trouble` is called with what went wrong, and `lost` with how many records were lost by it.
     Raises OSError where the file cannot be opened or made, or is something else.
     """
     return MemoryStore(bounds) if path is None else FileStore(path, bounds, trouble=trouble, lost=lost)
@@ -258,7 +258,7 @@ class FileStore:
         return find_in_file(self._path, *name)
 
     def _run(self) -> None:
-        failing, lost = "", 0  # said once, not with every batch: a full disk stays full for long
+        failing, lost = "", 0  # reported once, not with every batch: a full disk stays full for long
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: self._waiting or self._closing)

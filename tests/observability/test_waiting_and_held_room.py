@@ -1,4 +1,4 @@
-"""cost.md 5.4 and 6.6: what is told of held room and of waiting: events, records, explanations, plans."""
+"""cost.md 5.4 and 6.6: how held room and waiting are reported: events, records, explanations, plans."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def release(seen: Recorded) -> None:
         seen.observer.room_released(room, now=room.at)
 
 
-def test_room_that_is_given_back_is_an_event_on_the_pods_and_the_group() -> None:
+def test_released_room_is_an_event_on_the_pods_and_the_group() -> None:
     seen = held_too_long()
     release(seen)
     why = "it was held for 60 s and not used"
@@ -92,7 +92,7 @@ def test_room_that_is_given_back_is_an_event_on_the_pods_and_the_group() -> None
     assert (of_group["action"], of_group["reportingController"]) == ("Preempting", "default-scheduler")
 
 
-def test_the_record_says_until_when_room_is_held_and_how_it_was_given_back() -> None:
+def test_the_record_has_until_when_room_is_held_and_how_it_was_released() -> None:
     seen = held_too_long()
     preemption = seen.one("crew", "PodGroup").preemption
     assert preemption is not None
@@ -105,12 +105,12 @@ def test_the_record_says_until_when_room_is_held_and_how_it_was_given_back() -> 
     assert (released.reason, released.nodes, released.nodes_total, released.pods) == ("NotUsed", ["n0", "n1"], 2, 2)
     record = next(one for one in seen.about("crew", "PodGroup") if one.preemption is not None)
     text = explained(record, pod("crew-0", group="crew"))
-    said = "The room held on n0, n1 was released at 2020-09-13 12:28:10 UTC: it was held for 60 s and not used."
-    assert said in text
+    sentence = "The room held on n0, n1 was released at 2020-09-13 12:28:10 UTC: it was held for 60 s and not used."
+    assert sentence in text
     again = Evidence(Asked("Pod", "default", "crew-0"), pod=pod("crew-0", group="crew"), source="http://s")
     again.records = [replace(record, id=record.id + 1, preemption=PREEMPTED), record]
     text = " ".join(plain(explanation_of(again)).split())
-    assert f"Room that was held for it before {said}" in text
+    assert f"Room that was held for it before {sentence}" in text
     assert "podgroup default/crew n0, n1 1 min 30 s it was held for 60 s and not used" in told_by_plan(seen)
 
 
@@ -138,7 +138,7 @@ def _within() -> Recorded:
 
 
 @pytest.mark.parametrize(
-    ("build", "reason", "until", "pods", "told", "planned"),
+    ("build", "reason", "until", "pods", "explained_as", "planned"),
     [
         (
             _delayed,
@@ -177,8 +177,8 @@ def _within() -> Recorded:
     ],
     ids=["delay", "predecessor", "completions", "minimum-runtime"],
 )
-def test_who_waits_says_for_what_and_until_when(
-    build: Callable[[], Recorded], reason: str, until: float, pods: list[str], told: str, planned: str
+def test_a_waiting_preemptor_is_reported_with_what_it_waits_for_and_until_when(
+    build: Callable[[], Recorded], reason: str, until: float, pods: list[str], explained_as: str, planned: str
 ) -> None:
     seen = build()
     seen.world.drain()
@@ -191,7 +191,7 @@ def test_who_waits_says_for_what_and_until_when(
     assert ("Warning", "high", record.message) in seen.events("FailedScheduling")
     text = explained(record, pod("high", cpu=4, priority=9))
     assert "It waits instead of evicting anybody" in text
-    assert told in text
+    assert explained_as in text
     assert planned in told_by_plan(seen)
 
 
@@ -200,7 +200,7 @@ def test_who_waits_says_for_what_and_until_when(
     [{"a0": 0, "a1": 0}, {"a0": 0, "a1": 1}],
     ids=["nobody-may-go", "one-may-go-who-does-not-suffice"],
 )
-def test_a_group_that_respects_budgets_says_that_it_is_for_them(budgets: dict[str, int]) -> None:
+def test_a_group_that_respects_budgets_is_reported_as_blocked_by_them(budgets: dict[str, int]) -> None:
     """cost.md 2.8, observability.md 1.9, 4.3: and not that nobody would help with all of lower priority gone."""
     seen = recorded(
         priority_class("respects", 9, said(pdb_policy="Respect")),
