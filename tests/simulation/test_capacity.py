@@ -73,7 +73,7 @@ def test_copies_of_a_single_pod_are_the_single_pods_that_are_tried() -> None:
     assert planned.call_count == 2
 
 
-def test_parts_of_a_copy_that_is_not_placed_whole_evict_nobody_of_those_told() -> None:
+def test_victims_of_a_copy_that_is_not_placed_whole_are_not_counted() -> None:
     """whatif.md 8.1: the second copy finds room for one of its pods, by preemption, and for the other there is none."""
     there = [node("n1", cpu=4, labels={"side": "left"}), node("n2", cpu=1, labels={"side": "right"})]
     low = [pod(f"low-{i}", cpu=1, priority=0, node="n1") for i in range(3)]
@@ -112,7 +112,7 @@ def test_gangs_that_come_at_once_are_as_many_as_one_after_the_other(seed: int) -
     assert together.at_least == ()
 
 
-def test_gangs_of_unlike_pods_that_come_at_once_are_no_fewer_than_is_told() -> None:
+def test_gangs_of_unlike_pods_that_come_at_once_are_no_fewer_than_is_reported() -> None:
     """whatif.md 8.6: evicting one after the other, one copy more finds its places than in the emptied cluster."""
     there = [node("n1", cpu=6), node("n2", cpu=2), node("n3", cpu=1), pod("low", cpu=3, priority=0, node="n1")]
     group, first, _ = gang("new", 2, cpu=1, priority=5)
@@ -124,7 +124,7 @@ def test_gangs_of_unlike_pods_that_come_at_once_are_no_fewer_than_is_told() -> N
     assert (found.now, found.with_preemption, found.at_least) == (1, 2, ("withPreemption",))
 
 
-def test_gangs_that_cannot_be_decided_on_at_once_are_told_as_far_as_they_were_tried() -> None:
+def test_gangs_that_cannot_be_decided_on_at_once_are_counted_as_far_as_they_were_tried() -> None:
     """whatif.md 8.6: each of these has to be within one zone of its own."""
     there = [node(f"n{i}", cpu=2, labels={"zone": f"z{i}"}) for i in range(5)]
     low = [pod(f"low-{i}", cpu=2, priority=0, node=f"n{i}") for i in range(5)]
@@ -239,7 +239,7 @@ def test_a_label_that_no_node_has(option: str, label: str, message: str) -> None
     assert caught.value.message == message
 
 
-def test_a_copy_has_pods_that_wait_and_no_more_than_are_tried() -> None:
+def test_a_copy_has_pending_pods_and_no_more_than_are_tried() -> None:
     there = manifests(node("n1", cpu=4))
     with pytest.raises(InputError, match="no pod in it that waits"):
         asked(there, manifests(pod("new", cpu=1, node="n1")))
@@ -249,7 +249,7 @@ def test_a_copy_has_pods_that_wait_and_no_more_than_are_tried() -> None:
             asked(there, manifests(*(pod(name, cpu=1) for name in "abc")))
 
 
-def test_what_a_copy_asks_for_is_told_in_all() -> None:
+def test_requests_of_a_copy_are_those_of_all_its_pods() -> None:
     found = asked(manifests(node("n1", cpu=4)), manifests(pod("a", cpu=1), pod("b", cpu=2)))
     assert (found.requests, found.pods_per_copy, found.now) == ({"cpu": "3"}, 2, 1)
 
@@ -316,7 +316,7 @@ ALIKE: dict[str, tuple[dict[str, Any], bool]] = {
 
 
 @pytest.mark.parametrize("case", ALIKE)
-def test_pods_that_care_where_others_are_are_placed_to_be_counted(case: str) -> None:
+def test_only_pods_without_placement_rules_are_counted_by_amounts(case: str) -> None:
     """whatif.md 8.6: amounts alone count for gangs of pods that are alike and indifferent to each other."""
     more, alone = ALIKE[case]
     group, *pods = gang("g", 2, cpu=1)
@@ -324,7 +324,7 @@ def test_pods_that_care_where_others_are_are_placed_to_be_counted(case: str) -> 
     assert module._only_amounts_count(changed, [group]) is alone  # type: ignore[arg-type, list-item]
 
 
-def test_gangs_of_which_each_pod_counts_alike_are_told_from_others() -> None:
+def test_a_gang_is_counted_by_amounts_only_if_its_group_and_pods_allow_it() -> None:
     group, *pods = gang("g", 2, cpu=1)
     assert isinstance(group, objects.PodGroup)
     first, second = (one for one in pods if isinstance(one, objects.Pod))

@@ -82,7 +82,9 @@ PODS = (
         ("scale podgroup/g=2", "minCount of podgroup default/g 4 -> 2", "", ""),
     ],
 )
-def test_what_a_change_says_of_itself(flag: str, sentence: str, touched: str, needs: str) -> None:
+def test_the_sentence_nodes_and_kubectl_flags_of_each_change(
+    flag: str, sentence: str, touched: str, needs: str
+) -> None:
     """One of them alone; of drains what `kubectl drain` would ask for."""
     [one] = made(loaded(*NODES, *PODS, gang("g", 4)), flag).made
     assert one.sentence == sentence

@@ -524,7 +524,9 @@ def test_the_priority_of_a_train_job_is_not_that_of_others_with_its_runtime() ->
     ],
     ids=["of its runtime", "of a runtime of its namespace", "its own", "nobody says it", "no runtime in the input"],
 )
-def test_a_train_job_had_as_many_nodes_as_its_runtime_says(own: Json, policy: Json, kind: str, before: int) -> None:
+def test_the_nodes_of_a_train_job_default_to_those_of_its_runtime(
+    own: Json, policy: Json, kind: str, before: int
+) -> None:
     """whatif.md 2.5, 4.8: what it says itself comes first, and where nobody says it, it is one."""
     version = "trainer.kubeflow.org/v1alpha1"
     replicated = {"name": "node", "template": {"spec": {"template": TEMPLATE}}}

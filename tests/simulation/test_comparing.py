@@ -68,7 +68,7 @@ def rows(*plans: Plan, only_different: bool = False) -> dict[str, tuple[str, ...
         (["", ""], "Unschedulable 0/2"),
     ],
 )
-def test_a_gang_says_how_many_of_it_are_placed_and_where(nodes: list[str], told: str) -> None:
+def test_the_row_of_a_gang_counts_placed_pods_and_names_their_nodes(nodes: list[str], told: str) -> None:
     document = Plan(pods=tuple(pod(f"g-{at}", node, "g") for at, node in enumerate(nodes)))
     assert rows(document) == {"PodGroup default/g": (told,)}
 
@@ -81,7 +81,7 @@ def test_gangs_of_one_name_in_two_namespaces_are_two() -> None:
     }
 
 
-def test_a_pod_says_where_it_is_or_why_not() -> None:
+def test_the_row_of_a_pod_names_its_node_or_its_outcome() -> None:
     first, second = Plan(pods=(pod("a", "n1"), pod("b"))), Plan(pods=(pod("a", "n1"), pod("b", outcome="Gated")))
     assert rows(first, second) == {
         "Pod default/a": ("Scheduled n1", "Scheduled n1"),
@@ -106,7 +106,7 @@ def test_a_gang_of_one_pod_of_its_name_is_a_gang() -> None:
     assert list(rows(Plan(preemptions=(evicting(("p", "default/p"), group="g"),)))) == ["Pod default/p"]
 
 
-def test_who_was_asked_about_and_then_evicted_is_told_by_its_end() -> None:
+def test_a_pending_pod_that_is_evicted_later_is_reported_by_its_outcome() -> None:
     document = Plan(pods=(pod("a"),), preemptions=(evicting(("a", "default/a")),))
     assert rows(document) == {"Pod default/a": ("Unschedulable",)}
 

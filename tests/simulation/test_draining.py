@@ -215,7 +215,7 @@ def test_a_budget_counts_again_who_found_another_place(status: tuple[int, ...], 
     assert found.clean is (room == "4")
 
 
-def test_drains_as_changes_are_made_at_once_whatever_the_budget_says_of_itself() -> None:
+def test_drains_as_changes_count_each_other_with_or_without_a_budget_status() -> None:
     """whatif.md 4.4: each eviction counts for those after it, also of a later change."""
     for given in (budget(maxUnavailable=1), budget(1, 3, maxUnavailable=1)):
         answer = planned(loaded(*NODES, given, *web("n1", "n2", "n3")), "drain n1", "drain n2")
@@ -294,7 +294,7 @@ def test_what_is_not_planned_would_not_have_been_another_answer(seed: int) -> No
         assert drained(*items, names=tuple(names)) == found
 
 
-def test_one_plan_tells_each_next_node_where_everybody_finds_a_place() -> None:
+def test_each_next_node_takes_one_plan_where_every_pod_finds_a_place() -> None:
     """Eight nodes took 36 plans."""
     nodes = [node(f"n{number}", cpu="16") for number in range(10)]
     names = tuple(f"n{number}" for number in range(8))

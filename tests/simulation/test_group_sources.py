@@ -132,7 +132,7 @@ def test_gated_pods_of_kueue_do_not_count_until_their_gates_are_gone() -> None:
     assert outcomes(found) == dict.fromkeys(("p0", "p1", "held"), "Gated")
 
 
-def test_the_largest_of_several_counts_counts_and_is_told() -> None:
+def test_the_largest_of_several_counts_counts_and_is_reported() -> None:
     """workloads.md 2.4: whoever comes first."""
     for counts in ((2, 3), (3, 2)):
         found = answer(*TWO_NODES, *(pod(f"p{i}", meta=in_kueue(count)) for i, count in enumerate(counts)))
@@ -158,7 +158,7 @@ def test_on_a_cluster_such_a_pod_waits() -> None:
     assert warning.startswith(f'Pod default/p0: metadata.annotations[{COUNT}]: Invalid value: "two"')
 
 
-def test_of_two_objects_of_one_name_the_stronger_counts_and_it_is_said() -> None:
+def test_of_two_objects_of_one_name_the_stronger_counts_with_a_warning() -> None:
     """workloads.md 1.4, in whatever order they come."""
     pods = [pod(f"p{i}", meta=in_volcano()) for i in range(2)]
     for objects in ((group(VOLCANO, 2), group(COSCHEDULING, 3)), (group(COSCHEDULING, 3), group(VOLCANO, 2))):

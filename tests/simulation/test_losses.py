@@ -83,7 +83,7 @@ def test_a_pod_deleted_by_name_is_not_lost_but_its_gang_is_broken() -> None:
     assert answer.plan.broken == (group(answer),)
 
 
-def test_a_pod_that_was_asked_about_and_placed_can_be_lost() -> None:
+def test_a_pending_pod_that_was_placed_can_be_lost() -> None:
     cluster = ClusterBuilder().add_node("n1", {"cpu": "4"}).add_pod("p", requests=CPU)
     answer = cluster.add(scenario({"wait": "settled"}, gone("Node", "n1"))).plan()
     (pod,) = answer.plan.pods
@@ -91,7 +91,7 @@ def test_a_pod_that_was_asked_about_and_placed_can_be_lost() -> None:
     assert pod.message == "was placed and then lost with node n1"
 
 
-def test_what_is_lost_is_told_though_the_plan_stops_before_it_is_collected() -> None:
+def test_lost_pods_are_reported_though_the_plan_stops_before_they_are_collected() -> None:
     steps = scenario({**gone("Node", "n2"), "wait": {"seconds": 1}})
     answer = gang_on_two_nodes().add(steps).plan()
     assert len(answer.plan.lost) == 2

@@ -42,7 +42,7 @@ def of_group(world: World, name: str) -> PodGroupOutcome:
 # -- pods ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_pod_that_runs_says_where() -> None:
+def test_a_running_pod_is_reported_with_its_node() -> None:
     world = World(node("n1", cpu=4), pod("a", cpu=1, priority=7)).settle()
     assert of_pod(world, "a") == PodOutcome(
         namespace="default", name="a", pod_group=None, priority=7, outcome="Scheduled", node_name="n1"
@@ -61,13 +61,13 @@ def test_a_pod_that_runs_says_where() -> None:
     ],
     ids=["pod", "group", "tree"],
 )
-def test_a_pod_that_was_preempted_says_for_whom(arriving: list[Any], name: str) -> None:
+def test_a_preempted_pod_is_reported_with_its_preemptor(arriving: list[Any], name: str) -> None:
     world = World(node("n1", cpu=4), pod("low", cpu=4, grace=0)).settle().add(*arriving).settle()
     name = name.replace("default/uid-high", "uid-high")
     assert told(world, "low") == ("Unschedulable", "Preempted", f"was placed and then preempted for {name}", None)
 
 
-def test_a_pod_that_went_with_its_node_or_was_deleted_says_so() -> None:
+def test_pods_that_were_lost_or_deleted_are_reported_as_such() -> None:
     world = World(node("n1", cpu=4), node("n2", cpu=1), pod("a", cpu=4), pod("b", cpu=1)).settle()
     world.virtual.delete("Node", "", "n1")
     assert told(world, "a") == ("Unschedulable", "Lost", "was placed and then lost with node n1", None)
@@ -142,7 +142,7 @@ def test_a_nomination_alone_is_no_room_that_is_being_made() -> None:
 # -- groups --------------------------------------------------------------------------------------------------------
 
 
-def test_what_a_group_says_that_runs_or_waits() -> None:
+def test_the_outcome_of_groups_that_run_or_wait() -> None:
     world = World(
         node("n1", cpu=4),
         *gang("runs", 2, cpu=1, priority=3),
@@ -190,7 +190,7 @@ def test_a_child_of_a_tree_names_its_parent() -> None:
         (("g-0", "g-1", "g-2"), 0, 3, True, "fell below its minimum: 0 of minCount 2 left"),
     ],
 )
-def test_a_gang_that_fell_below_its_minimum_says_how_many_are_left(
+def test_a_gang_below_its_minimum_is_reported_with_how_many_are_left(
     gone: tuple[str, ...], evicted: int, lost: int, below: bool, message: str | None
 ) -> None:
     world = World(node("n1", cpu=9), *gang("g", 3, min_count=2, cpu=1, node="n1", grace=0))
@@ -233,7 +233,7 @@ def test_pods_that_were_preempted_and_pods_that_were_lost_are_counted_apart() ->
     [[pod("high", cpu=1, priority=9)], gang("high", 1, cpu=1, priority=9)],
     ids=["pod", "group"],
 )
-def test_a_preemption_that_was_put_off_says_by_whom_why_and_until_when(arriving: list[Any]) -> None:
+def test_a_preemption_that_was_put_off_is_reported_with_its_reason_and_times(arriving: list[Any]) -> None:
     """cost.md 5.6, 6: times are seconds since the plan began."""
     low = pod("low", cpu=1, node="n1", start=-100, annotations=said(minimum_runtime="10m"))
     world = World(node("n1", cpu=1), low)
@@ -271,7 +271,7 @@ def test_whose_room_is_waited_for_is_named_and_sorted() -> None:
     [([pod("high", cpu=4, priority=9)], "Pod", 9), (gang("high", 1, cpu=4, priority=8), "PodGroup", 8)],
     ids=["pod", "group"],
 )
-def test_room_that_was_given_back_says_where_when_and_why(arriving: list[Any], kind: str, priority: int) -> None:
+def test_released_room_is_reported_with_nodes_time_and_reason(arriving: list[Any], kind: str, priority: int) -> None:
     """cost.md 5.4."""
     world = World(node("n1", cpu=4), pod("low", cpu=4, node="n1"), *arriving, profiles=holding(60))
     world.virtual._leave_at = lambda pod, when: None  # type: ignore[method-assign]

@@ -26,7 +26,7 @@ def only(world: World) -> tuple[PreemptionOutcome, PreemptionAccount]:
     return outcome, account
 
 
-def test_what_a_preemption_of_a_pod_says() -> None:
+def test_the_report_of_a_preemption_by_a_pod() -> None:
     world = World(
         node("n1", cpu=4, memory="8Gi"),
         pod("low", cpu=3, memory="1Gi", node="n1", priority=1, start=-60),
@@ -54,7 +54,7 @@ def test_what_a_preemption_of_a_pod_says() -> None:
     assert (units["default/kept"].why, units["default/kept"].evicted_before) == ("", False)
 
 
-def test_what_a_preemption_of_a_gang_says() -> None:
+def test_the_report_of_a_preemption_by_a_gang() -> None:
     """Nominations and the pods of a unit are sorted; a gang that goes as a whole is one unit."""
     world = World(
         *(node(f"n{i}", cpu=2) for i in range(3)),
@@ -100,7 +100,7 @@ def test_a_budget_that_does_not_allow_it_is_counted() -> None:
         (2, 0, 0, (0.0, 0.0)),
     ],
 )
-def test_lost_work_is_in_hours_of_what_it_asked_for(
+def test_lost_work_is_in_hours_of_requested_gpus_else_cpus(
     gpu: int, cpu: int, seconds: int, hours: tuple[float, float]
 ) -> None:
     """cost.md 1: GPUs, and the CPUs of who has none."""

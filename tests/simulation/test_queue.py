@@ -79,7 +79,7 @@ def test_they_stand_in_the_order_of_trying_and_who_is_gated_comes_last() -> None
     assert found[0].since == "1970-01-01T00:00:04Z"
 
 
-def test_since_is_told_only_of_what_is_dated() -> None:
+def test_since_is_null_without_a_creation_time() -> None:
     given = manifests(node("n1", cpu=4), pod("dated", cpu=9), pod("undated", cpu=9))
     given.pods[1].dated = False
     since = {one.name: one.since for one in queue_of(given, PlanOptions()).items}

@@ -82,7 +82,7 @@ ONE = "spec.steps[0]"
         ),
     ],
 )
-def test_what_a_step_may_not_say_is_one_error_with_its_place(step: Any, path: str, message: str) -> None:
+def test_an_invalid_step_is_one_error_with_its_place(step: Any, path: str, message: str) -> None:
     with pytest.raises(InputError) as refused:
         steps(step)
     assert refused.value.path == path
@@ -122,7 +122,7 @@ def test_what_a_step_waits_for(wait: Any, read: str | float | None) -> None:
     assert type(step.wait) is type(read)
 
 
-def test_what_a_step_says_and_what_it_leaves_out() -> None:
+def test_fields_of_a_step_and_their_defaults() -> None:
     first, second = steps(
         {},
         {
@@ -177,7 +177,7 @@ def test_pods_of_one_step_are_tried_in_its_order() -> None:
         (None, 30.0, "n1"),
     ],
 )
-def test_the_last_step_says_how_long_it_goes_on(wait: Any, virtual: float, reason: str) -> None:
+def test_the_wait_of_the_last_step_ends_the_plan(wait: Any, virtual: float, reason: str) -> None:
     """A last step that waits for nothing is followed by settling."""
     low = pod("low", 4, on="n1")
     found = played({"create": [pod("high", 4, priority=9)], "wait": wait}, also=(low,))
@@ -198,7 +198,7 @@ def test_a_step_without_a_wait_goes_on_with_the_next_one_at_once() -> None:
     assert [made.preemptor.name for made in found.preemptions] == ["high"]
 
 
-def test_a_pod_that_is_deleted_is_no_longer_asked_about_until_it_comes_again() -> None:
+def test_a_deleted_pod_is_reported_only_if_it_is_created_again() -> None:
     a, b = pod("a", 1), pod("b", 1)
     found = played(gone("Pod", "a"), {"wait": "settled"}, also=(a, b))
     assert where(found) == {"b": "n1"}

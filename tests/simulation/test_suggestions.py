@@ -161,14 +161,14 @@ def test_with_it_it_runs_and_with_less_it_does_not(part: int) -> None:
     assert {"MinCount", "Priority", "Workload"} <= set(met)
 
 
-def test_room_that_is_told_is_the_room_that_is_missing() -> None:
+def test_free_room_that_is_suggested_is_the_room_that_is_missing() -> None:
     """whatif.md 5.3: with the amounts it runs, with the smallest amount less it does not."""
     document = answered(loaded(node("n1", 8), pod("old", 6, on="n1", priority=9), pod("new", 4)))
     free = kinds(document)["Free"]
     assert (free.resource, free.amount, free.on) == ("cpu", "2", ("n1",))
 
 
-def test_a_gang_is_told_how_many_nodes_of_which_shape() -> None:
+def test_more_nodes_of_the_right_shape_are_suggested_for_a_gang() -> None:
     nodes = [node("small", 8), node("big", 64, gpu=8)]
     full = pod("old", 60, 8, on="big", priority=9)
     workers = [pod(f"g-{i}", 30, 4, group="g") for i in range(5)]
@@ -177,7 +177,7 @@ def test_a_gang_is_told_how_many_nodes_of_which_shape() -> None:
     assert found["Nodes"].flags == ("--add-nodes 3 --like big",)
 
 
-def test_a_gang_in_one_domain_is_told_which_comes_closest() -> None:
+def test_the_domain_that_comes_closest_is_suggested_for_a_gang() -> None:
     nodes = [node(f"a{i}", labels={"rack": "a"}) for i in range(2)] + [
         node(f"b{i}", labels={"rack": "b"}) for i in range(3)
     ]
@@ -203,7 +203,7 @@ def test_no_more_nodes_are_uncordoned_than_needed() -> None:
     assert found["Uncordon"].flags == ("--uncordon n2",)
 
 
-def test_what_does_not_hold_is_not_told() -> None:
+def test_a_hint_that_fails_its_trial_is_not_suggested() -> None:
     """Its node selector matches nothing, and without it there would still be no room."""
     document = answered(loaded(node("n1", 2), pod("new", 4, nodeSelector={"disk": "ssd"})))
     assert "Selector" not in kinds(document)
@@ -438,7 +438,7 @@ def test_the_least_important_of_two_workloads_ends() -> None:
     ],
 )
 @pytest.mark.parametrize("grouped", [False, True])
-def test_what_the_last_attempt_says_is_tried_too(spec: Json, kind: str, grouped: bool) -> None:
+def test_hints_of_the_last_attempt_are_tried_too(spec: Json, kind: str, grouped: bool) -> None:
     old = pod(
         "old", 4, on="n1", priority=5, containers=[{"name": "c", "ports": [{"containerPort": 80, "hostPort": 80}]}]
     )

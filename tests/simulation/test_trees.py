@@ -202,7 +202,7 @@ def test_the_highest_group_that_goes_whole_is_the_victim(whole: tuple[str, ...],
         assert {victim.unit for victim in made.victims} == {unit}
 
 
-def test_the_topmost_group_says_how_important_a_victim_is() -> None:
+def test_the_priority_of_a_victim_is_that_of_its_topmost_group() -> None:
     """composite.md 4.3: also of a pod that goes alone, and of one whose root has gone."""
     tree = [composite("root", priority=20), leaf("a", 1, priority=1), pod("a-0", "a", "n", 1)]
     assert planned(node("n", 1), *tree, pod("high")).plan.preemptions == ()

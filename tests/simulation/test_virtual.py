@@ -154,7 +154,7 @@ TEMPLATE = objects.ResourceClaimTemplate(metadata=objects.ObjectMeta(name="x", n
     ],
     ids=lambda value: value.KIND if isinstance(value, objects.KubernetesObject) else None,
 )
-def test_deleting_says_whether_it_was_there(item: Any, was_there: tuple[bool, bool]) -> None:
+def test_deleting_returns_whether_the_object_existed(item: Any, was_there: tuple[bool, bool]) -> None:
     world = World(item)
     found = tuple(world.virtual.delete(item.KIND, item.metadata.namespace, "x") for _ in range(2))
     assert found == was_there

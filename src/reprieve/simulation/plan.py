@@ -143,15 +143,15 @@ def plan(manifests: Manifests, options: PlanOptions | None = None) -> Answer:
         world.add(item, created)
     world.note_complete()
     running = sum(1 for pod in world.records.values() if pod.row >= 0)
-    asked = {pod.uid: pod for pod in world.records.values() if pod.row < 0}
+    pending = {pod.uid: pod for pod in world.records.values() if pod.row < 0}
     if scenarios:
         for scenario in scenarios:
-            _play(scenario, world, asked)
+            _play(scenario, world, pending)
     else:
         world.settle()
     remarks = input_remarks(manifests, engine.sources) if options.account else []
     warnings = [*remarks, *options.warnings, *_troubles(engine)]
-    answer = _answer(world, ledger, asked, running, warnings, time.perf_counter() - began)
+    answer = _answer(world, ledger, pending, running, warnings, time.perf_counter() - began)
     idle = [*manifests.suspended, *(each for one in scenarios for step in one.steps for each in step.suspended)]
     return Answer(msgspec.structs.replace(answer.plan, suspended=suspended_workloads(idle)), answer.account)
 
@@ -162,7 +162,7 @@ def _troubles(engine: Engine) -> list[str]:
     return [text if count == 1 else f"{text} ({count} times)" for text, count in counts.items()]
 
 
-def _play(scenario: Scenario, world: VirtualCluster, asked: dict[str, PodRecord]) -> None:
+def _play(scenario: Scenario, world: VirtualCluster, pending: dict[str, PodRecord]) -> None:
     """Run the steps of one scenario; a last step that waits for nothing is followed by settling."""
     world.drain()
     for step in scenario.steps:
@@ -176,7 +176,7 @@ def _play(scenario: Scenario, world: VirtualCluster, asked: dict[str, PodRecord]
                 raise InputError(scenario.origin, f"Pod {_key(item)} already exists at that time", path=path)
             record = world.add(item, world.now + turn * 1e-6)
             if record is not None and record.row < 0:
-                asked[record.uid] = record
+                pending[record.uid] = record
             if not step.together:
                 world.drain()
         for kind, namespace, name in step.delete:
@@ -187,8 +187,8 @@ def _play(scenario: Scenario, world: VirtualCluster, asked: dict[str, PodRecord]
                     path=step.path + ".delete",
                 )
             if kind == "Pod":
-                for uid in [uid for uid, pod in asked.items() if pod.key == f"{namespace}/{name}"]:
-                    del asked[uid]
+                for uid in [uid for uid, pod in pending.items() if pod.key == f"{namespace}/{name}"]:
+                    del pending[uid]
         world.drain()
         if step.wait == "settled":
             world.settle()
@@ -205,13 +205,13 @@ def _play(scenario: Scenario, world: VirtualCluster, asked: dict[str, PodRecord]
 def _answer(
     world: VirtualCluster,
     ledger: PreemptionLedger,
-    asked: dict[str, PodRecord],
+    pending: dict[str, PodRecord],
     running: int,
     warnings: Sequence[str],
     seconds: float,
 ) -> Answer:
     engine = world.engine
-    pods = sorted((pod_outcome(world, pod) for pod in asked.values()), key=lambda p: (p.namespace, p.name))
+    pods = sorted((pod_outcome(world, pod) for pod in pending.values()), key=lambda p: (p.namespace, p.name))
     gone = gone_by_group(world)
     groups = [
         group_outcome(world, key, *gone[key]) for key, group in sorted(engine.cluster.groups.items()) if group.spec

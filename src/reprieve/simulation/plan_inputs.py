@@ -99,7 +99,7 @@ def _remarks(loaded: Sequence[Loaded[objects.KubernetesObject]]) -> list[str]:
 
 
 def input_remarks(manifests: Manifests, sources: GroupSources = DEFAULT_SOURCES) -> list[str]:
-    """What of an input is left aside, for whoever asks about it."""
+    """What of an input is left aside, to be reported with every answer."""
     everything = manifests.all()
     return [*left_aside(manifests), *_remarks(everything), *group_remarks(everything, sources)]
 

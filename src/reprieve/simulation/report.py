@@ -103,7 +103,7 @@ class CompositeOutcome(Document, frozen=True, kw_only=True):
 
 
 class SuspendedWorkload(Document, frozen=True, kw_only=True):
-    """A workload that calls for no pods as long as it is suspended: nobody asked whether they would run."""
+    """A workload that calls for no pods as long as it is suspended; whether they would run is not planned."""
 
     api_version: str
     kind: str
@@ -257,7 +257,7 @@ class DisplacedPod(Document, frozen=True, kw_only=True):
     """A pod that a change took from its node. `outcome`: Moved, Waiting or Lost.
 
     `successor`: the name under which its controller made it again, if it has one; `to`: who has it at the end.
-    `budgets`: those that do not allow its eviction (a drain asks them). `empty_dirs`: its volumes whose data is gone.
+    `budgets`: those that do not allow its eviction (of a drain). `empty_dirs`: its volumes whose data is gone.
     """
 
     namespace: str
@@ -318,7 +318,7 @@ class Plan(Document, frozen=True, kw_only=True):
 
     @property
     def all_placed(self) -> bool:
-        """Whether nobody is left out: every pod asked about runs, none went with its node, no gang broke by that."""
+        """Whether nobody is left out: every pending pod was placed, none went with its node, no gang broke by that."""
         return not (self.lost or self.broken or any(pod.outcome != "Scheduled" for pod in self.pods))
 
 

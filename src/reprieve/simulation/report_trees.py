@@ -14,7 +14,7 @@ from reprieve.simulation.virtual import VirtualCluster
 def composite_outcomes(world: VirtualCluster) -> tuple[CompositeOutcome, ...]:
     """Every CompositePodGroup, by namespace and name."""
     composites = world.engine.cluster.trees.composites.values()
-    levels = {(level.kind, level.group): level for told in world.levels.values() for level in told}
+    levels = {(level.kind, level.group): level for attempt in world.levels.values() for level in attempt}
     found = (_outcome(world, composite, levels.get((composite.kind, composite.key))) for composite in composites)
     return tuple(sorted(found, key=lambda one: (one.namespace, one.name)))
 
@@ -43,7 +43,7 @@ def _status(world: VirtualCluster, composite: CompositeState) -> tuple[str, str 
     """Outcome, reason and message."""
     engine = world.engine
     if composite.fault is not None:
-        return "Gated", *_told(composite.fault)
+        return "Gated", *_reason_and_message(composite.fault)
     condition = world.conditions.get(composite.ref)
     if condition is not None and condition.scheduled:
         return "Scheduled", None, None
@@ -59,7 +59,7 @@ def _status(world: VirtualCluster, composite: CompositeState) -> tuple[str, str 
     return "Nominated" if waits else "Unschedulable", condition.reason, condition.message
 
 
-def _told(fault: Fault) -> tuple[str, str]:
+def _reason_and_message(fault: Fault) -> tuple[str, str]:
     """Reason and message of a group that has no root."""
     if fault.missing:
         return UNSCHEDULABLE, waiting_for_object(fault.missing)

@@ -251,7 +251,7 @@ class VirtualCluster:
         return True
 
     def at(self, when: float, action: Callable[[], None]) -> None:
-        """Let something happen at that time; what is due at the same time happens in the order it was asked for."""
+        """Let something happen at that time; what is due at the same time happens in the order of the calls."""
         self._sequence += 1
         heapq.heappush(self._future, (when, self._sequence, action))
 

@@ -112,12 +112,12 @@ ACTS = (
 def differences(act: Act, *, scheduled: int, evicted: Iterable[str]) -> list[str]:
     """What came out other than expected, one line each; empty when all is as it must be."""
     gone = tuple(sorted(evicted))
-    told = []
+    found = []
     if scheduled != act.scheduled:
-        told.append(f"{scheduled} pods placed, expected {act.scheduled}")
+        found.append(f"{scheduled} pods placed, expected {act.scheduled}")
     if gone != act.evicted:
-        told.append(f"evicted: {', '.join(gone) or 'nobody'}; expected: {', '.join(act.evicted) or 'nobody'}")
-    return told
+        found.append(f"evicted: {', '.join(gone) or 'nobody'}; expected: {', '.join(act.evicted) or 'nobody'}")
+    return found
 
 
 def check_plan(act: Act, plan: Plan) -> list[str]:

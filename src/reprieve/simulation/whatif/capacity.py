@@ -1,6 +1,6 @@
 """How many more of something fit: now, with preemption, in each topology domain; and what is fragmented (whatif.md 8).
 
-Terms: a shape is what is asked about, a pod or a gang; a copy is one more of it under names of its own; room is
+Terms: a shape is what copies are made of, a pod or a gang; a copy is one more of it under names of its own; room is
 stranded where there is some and yet not enough for one more pod of the shape.
 
 Copies come one after the other, and each makes the room that it needs.  To search for victims for one gang after the
@@ -122,9 +122,9 @@ def capacity(
     on_nodes = _singles(cluster, pods[0], options, _most(free, pods[:1], MOST_SINGLES, by_claim))
     singles = sum(on_nodes.values())
     alike = _only_amounts_count(pods, groups) and not by_claim & one.keys()
-    told = (alike and singles < MOST_SINGLES) or (len(pods) == 1 and not groups)
+    known = (alike and singles < MOST_SINGLES) or (len(pods) == 1 and not groups)
     counting = _Counting(cluster, pods, groups, options, most, by_claim, alike)
-    copies = counting.counts(free, min(singles // len(pods), most) if told else None)
+    copies = counting.counts(free, min(singles // len(pods), most) if known else None)
     counted = {"now": (copies.now, most), "withPreemption": (copies.with_preemption, copies.tried)}
     counted["largestGang"] = (singles, MOST_SINGLES)
     at_least = tuple(name for name, (number, tried) in counted.items() if number >= tried)

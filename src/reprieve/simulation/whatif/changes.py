@@ -42,7 +42,8 @@ HOSTNAME: Final = "kubernetes.io/hostname"
 _UNSCHEDULABLE: Final = "node.kubernetes.io/unschedulable"
 _LIFECYCLE: Final = "node.kubernetes.io/"
 _MIRROR: Final = "kubernetes.io/config.mirror"
-_FAILED: Final = tuple(Taint(key="node.kubernetes.io/unreachable", effect=each) for each in ("NoSchedule", "NoExecute"))
+_UNREACHABLE: Final = "node.kubernetes.io/unreachable"
+_FAILED: Final = tuple(Taint(key=_UNREACHABLE, effect=each) for each in ("NoSchedule", "NoExecute"))
 _EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _ENDING: Final = re.compile(r"-(?:[a-z0-9]{5}|\d{5})$")
 
@@ -614,7 +615,7 @@ def _uncordoned(node: objects.Node) -> objects.Node:
 def _failed(node: objects.Node) -> objects.Node:
     others = tuple(each for each in node.status.conditions if each.type != "Ready")
     ready = objects.NodeCondition(type="Ready", status="Unknown", reason="NodeStatusUnknown")
-    taints = tuple(taint for taint in node.spec.taints if taint.key != _FAILED[0].key)
+    taints = tuple(taint for taint in node.spec.taints if taint.key != _UNREACHABLE)
     return replace(
         node,
         spec=replace(node.spec, taints=(*taints, *_FAILED)),
@@ -640,12 +641,12 @@ def _empty_dirs(pod: objects.Pod) -> tuple[str, ...]:
 def _kubectl_needs(pods: Sequence[objects.Pod]) -> tuple[str, ...]:
     """The flags without which `kubectl drain` refuses to take these pods from their node (whatif.md 4.4)."""
     going = [pod for pod in pods if not _stays(pod)]
-    asked = {
+    needs = {
         "--force": any(reference_of(pod) is None for pod in going),
         "--ignore-daemonsets": any(_is_daemon(pod) for pod in pods),
         "--delete-emptydir-data": any(_empty_dirs(pod) for pod in going),
     }
-    return tuple(flag for flag, needed in asked.items() if needed)
+    return tuple(flag for flag, needed in needs.items() if needed)
 
 
 def _is_static(pod: objects.Pod) -> bool:

@@ -49,12 +49,12 @@ class PlanComparison(Document, frozen=True, kw_only=True):
 
 def compared(plans: Sequence[tuple[str, Plan]], *, only_different: bool = False) -> PlanComparison:
     """The plans side by side; with `only_different` the rows in which they differ."""
-    told = [_outcomes(document) for _, document in plans]
-    keys = sorted({key for outcomes in told for key in outcomes})
+    of_plans = [_outcomes(document) for _, document in plans]
+    keys = sorted({key for outcomes in of_plans for key in outcomes})
     rows = []
     for key in keys:
-        ran = any(outcomes.get(key) == EVICTED for outcomes in told)
-        found = tuple(outcomes.get(key, RUNS if ran else "") for outcomes in told)
+        ran = any(outcomes.get(key) == EVICTED for outcomes in of_plans)
+        found = tuple(outcomes.get(key, RUNS if ran else "") for outcomes in of_plans)
         rows.append(Compared(kind=key[0], namespace=key[1], name=key[2], outcomes=found))
     kept = tuple(row for row in rows if row.differs or not only_different)
     changes = plans[0][1].changes if plans else ()
@@ -77,12 +77,12 @@ def _variant(name: str, document: Plan) -> Variant:
 
 
 def _outcomes(document: Plan) -> dict[tuple[str, str, str], str]:
-    """What becomes of everybody who is asked about, and of those who are evicted."""
+    """What becomes of the pods and gangs that were pending, and of those that are evicted."""
     members: dict[tuple[str, str], list[PodOutcome]] = {}
-    told: dict[tuple[str, str, str], str] = {}
+    found: dict[tuple[str, str, str], str] = {}
     for pod in document.pods:
         if pod.pod_group is None:
-            told["Pod", pod.namespace, pod.name] = f"{pod.outcome} {pod.node_name or ''}".strip()
+            found["Pod", pod.namespace, pod.name] = f"{pod.outcome} {pod.node_name or ''}".strip()
         else:
             members.setdefault((pod.namespace, pod.pod_group), []).append(pod)
     for (namespace, name), pods in members.items():
@@ -90,10 +90,10 @@ def _outcomes(document: Plan) -> dict[tuple[str, str, str], str]:
         placed = sum(nodes.values())
         where = f" on {', '.join(sorted(nodes)[:3])}{' ...' if len(nodes) > 3 else ''}" if placed else ""
         outcome = "Scheduled" if placed == len(pods) else next(pod.outcome for pod in pods if pod.node_name is None)
-        told["PodGroup", namespace, name] = f"{outcome} {placed}/{len(pods)}{where}"
+        found["PodGroup", namespace, name] = f"{outcome} {placed}/{len(pods)}{where}"
     for made in document.preemptions:
         for victim in made.victims:
             namespace, _, name = victim.unit.partition("/")
             kind = "Pod" if name == victim.name and victim.pod_group != name else "PodGroup"
-            told.setdefault((kind, namespace, name), EVICTED)
-    return told
+            found.setdefault((kind, namespace, name), EVICTED)
+    return found

@@ -105,7 +105,7 @@ def queue_of(
         (loaded.object.spec.priority or 0 for loaded in manifests.pods if loaded.object.spec.node_name), default=None
     )
     largest = _largest(manifests)
-    asked = {
+    requests_of = {
         (loaded.object.namespace, loaded.object.name): pod_requests(loaded.object)
         for loaded in manifests.pods
         if not loaded.object.spec.node_name
@@ -115,7 +115,7 @@ def queue_of(
     for position, key in enumerate(turned, 1):
         pods, decision = waiting[key], first.found.get(keys.get(key, ""))
         group = groups.get(key[1:]) if key[0] == "PodGroup" else None
-        requests = [asked.get((pod.namespace, pod.name), {}) for pod in pods]
+        requests = [requests_of.get((pod.namespace, pod.name), {}) for pod in pods]
         made = decision.preemption if decision is not None else None
         evicts = tuple(sorted(verdict.unit.name for verdict in made.victims)) if made is not None else ()
         items.append(
@@ -139,11 +139,11 @@ def queue_of(
 def _why(
     decision: Decision | None,
     pods: list[PodOutcome],
-    asked: list[dict[str, int]],
+    requests: list[dict[str, int]],
     strongest: int | None,
     largest: dict[str, int],
 ) -> str:
-    """In one word. `asked`: what each of the pods asks for."""
+    """In one word. `requests`: of each of the pods."""
     if decision is None:
         return GATED
     if decision.result is Result.SCHEDULED:
@@ -152,7 +152,7 @@ def _why(
         return PREEMPTING
     if decision.put_off is not None or decision.result is Result.ERROR:
         return BACKOFF
-    fits_somewhere = all(amount <= largest.get(name, 0) for one in asked for name, amount in one.items())
+    fits_somewhere = all(amount <= largest.get(name, 0) for one in requests for name, amount in one.items())
     return PRIORITY if fits_somewhere and strongest is not None and strongest >= pods[0].priority else RESOURCES
 
 

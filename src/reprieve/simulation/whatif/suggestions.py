@@ -308,7 +308,7 @@ class _Finder:
         if chosen:
             flags = tuple(f"--uncordon {name}" for name in chosen)
             number = f"{len(chosen)} node{'' if len(chosen) == 1 else 's'}"
-            sentence = f"{number} uncordoned, {named(chosen)}: nothing goes there meanwhile ({_told(flags)})."
+            sentence = f"{number} uncordoned, {named(chosen)}: nothing goes there meanwhile ({_abbreviated(flags)})."
             yield Help(kind="Uncordon", nodes=len(chosen), amount=str(len(chosen)), flags=flags, sentence=sentence)
 
     def _untainted(self) -> Iterator[Help]:
@@ -328,7 +328,7 @@ class _Finder:
                 number = f"{len(chosen)} node{'' if len(chosen) == 1 else 's'}"
                 sentence = (
                     f"A toleration for the taints of {number}, or the taint {text} taken off {named(chosen)} "
-                    f"({_told(flags)})."
+                    f"({_abbreviated(flags)})."
                 )
                 yield Help(
                     kind="Toleration",
@@ -439,7 +439,7 @@ class _Finder:
     # -- what the last attempt says ----------------------------------------------------------------
 
     def _holds(self, hint: Help) -> bool:
-        """Whether a hint of the last attempt is true in a trial; sorts that are looked for anyway are not asked."""
+        """Whether a hint of the last attempt is true in a trial; other sorts are searched for anyway."""
         edit: Callable[[int], Manifests | None] | None = {
             "Free": lambda less: self._freed(hint, less),
             "Node": lambda less: self._larger_node(hint) if not less else None,
@@ -573,5 +573,5 @@ def _preempting(pod: objects.Pod) -> objects.Pod:
     return replace(pod, spec=replace(pod.spec, preemption_policy="PreemptLowerPriority"))
 
 
-def _told(flags: Sequence[str], most: int = 3) -> str:
+def _abbreviated(flags: Sequence[str], most: int = 3) -> str:
     return " ".join(flags[:most]) + (" ..." if len(flags) > most else "")
