@@ -363,3 +363,169 @@ def test_definitions_are_made_again_with_what_is_left() -> None:
     report = load(server, definition, broken, good, lenient=True)
     assert ["spec.size" in line for line in report.left_out] == [True]
     assert list(all_of(server, "example.com/v1", "Thing")) == ["good"]
+
+
+# -- one object ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "field", ["name", "namespace", "uid", "generateName", "creationTimestamp", "deletionTimestamp"]
+)
+def test_metadata_that_is_read_before_decoding_holds_texts(field: str) -> None:
+    bad = made("v1", "ConfigMap", "m", metadata={field: ["x"]})
+    with pytest.raises(InputError, match=rf"document 1: metadata\.{field}: Invalid value: must be a string"):
+        load(plane(), bad)
+    load(plane(), made("v1", "ConfigMap", "m", metadata={field: None, "name": "m"}))
+
+
+THING_NAMES = {"plural": "things", "singular": "thing", "kind": "Thing", "listKind": "ThingList"}
+THINGS = made(
+    "apiextensions.k8s.io/v1",
+    "CustomResourceDefinition",
+    "things.example.com",
+    "",
+    spec={
+        "group": "example.com",
+        "scope": "Namespaced",
+        "names": THING_NAMES,
+        "versions": [
+            {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": {"type": "object"}}}
+        ],
+    },
+)
+
+
+@pytest.mark.parametrize(
+    ("version", "kind", "refused"),
+    [
+        ("v2", "Pod", True),
+        ("apps/v1", "Pod", True),
+        ("storage.k8s.io/v1", "Pood", True),
+        ("nodots/v1", "Thing", True),
+        ("example.com/v1", "Other", False),
+        ("example.com/v2", "Thing", False),
+        ("other.example.com/v1", "Thing", False),
+    ],
+)
+def test_a_kind_that_is_not_served_is_an_error_unless_a_definition_could_bring_it(
+    version: str, kind: str, refused: bool
+) -> None:
+    strange = made(version, kind, "x")
+    if refused:
+        with pytest.raises(InputError, match=f"no {kind} in version {version} is served here"):
+            load(plane(), THINGS, strange)
+        return
+    report = load(plane(), THINGS, strange)
+    assert report.left_out == [f'{kind} "shop/x": nothing defines {kind} of {version} (a CustomResourceDefinition)']
+
+
+def test_what_is_taken_over_and_what_is_the_servers() -> None:
+    server = plane()
+    given = {"creationTimestamp": CREATED, "generation": 9, "resourceVersion": "x", "selfLink": "/x",
+             "managedFields": [{"manager": "m"}], "uid": "old", "labels": {"a": "b"}}  # fmt: skip
+    undated = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "m"}}
+    node = made("v1", "Node", "n9", "shop", metadata={"labels": {"own": "x"}}, status=NODE["status"])
+    report = load(server, made("apps/v1", "Deployment", "d", metadata=given, spec=replicas("x", "d", "", 1)["spec"]),
+                  undated, node)  # fmt: skip
+    assert (report.made, report.warnings, report.kept, report.left_out, report.orphaned) == (4, [], [], [], 0)
+    found = all_of(server, "apps/v1", "Deployment")["d"]["metadata"]
+    assert (found["creationTimestamp"], found["generation"], found["labels"]) == (CREATED, 1, {"a": "b"})
+    assert not {"selfLink", "managedFields"} & found.keys()
+    assert found["uid"] != "old"
+    assert found["resourceVersion"].isdigit()
+    metadata = all_of(server, "v1", "ConfigMap")["m"]["metadata"]
+    assert (metadata["namespace"], metadata["creationTimestamp"] > "2026") == ("default", True)
+    node_found = all_of(server, "v1", "Node")["n9"]
+    assert node_found["metadata"]["labels"].items() >= {"own": "x", "kubernetes.io/hostname": "n9"}.items()
+    assert node_found["status"]["allocatable"] == NODE["status"]["allocatable"]
+    assert "namespace" not in node_found["metadata"]
+
+
+def test_what_a_manifest_has_besides_is_warned_of() -> None:
+    """With its place; it is loaded without."""
+    report = load(plane(), NODE, _changed(lambda pod: pod["spec"].update(nodename="x")))
+    assert report.warnings == ['in.yaml: document 2: Pod "shop/bad": unknown field "spec.nodename"']
+
+
+def test_what_the_input_lacks_is_added_once_and_reported() -> None:
+    """A namespace and an account for all who need them; the default account is made by its controller."""
+    light = made("apps/v1", "ReplicaSet", "alone", spec={"selector": {"matchLabels": {"a": "b"}}})
+    report = load(
+        plane(),
+        running("a", {}, {}, serviceAccountName="robot"),
+        running("b", {}, {}, serviceAccountName="default"),
+        running("c", {}, {}, serviceAccountName="robot"),
+        running("d", {}, {}, serviceAccountName=""),
+        made("v1", "ServiceAccount", "own"),
+        running("e", {}, {}, serviceAccountName="own"),
+        running("f", {}, {}, serviceAccountName="third"),
+        made(
+            "v1", "PersistentVolume", "v", "", spec={"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"]}
+        ),
+        light,
+        NODE,
+    )
+    assert report.added == [
+        'Namespace "shop"',
+        'ServiceAccount "shop/robot"',
+        'ServiceAccount "shop/third"',
+        'a hostPath for PersistentVolume "v"',
+    ]
+    assert report.left_out == ['ReplicaSet "shop/alone": it has neither a template nor pods in the input']
+    assert report.made == 12
+
+
+def test_limits_are_for_what_comes() -> None:
+    """Neither a range nor a quota judges what is there, wherever it stands in the input."""
+    server = plane()
+    limit = {"type": "Container", "min": {"cpu": "1"}, "default": {"cpu": "2"}, "defaultRequest": {"cpu": "2"}}
+    load(server, made("v1", "LimitRange", "l", spec={"limits": [limit]}), running("a", {}, {}))
+    [container] = all_of(server, "v1", "Pod")["a"]["spec"]["containers"]
+    assert not container.get("resources")
+
+
+def test_namespaces_that_terminate() -> None:
+    """Those every server has stay; another one still terminates, and none of them is reported as kept."""
+    server = plane()
+    going = {"deletionTimestamp": CREATED}
+    spaces = [made("v1", "Namespace", name, "", metadata=going) for name in ("kube-system", "default", "other")]
+    classes = [made("scheduling.k8s.io/v1", "PriorityClass", "system-node-critical", "", value=2_000_001_000)]
+    report = load(server, *spaces, *classes, made("v1", "Namespace", "shop", ""))
+    phases = {name: one["status"]["phase"] for name, one in all_of(server, "v1", "Namespace").items()}
+    assert (phases["kube-system"], phases["default"], phases["other"]) == ("Active", "Active", "Terminating")
+    assert report.kept == []
+    assert load(server, made("v1", "Namespace", "shop", "")).kept == ['Namespace "shop"']
+
+
+def test_hashes_of_revisions_are_those_of_here() -> None:
+    """Pods of the newest template get its hash of here, older ones keep theirs; a status names no hash of elsewhere."""
+    server = plane()
+    owned = owner("apps/v1", "StatefulSet", "db", "old-db")
+    revisions = {"new": "db-newest", "old": "db-older", "bare": None}
+    pods = [
+        running(f"db-{number}", owned, {"app": "db", **({"controller-revision-hash": text} if text else {})})
+        for number, text in enumerate(revisions.values())
+    ]
+    status = {"replicas": 3, "currentRevision": "db-older", "updateRevision": "db-newest"}
+    whole = {**replicas("StatefulSet", "db", "old-db", 3, serviceName="db"), "status": status}
+    load(server, *pods, whole, NODE)
+    found = [one["metadata"]["labels"]["controller-revision-hash"] for one in all_of(server, "v1", "Pod").values()]
+    assert found[1] == "db-older"
+    assert found[0] == found[2] not in ("db-newest", "newest")
+    after = all_of(server, "apps/v1", "StatefulSet")["db"]["status"]
+    assert (after["replicas"], "currentRevision" in after, "updateRevision" in after) == (3, False, False)
+
+
+def test_several_refused_objects_are_left_out_in_the_order_of_the_input() -> None:
+    server = plane()
+    bad = [
+        _changed(lambda pod: pod["spec"].update(containers=7)),
+        _changed(lambda pod: pod["metadata"].update(name="B")),
+    ]
+    later = made("v1", "ConfigMap", "good")
+    report = load(server, NODE, bad[1], later, bad[0], lenient=True)
+    assert [line.split(": ")[1] for line in report.left_out] == ["document 2", "document 4"]
+    assert report.made == 3
+    assert set(all_of(server, "v1", "ConfigMap")) == {"good"}
+    with pytest.raises(InputError, match="document 2"):
+        load(plane(), NODE, bad[1], later, bad[0])

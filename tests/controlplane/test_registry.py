@@ -12,7 +12,9 @@ import pytest
 from tests.controlplane.admission.plane import Plane, pod
 from tests.controlplane.recorded.shapes import custom_kind, shape
 
-from reprieve.controlplane.deleting import DeleteOptions
+from reprieve.controlplane.admission_chain import User
+from reprieve.controlplane.clock import parse_stamp
+from reprieve.controlplane.deleting import DeleteOptions, options_from, warnings_of
 from reprieve.controlplane.errors import StatusError
 from reprieve.controlplane.kinds import BUILTIN, CUSTOM_VERBS, Kind
 from reprieve.controlplane.registry import WriteOptions
@@ -140,3 +142,171 @@ def test_an_apply_is_for_the_namespace_of_its_path(plane: Plane) -> None:
     with pytest.raises(StatusError) as refused:
         plane.registry.patch_now(kind, "absent", "m", "apply", body, WriteOptions())
     assert (refused.value.code, refused.value.message) == (404, 'namespaces "absent" not found')
+
+
+# -- deleting --------------------------------------------------------------------------------------------------
+
+U = User("u")
+
+
+@pytest.mark.parametrize(
+    ("body", "query", "options"),
+    [
+        ({}, {}, DeleteOptions(user=U)),
+        ({"gracePeriodSeconds": 5}, {}, DeleteOptions(5, user=U)),
+        ({"gracePeriodSeconds": 0}, {"gracePeriodSeconds": "7"}, DeleteOptions(0, user=U)),
+        ({}, {"gracePeriodSeconds": "7"}, DeleteOptions(7, user=U)),
+        ({}, {"gracePeriodSeconds": ""}, DeleteOptions(user=U)),
+        ({"propagationPolicy": "Orphan"}, {}, DeleteOptions(None, "Orphan", user=U)),
+        ({"propagationPolicy": "Orphan"}, {"propagationPolicy": "Foreground"}, DeleteOptions(None, "Orphan", user=U)),
+        ({}, {"propagationPolicy": "Background"}, DeleteOptions(None, "Background", user=U)),
+        ({"propagationPolicy": ""}, {"propagationPolicy": ""}, DeleteOptions(user=U)),
+        ({"orphanDependents": True}, {}, DeleteOptions(None, "Orphan", user=U)),
+        ({"orphanDependents": False}, {}, DeleteOptions(None, "Background", user=U)),
+        ({"orphanDependents": False}, {"orphanDependents": "true"}, DeleteOptions(None, "Background", user=U)),
+        ({}, {"orphanDependents": "true"}, DeleteOptions(None, "Orphan", user=U)),
+        ({}, {"orphanDependents": "false"}, DeleteOptions(None, "Background", user=U)),
+        ({"preconditions": {"uid": "x"}}, {}, DeleteOptions(uid="x", user=U)),
+        ({"preconditions": {"resourceVersion": "5"}}, {}, DeleteOptions(resource_version="5", user=U)),
+        ({"preconditions": None}, {}, DeleteOptions(user=U)),
+        ({"dryRun": ["All"]}, {}, DeleteOptions(dry_run=True, user=U)),
+        ({"dryRun": []}, {"dryRun": "All"}, DeleteOptions(dry_run=True, user=U)),
+        ({"dryRun": None}, {"dryRun": ""}, DeleteOptions(user=U)),
+    ],
+)
+def test_options_of_a_delete_come_from_the_body_then_from_the_query(
+    body: Json, query: dict[str, str], options: DeleteOptions
+) -> None:
+    assert options_from(body, query, U) == options
+
+
+@pytest.mark.parametrize(
+    ("body", "query", "field"),
+    [
+        ({"orphanDependents": False, "propagationPolicy": "Orphan"}, {}, "propagationPolicy"),
+        ({"propagationPolicy": "x"}, {}, "propagationPolicy"),
+        ({}, {"propagationPolicy": "orphan"}, "propagationPolicy"),
+        ({"dryRun": ["All", "All"]}, {}, "dryRun"),
+        ({}, {"dryRun": "x"}, "dryRun"),
+    ],
+)
+def test_options_of_a_delete_that_contradict_or_are_unknown(body: Json, query: dict[str, str], field: str) -> None:
+    with pytest.raises(StatusError) as refused:
+        options_from(body, query, U)
+    assert (refused.value.code, refused.value.causes[0].field) == (422, field)
+
+
+JOB, MAP = shape("batch/v1", "Job"), shape("v1", "ConfigMap")
+
+
+@pytest.mark.parametrize(
+    ("kind", "propagation", "warned"),
+    [
+        (JOB, None, True),
+        (JOB, "Orphan", False),
+        (JOB, "Background", False),
+        (shape("v1", "ReplicationController"), None, False),
+        (MAP, None, False),
+        (custom_kind("g", "v1", "Job"), None, False),
+    ],
+)
+def test_who_deletes_a_job_without_its_pods_is_warned(kind: Kind, propagation: Any, warned: bool) -> None:
+    found = warnings_of(kind, DeleteOptions(propagation=propagation))
+    assert [text.startswith("child pods are preserved by default") for text in found] == [True] * warned
+
+
+GOING = {"deletionTimestamp": "t"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "body", "complete"),
+    [
+        (MAP, {"metadata": {}}, False),
+        (MAP, {"metadata": GOING}, True),
+        (MAP, {"metadata": {**GOING, "finalizers": ["a"]}}, False),
+        (MAP, {"metadata": {**GOING, "finalizers": []}}, True),
+        (MAP, {"metadata": {**GOING, "deletionGracePeriodSeconds": 0}}, True),
+        (MAP, {"metadata": {**GOING, "deletionGracePeriodSeconds": 1}}, False),
+        (MAP, {"metadata": GOING, "spec": {"finalizers": ["k"]}}, True),
+        (shape("v1", "Namespace"), {"metadata": GOING, "spec": {"finalizers": ["k"]}}, False),
+        (shape("v1", "Namespace"), {"metadata": GOING, "spec": {"finalizers": []}}, True),
+        (shape("v1", "Namespace"), {"metadata": GOING, "spec": None}, True),
+        (shape("v1", "Namespace"), {"metadata": {**GOING, "finalizers": ["a"]}}, False),
+    ],
+)
+def test_a_terminating_object_goes_when_nothing_holds_it(plane: Plane, kind: Kind, body: Json, complete: bool) -> None:
+    assert plane.registry.deletion.completes(kind, body) is complete
+
+
+@pytest.mark.parametrize(
+    ("finalizers", "propagation", "left"),
+    [
+        ([], None, ["orphan"]),
+        (["a/b"], None, ["a/b", "orphan"]),
+        (["foregroundDeletion"], None, ["foregroundDeletion"]),
+        (["orphan", "a/b"], None, ["orphan", "a/b"]),
+        (["orphan", "a/b"], "Foreground", ["a/b", "foregroundDeletion"]),
+        (["orphan", "a/b"], "Background", ["a/b"]),
+        (["orphan"], "Background", None),
+    ],
+)
+def test_a_job_that_is_deleted_orphans_its_pods_unless_it_was_settled(
+    plane: Plane, finalizers: list[str], propagation: Any, left: list[str] | None
+) -> None:
+    """api.md 6.1: what the request says, then what a finalizer says, then the kind."""
+    template = {"spec": {**pod()["spec"], "restartPolicy": "Never"}}
+    manifest = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "j", "finalizers": finalizers}}
+    plane.create({**manifest, "spec": {"template": template}})
+    plane.delete("batch/v1", "Job", "j", propagation=propagation)
+    assert plane.has("batch/v1", "Job", "j") is (left is not None)
+    if left is not None:
+        assert plane.get("batch/v1", "Job", "j")["metadata"]["finalizers"] == left
+
+
+def test_a_delete_that_is_tried_or_refused_leaves_everything(plane: Plane) -> None:
+    before = plane.create(pod("p", nodeName="n"))
+    revision = plane.store.revision
+    found = plane.registry.delete_now(plane.kind("v1", "Pod"), "default", "p", DeleteOptions(dry_run=True))
+    assert (found.object["metadata"]["deletionGracePeriodSeconds"], found.deleted) == (30, False)
+    gone = plane.registry.delete_now(plane.kind("v1", "Pod"), "default", "p", DeleteOptions(grace=0, dry_run=True))
+    assert gone.deleted
+    for options in (DeleteOptions(uid="x"), DeleteOptions(resource_version="x")):
+        with pytest.raises(StatusError) as refused:
+            plane.delete("v1", "Pod", "p", uid=options.uid, resource_version=options.resource_version)
+        assert refused.value.code == 409
+    with pytest.raises(StatusError) as refused:
+        plane.delete("v1", "Pod", "absent")
+    assert refused.value.code == 404
+    plane.store.flush()
+    assert plane.store.revision == revision
+    assert plane.get("v1", "Pod", "p") == before
+
+
+@pytest.mark.parametrize(
+    ("graces", "after", "times"),
+    [
+        ([None], 0, (30, 30)),
+        ([20, 20], 5, (20, 20)),
+        ([20, 19], 5, (19, 19)),
+        ([20, 1], 5, (1, 1)),
+        ([20, 8, 7], 5, (7, 7)),
+        ([0, 20], 5, (0, 0)),
+        ([0, 0], 5, (0, 0)),
+        ([20, 0, 5], 5, (0, 0)),
+        ([20, None], 5, (20, 20)),
+        ([-1], 0, (1, 1)),
+    ],
+)
+def test_a_pod_terminates_by_the_shortest_grace_it_was_given(
+    plane: Plane, graces: list[int | None], after: float, times: tuple[int, int]
+) -> None:
+    """It gets shorter, never longer, and counts from the first request."""
+    start = plane.clock.now()
+    plane.create({**pod("p", nodeName="n"), "metadata": {"name": "p", "finalizers": ["a/b"]}})
+    for grace in graces:
+        plane.delete("v1", "Pod", "p", grace=grace)
+        plane.clock.forward(after)  # type: ignore[attr-defined]
+    metadata = plane.get("v1", "Pod", "p")["metadata"]
+    ends = parse_stamp(metadata["deletionTimestamp"]) - start
+    assert (metadata["deletionGracePeriodSeconds"], ends.total_seconds()) == times
+    assert metadata["generation"] == 2

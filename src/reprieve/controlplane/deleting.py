@@ -182,16 +182,14 @@ class Deletion:
             grace = 1
         if not spec.get("nodeName") or status.get("phase") in ("Succeeded", "Failed"):
             grace = 0
-        now = self._registry.clock.now()
         if running:
             present = metadata.get("deletionGracePeriodSeconds") or 0
-            if grace >= present and present > 0:
+            if grace >= present:
                 return False
-            started = parse_stamp(running) - timedelta(seconds=present)
-            metadata["deletionTimestamp"] = stamp(max(started + timedelta(seconds=grace), min(now, started)))
+            metadata["deletionTimestamp"] = stamp(parse_stamp(running) + timedelta(seconds=grace - present))
             metadata["deletionGracePeriodSeconds"] = grace
             return True
-        metadata["deletionTimestamp"] = stamp(now + timedelta(seconds=grace))
+        metadata["deletionTimestamp"] = stamp(self._registry.clock.now() + timedelta(seconds=grace))
         metadata["deletionGracePeriodSeconds"] = grace
         if metadata.get("generation"):
             metadata["generation"] += 1
