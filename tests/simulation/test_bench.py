@@ -241,19 +241,6 @@ def test_the_exponent_is_the_slope_in_logarithms() -> None:
     assert series.exponent([(n, 3.0 * n**1.5) for n in (10, 20, 70)]) == pytest.approx(1.5)
 
 
-def test_growth_is_over_nodes_and_pods(monkeypatch: pytest.MonkeyPatch) -> None:
-    template = running.run(TINY["preempt"])
-
-    def fake(chosen: list[Scenario]) -> list[running.Measured]:
-        return [
-            msgspec.structs.replace(template, nodes=s.nodes, pods=s.pods, seconds=float(s.nodes) ** 2) for s in chosen
-        ]
-
-    monkeypatch.setattr(series, "measure", fake)
-    (grown,) = series.growth(["preempt"], (10, 100))
-    assert grown.exponent == pytest.approx(2.0, abs=0.01)
-
-
 def test_the_command_names_what_there_is(run: Run) -> None:
     assert run("bench", "--list").out.split() == [*SCENARIOS, *FAMILIES]
 

@@ -6,9 +6,11 @@ Beside `test_bench.py`, which runs the scenarios.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import subprocess
 import types
 from collections.abc import Iterable
+from cProfile import Profile
 from pathlib import Path
 from typing import Any
 
@@ -175,11 +177,20 @@ def test_the_first_decision_to_preempt_is_timed_from_the_start() -> None:
     assert running.run(Scenario("tiny", "basic", 4, 3)).decision_seconds is None
 
 
-def test_a_profile_lists_the_hottest_functions() -> None:
-    """Twenty-five of them, by the time in themselves; a function of ours with its place."""
-    from cProfile import Profile
+def test_percentiles_are_of_single_attempts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each look at the clock takes a second longer than the last: of 101 attempts, two seconds apart."""
+    looks = itertools.accumulate(itertools.count())
+    monkeypatch.setattr(running, "time", types.SimpleNamespace(perf_counter=looks.__next__, process_time=lambda: 0.0))
+    figures = running.run(Scenario("tiny", "take-in", 10, 101)).attempt_ms
+    assert figures.p99 - figures.p50 == 98_000.0
 
-    figures = running.run(Scenario("tiny", "basic", 5, 10), Profile())
+
+@pytest.mark.parametrize(
+    ("family", "nodes", "pods"), [("basic", 5, 10), ("steady", 50, 67), ("waiting", 12, 80), ("take-in", 10, 80)]
+)
+def test_a_profile_lists_the_hottest_functions(family: str, nodes: int, pods: int) -> None:
+    """Twenty-five of them, by the time in themselves; a function of ours with its place."""
+    figures = running.run(Scenario("tiny", family, nodes, pods), Profile())
     assert isinstance(figures.profile, tuple)
     assert len(figures.profile) == 25
     own = [hot.own_seconds for hot in figures.profile]
@@ -188,6 +199,20 @@ def test_a_profile_lists_the_hottest_functions() -> None:
     ours = [hot.function for hot in figures.profile if ":" in hot.function and "<" not in hot.function]
     assert ours
     assert all(not name.startswith("/") and name.split(":")[0].endswith(".py") for name in ours)
+
+
+def test_the_clock_starts_when_the_cluster_is_known() -> None:
+    """performance.md: nodes, running pods with their groups, services and budgets are in the cache by then."""
+    for family in ("gang-preempt", "services", "budgets"):
+        built = at_size(family, 12).build()
+        engine = running.synced(built)
+        known = engine.cluster
+        assert sorted(known.nodes.row_of) == sorted(one.name for one in built.nodes)
+        assert sorted(known.groups) == sorted(f"default/{one.name}" for one in built.running_groups)
+        assert sorted(known.pods) == sorted(one.metadata.uid for one in built.running)
+        assert len(known.budgets) == len(built.budgets)
+        assert bool(known.default_selectors) is bool(built.services)
+        assert {bool(one) for one in (built.running_groups, built.services, built.budgets)} == {True, False}
 
 
 def test_memory_is_in_mebibytes_and_never_above_its_peak(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -149,7 +149,7 @@ def test_an_eviction_of_an_unready_pod_takes_nothing_of_the_budget() -> None:
         (1, 4, 3, 0, 0, (1, 4)),
     ],
 )
-def test_a_budget_follows_who_goes_and_who_comes(
+def test_a_budget_follows_the_pods_that_go_and_come(
     allowed: int, current: int, desired: int, gone: int, come: int, after: tuple[int, int]
 ) -> None:
     status = {"disruptionsAllowed": allowed, "currentHealthy": current, "desiredHealthy": desired}

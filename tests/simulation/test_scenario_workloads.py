@@ -191,7 +191,7 @@ def test_many_steps_cost_what_they_bring() -> None:
 
 
 @pytest.mark.parametrize(
-    ("manifest", "told"),
+    ("manifest", "message"),
     [
         (job("bad", 1, "much"), r"spec\.steps\[0\]\.create\[0\]\.spec\.template\.spec\.containers\[0\]"),
         (job("bad", 1, priorityClassName="lost"), r"lost"),
@@ -201,8 +201,8 @@ def test_many_steps_cost_what_they_bring() -> None:
         ),
     ],
 )
-def test_what_cannot_be_made_is_an_error_with_its_step(manifest: Json, told: str) -> None:
-    with pytest.raises(InputError, match=told):
+def test_what_cannot_be_made_is_an_error_with_its_step(manifest: Json, message: str) -> None:
+    with pytest.raises(InputError, match=message):
         planned({"create": [manifest]})
 
 

@@ -202,7 +202,7 @@ def test_a_plan_refuses_what_it_cannot_expand() -> None:
     ],
     ids=lambda document: document["kind"],
 )
-def test_what_holds_no_pods_is_only_not_read(document: dict[str, Any]) -> None:
+def test_kinds_without_pods_are_no_problem(document: dict[str, Any]) -> None:
     assert not problems({key: value for key, value in document.items() if key != "spec" or value})
 
 
@@ -254,7 +254,7 @@ NOTHING: dict[str, list[dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("documents", NOTHING.values(), ids=NOTHING)
-def test_what_calls_for_nothing_more_is_answered_for(documents: list[dict[str, Any]]) -> None:
+def test_nothing_is_made_where_nothing_is_missing(documents: list[dict[str, Any]]) -> None:
     assert made_of(*documents) == []
 
 
@@ -327,7 +327,7 @@ def test_a_misspelt_kind_is_named_with_the_nearest_known_one(version: str, kind:
     assert hint in found.reason
 
 
-def test_many_kinds_that_nobody_knows_cost_little() -> None:
+def test_many_unknown_kinds_cost_little() -> None:
     documents = [made("example.com/v1", f"Kind{number}") for number in range(3_000)]
     assert len(problems(*documents)) == 3_000
 
@@ -405,7 +405,7 @@ def test_a_run_needs_its_cron_job() -> None:
         (["side", "other"], []),
     ],
 )
-def test_what_a_node_of_a_train_job_asks_for_is_its_container_s(containers: list[str], asking: list[str]) -> None:
+def test_the_resources_of_a_trainer_are_those_of_its_container(containers: list[str], asking: list[str]) -> None:
     """whatif.md 2.5: the resources of the trainer are those of the container `node`, or of the only one."""
     pods = {"template": {"spec": {"containers": [{"name": name} for name in containers]}}}
     runtime = made(
@@ -434,7 +434,7 @@ def test_no_more_pods_are_made_than_a_plan_may_have(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize("uid", ["", "u-1"])
-def test_a_made_pod_is_its_controller_s(uid: str) -> None:
+def test_a_made_pod_has_its_controller_as_owner(uid: str) -> None:
     """whatif.md 1.3: the owner reference is the controlling one, with the UID where there is one."""
     found = expand(loaded(made(*RS[:2], SET, **({"uid": uid} if uid else {})))).manifests.pods
     [owner] = found[0].object.metadata.owner_references
@@ -515,7 +515,7 @@ def test_rows_that_cannot_be_read_are_an_error_with_their_place(text: str, messa
     assert message in str(caught.value)
 
 
-def test_a_row_of_a_user_counts_before_ours() -> None:
+def test_a_row_of_a_file_replaces_the_built_in_one() -> None:
     text = FILE + "- {group: ray.io, kind: RayCluster, sets: [{each: spec.head, name: '{name}-0'}]}"
     found = expand(
         loaded(made("ray.io/v1", "RayCluster", {"head": {"template": TEMPLATE}})),
@@ -560,7 +560,7 @@ def test_tasks_of_a_volcano_job_have_minima_of_their_own(
 
 
 @pytest.mark.parametrize("group", ["x", "x-u-x"], ids=["of the name that is given here", "of the controller's name"])
-def test_who_is_missing_of_a_volcano_job_that_runs_waits_for_nobody(group: str) -> None:
+def test_missing_pods_of_a_running_volcano_job_are_placed_without_its_gang(group: str) -> None:
     """Its pods name their group, which is there although all that are needed run already."""
     node = made("v1", "Node", name="n1")
     node["status"] = {"allocatable": {"cpu": "4", "pods": "20"}}

@@ -13,16 +13,16 @@ from reprieve.cluster.pods import PodRecord
 def allowed_now(
     budgets: Sequence[objects.PodDisruptionBudget], pods: Sequence[objects.Pod]
 ) -> Callable[[objects.Pod], tuple[str, ...]]:
-    """Counts evictions: asked about pod after pod it names the budgets that do not allow its eviction.
+    """Counts evictions: given pod after pod it names the budgets that do not allow its eviction.
 
     A budget without a status has the one the disruption controller would write.  Rules of the eviction API: a pod of
-    several budgets cannot be evicted, one that has not started is not asked about, and one that is not ready only by
+    several budgets cannot be evicted, one that has not started is not checked, and one that is not ready only by
     its budget's `unhealthyPodEvictionPolicy`.
     """
     selectors = [compile_label_selector(budget.spec.selector) for budget in budgets]
     spaces = [budget.namespace or "default" for budget in budgets]
     counted: dict[int, objects.PodDisruptionBudget] = {}
-    """With a status: those that have counted a pod that was asked about."""
+    """With a status: those that have counted a pod that was checked."""
     left: dict[int, int] = {}
 
     def count(number: int) -> None:

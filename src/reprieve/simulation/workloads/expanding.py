@@ -1,7 +1,7 @@
 """An input with the pods that controllers would make of what makes pods (whatif.md 1).
 
 Terms: a workload is an object that makes pods, of the input or made by another one; a batch is pods alike: one template
-and what tells them apart.  Owners come before what they own, and what an owner speaks for is not asked again.
+and what distinguishes them.  Owners come before what they own, and what is owned is not expanded again.
 
 Invariants: what is there is not made again; the same input makes the same pods in the same order; nothing that calls
 for pods is passed over in silence: it is expanded, or among the problems.
