@@ -488,3 +488,31 @@ def test_a_namespace_has_what_is_in_it_of_every_sort(namespace: str, sizes: tupl
     assert (len(found.pods), len(found.pod_groups), len(found.composite_pod_groups)) == sizes
     there = {each.namespace for each in found.pods} | {each.namespace for each in found.pod_groups}
     assert there | {each.namespace for each in found.composite_pod_groups} <= {namespace}
+
+
+def test_a_member_of_a_gang_has_the_help_of_its_gang(run: Run, cluster: str) -> None:
+    """One pod of it with another priority would be no help: what is tried is tried of the gang (whatif.md 11.1)."""
+    of_pod, of_gang = (
+        json.loads(run("explain", asked, "-f", cluster, "-o", "json").out) for asked in ("pod/train-00000", "pg/train")
+    )
+    assert of_pod["help"] == of_gang["help"] != []
+    assert of_pod["computed"]["record"]["entity"]["kind"] == "PodGroup"
+    assert of_pod["object"]["podGroup"] == "train"
+    assert of_pod["computed"]["priorityThatHelps"] == of_gang["computed"]["priorityThatHelps"]
+
+
+def test_a_tree_and_a_group_of_one_name_are_apart(run: Run, tmp_path: Path) -> None:
+    """Each has its own pods and its own state."""
+    file = tmp_path / "tree.yaml"
+    namesake = """---
+apiVersion: scheduling.k8s.io/v1beta1
+kind: PodGroup
+metadata: {name: root}
+spec: {schedulingPolicy: {gang: {minCount: 1}}}
+"""
+    file.write_text(TREE + namesake)
+    tree = json.loads(run("explain", "cpg/root", "-f", str(file), "-o", "json").out)
+    group = json.loads(run("explain", "pg/root", "-f", str(file), "-o", "json").out)
+    assert tree["object"]["pods"] > 0
+    assert group["object"]["pods"] == 0
+    assert (tree["object"]["kind"], group["object"]["kind"]) == ("CompositePodGroup", "PodGroup")

@@ -88,30 +88,26 @@ def evidence_of(gathered: Gathered, asked: Asked, source: Source, *, suggest: bo
         (one.object for one in manifests.pods if asked.kind == "Pod" and _is(one.object, asked.namespace, asked.name)),
         None,
     )
-    group = pod_group_name(evidence.pod) if evidence.pod is not None else asked.name
-    if asked.kind != "CompositePodGroup" and group is not None:
-        groups = (one.object for one in manifests.pod_groups if _is(one.object, asked.namespace, group))
-        evidence.group = next(groups, None)
-        evidence.members = [
-            one.object
-            for one in manifests.pods
-            if one.object.namespace == asked.namespace and pod_group_name(one.object) == group
-        ]
     composites = _by_name(manifests, objects.CompositePodGroup, asked.namespace)
+    groups = _by_name(manifests, objects.PodGroup, asked.namespace)
+    there = [one.object for one in manifests.pods if one.object.namespace == asked.namespace]
     if asked.kind == "CompositePodGroup":
         evidence.composite = composites.get(asked.name)
-        groups_there = _by_name(manifests, objects.PodGroup, asked.namespace)
-        leaves = leaves_below(asked.name, composites, groups_there)
-        there = (one.object for one in manifests.pods if one.object.namespace == asked.namespace)
+        leaves = leaves_below(asked.name, composites, groups)
         evidence.members = [pod for pod in there if pod_group_name(pod) in leaves]
+    else:
+        group = pod_group_name(evidence.pod) if evidence.pod is not None else asked.name
+        if group is not None:
+            evidence.group = groups.get(group)
+            evidence.members = [pod for pod in there if pod_group_name(pod) == group]
     child = evidence.composite or evidence.group
     if child is not None:
         read_above(evidence, child.spec.parent_composite_pod_group_name, composites)
     waiting = any(not pod.spec.node_name for pod in ([evidence.pod] if evidence.pod is not None else evidence.members))
     if evidence.exists and waiting:
         whole = asked
-        if evidence.pod is not None and evidence.group is not None and group is not None:
-            whole = Asked("PodGroup", asked.namespace, group)
+        if evidence.group is not None:
+            whole = Asked("PodGroup", asked.namespace, evidence.group.name)
         now = gathered.now if gathered.now is not None else starts_at(found)
         expanding = Expanding(gathered.changed.manifests, source.rows or TABLE, source.run)
         evidence.computed = ask(
