@@ -310,3 +310,20 @@ def test_a_pod_terminates_by_the_shortest_grace_it_was_given(
     ends = parse_stamp(metadata["deletionTimestamp"]) - start
     assert (metadata["deletionGracePeriodSeconds"], ends.total_seconds()) == times
     assert metadata["generation"] == 2
+
+
+@pytest.mark.parametrize(
+    ("version", "kind", "named"),
+    [
+        ("v1", "ConfigMap", "ConfigMap"),
+        ("v1", "Event", "Event"),
+        ("events.k8s.io/v1", "Event", "Event"),
+        ("scheduling.k8s.io/v1beta1", "PodGroup", "PodGroup.scheduling.k8s.io"),
+    ],
+)
+def test_a_refused_object_is_named_by_kind_and_group(plane: Plane, version: str, kind: str, named: str) -> None:
+    """Events of both groups are validated in the core form, and named so."""
+    with pytest.raises(StatusError) as refused:
+        plane.create({"apiVersion": version, "kind": kind, "metadata": {"name": "A B"}})
+    assert refused.value.code == 422
+    assert refused.value.message.startswith(f'{named} "A B" is invalid: ')
