@@ -586,6 +586,28 @@ def test_who_waits_for_leadership_pauses_up_to_a_fifth_longer_than_who_leads(spe
     asyncio.run(run())
 
 
+@pytest.mark.parametrize(("duration", "taken_after"), [(15, 16.0), (16, 16.0), (17, 18.0)])
+def test_a_lease_of_others_is_taken_when_its_time_is_over_and_not_before(duration: int, taken_after: float) -> None:
+    """By one that tries every two seconds: at the very end of its duration it is free."""
+
+    class Lowest:
+        def random(self) -> float:
+            return 0.0
+
+    async def run() -> None:
+        lease = lease_with({**OF_ANOTHER, "leaseDurationSeconds": duration})
+        async with standing(lease, Lowest()) as candidate:
+            began = candidate.clock.monotonic()
+            while not candidate.election.fence.open:
+                attempts = len(candidate.pauses)
+                await until(lambda: len(candidate.pauses) > attempts or candidate.election.fence.open)  # noqa: B023
+                if not candidate.election.fence.open:
+                    candidate.clock.advance(2.0)
+            assert candidate.clock.monotonic() - began == taken_after
+
+    asyncio.run(run())
+
+
 @pytest.mark.parametrize(
     ("failure", "leads", "reported"),
     [

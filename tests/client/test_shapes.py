@@ -133,6 +133,13 @@ def test_an_image_without_a_tag_is_the_latest(of_the_pod: str, of_the_node: list
     assert found["status"].get("images", []) == ([{"names": ["image-1:x"], "sizeBytes": 7}] if kept else [])
 
 
+def test_an_image_of_unknown_size_has_none() -> None:
+    """Its size counts as nought for ImageLocality."""
+    node = manifest("Node", {"status": {"images": [{"names": ["nginx:1"]}]}})
+    [found, _], _ = snapshot(typed(node, manifest("Pod", pod(container={"image": "nginx:1"}))))
+    assert found["status"]["images"] == [{"names": ["image-1:x"], "sizeBytes": 0}]
+
+
 def test_classes_of_the_system_keep_their_names() -> None:
     """They mean the same everywhere; others are renamed where they are defined and where a pod names them."""
     names = ("system-cluster-critical", "acme-high")

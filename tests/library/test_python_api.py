@@ -14,6 +14,7 @@ import pytest
 
 import reprieve
 from reprieve.library.tables import MOST_ROWS, Table, html
+from tests.cli.conftest import Run
 
 CLUSTER = """
 apiVersion: v1
@@ -102,14 +103,15 @@ FLAGS: list[tuple[list[str], Callable[[reprieve.Cluster], reprieve.Cluster]]] = 
 
 @pytest.mark.parametrize(("flags", "change"), FLAGS, ids=[" ".join(flags) or "none" for flags, _ in FLAGS])
 def test_a_method_answers_as_its_flag(
-    flags: list[str], change: Callable[[reprieve.Cluster], reprieve.Cluster], tmp_path: Path
+    flags: list[str], change: Callable[[reprieve.Cluster], reprieve.Cluster], tmp_path: Path, run: Run
 ) -> None:
     """The document is that of `reprieve plan`, help included; what was given stays as it was."""
     import msgspec
 
     (tmp_path / "cluster.yaml").write_text(CLUSTER)
-    command = [sys.executable, "-m", "reprieve", "plan", "-f", str(tmp_path / "cluster.yaml"), "-o", "json", *flags]
-    wanted = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    ended = run("plan", "-f", tmp_path / "cluster.yaml", "-o", "json", *flags)
+    assert (ended.code, ended.err) == (0, "")
+    wanted = json.loads(ended.out)
     given = reprieve.load(tmp_path)
     before = repr(given), given.pods
     told = json.loads(msgspec.json.encode(change(given).plan().plan))
