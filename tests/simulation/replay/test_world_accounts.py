@@ -10,6 +10,9 @@ from typing import Any
 import pytest
 
 from reprieve.api import objects
+from reprieve.framework.gates import FeatureGates
+from reprieve.framework.profile import Profile
+from reprieve.scheduling.profiles import default_profile
 from reprieve.simulation.replay.failures import Failures
 from reprieve.simulation.replay.job_list import Job
 from reprieve.simulation.replay.world import Policy, Replay, ReplayError, check
@@ -48,7 +51,7 @@ def test_what_is_held_there_is_and_waits_second_by_second() -> None:
         "waiting": [0, 1, 2, 0, 0, 0],
         "lost": [0] * 6,
     }
-    assert (run.allocated, run.capacity_time) == (38 * GPU_SECOND, 48 * GPU_SECOND)
+    assert (sum(account.allocated for account in run.accounts), run.capacity_time) == (38 * GPU_SECOND, 48 * GPU_SECOND)
     assert (run.holding, run.running, run.unfinished) == (0, 0, 0)
 
 
@@ -290,3 +293,35 @@ def test_progress_is_shown_whenever_a_job_has_ended() -> None:
     run.run(60_000)
     assert ended == [10_000, 20_000]
     assert (run.unfinished, run.running, run.holding) == (1, 1, 1000)
+
+
+def test_shared_gpus_of_nodes_and_of_pods_that_are_there_count_in_whole_ones() -> None:
+    """replay.md 3.2, 4.6: nodes have them in thousandths, pods of the cluster file hold parts from the beginning."""
+    milli = "a.com/gpu-milli"
+    nodes = [node(f"n{at}", cpu=96, more={milli: 1000}) for at in range(2)]
+    there = [pod(f"there-{at}", more={milli: 600}, node=f"n{at}") for at in range(2)]
+    run = replay([job("part", 0, 600, gpu=0.4), job("whole", 300, 1)], [*nodes, *there], until=600)
+    assert (run.capacity, run.capacity_time) == (2000, 2000 * 600_000)
+    assert times(run) == {"part": (0, None), "whole": (None, None)}
+    assert of(run, "part").useful == 400 * 600_000
+    shares = [(one.at, one.by_waiting, one.by_workload) for one in run.fragmentation.samples]
+    assert shares == [(300_000, None, 0.5), (600_000, 1.0, 0.5)], (
+        "four tenths that nobody can use who wants a whole one"
+    )
+
+
+def test_without_a_seed_failures_are_drawn_as_with_seed_0() -> None:
+    """replay.md 1.4, 3.7."""
+    drawn = Failures(mean_between=600_000, mean_repair=60_000)
+    capacities = [
+        replay([job("j", 0, None)], gpu_nodes(2), until=7200, failures=drawn, seed=seed).capacity_time
+        for seed in (None, 0, 1)
+    ]
+    assert capacities[0] == capacities[1] != capacities[2]
+    assert capacities[0] < 16_000 * 7_200_000
+
+
+def test_jobs_are_scheduled_by_whatever_profile_a_policy_has() -> None:
+    base = default_profile(FeatureGates())
+    other = Policy((Profile("other", base.plugins, dict(base.score_weights)),))
+    assert times(replay([job("j", 0, 10)], gpu_nodes(1), policy=other)) == {"j": (0, 10)}

@@ -150,8 +150,8 @@ class Replay:
         self._workers_waiting = [0] * len(numbers)
         """By number of the shape."""
         self.capacity = 0
-        self.allocated = self.capacity_time = 0
-        """GPU-time of all, and that there was."""
+        self.capacity_time = 0
+        """GPU-time that there was."""
         self.series = Series(SERIES)
         self.timeline = Timeline() if self.settings.timeline else None
         if self.timeline is not None:
@@ -343,9 +343,7 @@ class Replay:
 
     def _bring_up(self, account: Account, now: int) -> None:
         self._account(now)
-        before = account.allocated
         self._lost(account.accrue(now, self.terms.checkpoint_of(account.job.shape)))
-        self.allocated += account.allocated - before
 
     def _start_clock(self, account: Account, now: int) -> None:
         account.state = RUNNING
