@@ -119,7 +119,7 @@ def test_work_that_is_kept_is_never_thrown_away() -> None:
     assert (found.useful, found.done) == (200, 100)
 
 
-def test_who_has_ended_has_no_pods() -> None:
+def test_an_ended_job_has_no_pods() -> None:
     found = account()
     found.counted.add("u")
     found.group = "default/j"

@@ -13,7 +13,7 @@ from reprieve.framework.profile import Profile
 from reprieve.scheduling.profiles import default_profile
 from reprieve.simulation.replay.failures import Failures
 from reprieve.simulation.replay.fragmentation import MOST_KINDS, popular
-from reprieve.simulation.replay.gpu_room import FreeGpus, Ints
+from reprieve.simulation.replay.gpu_room import Ints
 from reprieve.simulation.replay.job_list import Job
 from reprieve.simulation.replay.statistics import PolicyReport, report
 from reprieve.simulation.replay.world import Policy, Replay, ReplayError, WorldSettings
@@ -143,21 +143,6 @@ def test_the_mean_is_over_time_not_over_samples() -> None:
     # Half of the mix cannot use the half that is left; before, everybody could use everything.
     assert report("x", run).workload_fragmentation == pytest.approx((1 * 0 + 3 * 0.5) / 4)
     assert report("x", run).fragmentation == 1.0
-
-
-def test_gpus_are_given_back_as_they_were_taken() -> None:
-    """What the engine places by the node's sum though no GPU has room for it is spread over what is left."""
-    room = FreeGpus({"n": 3})
-    names = ClusterState()
-    for uid, milli in (("a", 600), ("b", 600), ("c", 600), ("d", 900), ("e", 250)):
-        room.take(uid, "n", milli)
-    assert room._free[0].tolist() == [0, 0, 50]
-    for uid in "acbde":
-        room.give_back(uid)
-    room.give_back("never there")
-    assert room._free[0].tolist() == [1000, 1000, 1000]
-    room.take("f", "elsewhere", 500)
-    assert room.free_per_gpu(names).shape == (0, 3)
 
 
 def test_the_mix_is_of_the_most_frequent_kinds() -> None:

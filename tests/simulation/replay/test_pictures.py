@@ -461,7 +461,7 @@ def test_of_more_runs_at_once_than_are_drawn_there_are_fewer_nodes(
     assert text.startswith(f"{shown} of {nodes} nodes, ")
 
 
-def test_a_run_in_which_nobody_came_to_a_node_has_no_strip(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_in_which_no_pod_came_to_a_node_has_no_strip(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not [title for title in Figures(monkeypatch, an_outcome("a", [], Timeline())).figures if "ran when" in title]
 
 

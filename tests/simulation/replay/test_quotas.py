@@ -53,7 +53,7 @@ def test_gpus_are_counted_in_the_units_of_the_nodes(per_gpu: int, limit: int, gp
     assert quotas.admits(job("a", 0, 1, gpu=gpu)) is fits
 
 
-def test_what_is_not_counted_here_holds_nobody_back() -> None:
+def test_quotas_of_other_resources_hold_no_job_back() -> None:
     hard = {
         "services": 0,
         "requests.storage": "0",
@@ -77,7 +77,7 @@ def test_several_quotas_of_a_namespace_hold_together_and_those_of_others_do_not(
     assert admitted(Quotas(several), job("c", 0, 1, tenant="free", workers=9), job("d", 0, 1, tenant="other")) == "yn"
 
 
-def test_who_waits_comes_in_in_order_when_others_end() -> None:
+def test_jobs_outside_a_quota_are_admitted_in_order_when_others_end() -> None:
     """With others of its namespace behind it, those too that would fit."""
     quotas = Quotas([quota({"pods": 4})])
     jobs = [job(name, 0, 1, workers=count) for name, count in zip("abcdef", (2, 2, 3, 1, 1, 1), strict=True)]

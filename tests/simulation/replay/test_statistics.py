@@ -109,7 +109,7 @@ def group(run_of: Sequence[JobGroup], name: str) -> JobGroup:
     return found
 
 
-def test_who_never_started_has_waited_until_the_end() -> None:
+def test_a_job_that_never_started_has_waited_until_the_end() -> None:
     jobs = [job("runs", 0, None, gpu=8), job("never", HOUR, HOUR, gpu=8), job("too-large", 0, HOUR, gpu=9)]
     total = report("p", replay(jobs, gpu_nodes(1), until=3 * HOUR)).total
     assert (total.never_started, total.done, total.unfinished) == (2, 0, 3)

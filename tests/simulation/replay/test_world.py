@@ -23,7 +23,7 @@ def test_jobs_start_at_submit_where_there_is_room_and_end_when_their_work_is_don
     assert times(run) == {"a": (0, 100), "b": (10.5, 30.5), "c": (11, 12.25)}
 
 
-def test_who_finds_no_room_waits_for_it_in_the_order_of_submit() -> None:
+def test_jobs_without_room_wait_for_it_in_the_order_of_submit() -> None:
     run = replay([job(name, at, 100, gpu=8) for at, name in enumerate("abc")], gpu_nodes(1))
     assert times(run) == {"a": (0, 100), "b": (100, 200), "c": (200, 300)}
 

@@ -16,6 +16,7 @@ from reprieve.scheduling.profiles import default_profile
 from reprieve.simulation.replay.failures import Failures
 from reprieve.simulation.replay.job_list import Job
 from reprieve.simulation.replay.world import Policy, Replay, ReplayError, check
+from reprieve.simulation.virtual import VirtualCluster
 from tests.building import node, pod
 from tests.simulation.replay.building import gpu_nodes, job, of, replay, started, times
 
@@ -120,7 +121,7 @@ def test_pods_of_the_cluster_file_and_budgets_are_counted_apart() -> None:
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_who_preempted_whom_is_kept_when_wanted(workers: int) -> None:
+def test_preemptors_and_victims_are_kept_when_wanted(workers: int) -> None:
     """A pod by itself, and a gang; beside a pod of the cluster file, which was there from the beginning."""
     there = pod("there", gpu=8, priority=9, node="n1")
     jobs = [
@@ -262,13 +263,13 @@ def test_pods_and_groups_are_named_after_their_job(monkeypatch: pytest.MonkeyPat
     made: list[tuple[str, str, float]] = []
     jobs = [job("gang", 0, 100, gpu=4, workers=2), job("alone", 0, 1), job("high", 10, 10, gpu=8, priority=5)]
     run = started(jobs, gpu_nodes(1))
-    add = run._world.add
+    add = VirtualCluster.add
 
-    def recorded(item: Any, created: float) -> Any:
+    def recorded(cluster: VirtualCluster, item: Any, created: float) -> Any:
         made.append((type(item).__name__, item.metadata.name, created))
-        return add(item, created)
+        return add(cluster, item, created)
 
-    monkeypatch.setattr(run._world, "add", recorded)
+    monkeypatch.setattr(VirtualCluster, "add", recorded)
     run.run()
     assert made == [
         ("PodGroup", "gang", 0),
