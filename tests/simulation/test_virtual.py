@@ -15,6 +15,8 @@ from reprieve.cluster.pods import PodRecord
 from reprieve.scheduling.decision import Decision
 from reprieve.simulation.virtual import Preempted
 from tests.building import START, World, composite, gang, group, node, pdb, pod, priority_class, said
+from tests.preemption.test_waiting import at, configured, rolling
+from tests.scheduling.test_held_room import holding
 
 
 def there(world: World) -> list[str]:
@@ -432,3 +434,75 @@ def test_who_fails_three_times_in_a_row_is_waited_for_no_more(times: int, placed
     world = World(node("n1"), pod("p"), plugins=[Raises(times)]).settle()
     assert world.where == ({"p": "n1"} if placed else {})
     assert world.engine.attempts == tries
+
+
+# -- room that is held or waited for -------------------------------------------------------------------------------
+
+
+def stuck(seconds: float) -> World:
+    """`high` waits on n1 for `low`, which does not go; its room is held for so long after that should have happened."""
+    low, high = pod("low", cpu=4, node="n1"), pod("high", cpu=4, priority=9)
+    world = World(node("n1", cpu=4), low, high, profiles=holding(seconds))
+    world.virtual._leave_at = lambda pod, when: None  # type: ignore[method-assign]
+    return world
+
+
+def test_a_cluster_has_settled_though_room_is_held_and_time_alone_gives_it_back() -> None:
+    """cost.md 5.2: 30 s of grace and 60 s of holding."""
+    settled = stuck(60).settle()
+    assert (settled.now, settled.virtual.released) == (START, [])
+    for advance in (False, True):
+        world = stuck(60)
+        world.virtual.advance(lambda: True, START + 89)
+        assert world.virtual.released == []
+        if advance:
+            world.virtual.advance(lambda: True, START + 90)
+        else:
+            world.virtual.until(START + 90)
+        assert [room.nodes for room in world.virtual.released] == [["n1"]]
+
+
+def test_with_a_watcher_room_that_was_given_back_is_not_kept() -> None:
+    world = stuck(60)
+    world.virtual.watcher = Noted()
+    world.virtual.until(START + 100)
+    assert world.virtual.released == []
+
+
+def test_an_entity_awaits_room_until_its_next_attempt_ends_otherwise() -> None:
+    """cost.md 5.6: the room of its predecessor, which is not put off by that for ever."""
+    world = rolling().drain()
+    assert world.virtual.awaits_room("pod/uid-new")
+    assert not world.virtual.awaits_room("pod/uid-old")
+    [made] = world.virtual.put_off.values()
+    assert (made.at, [one.name for one in made.put_off.pods]) == (START, ["old"])
+    world.settle()
+    assert world.where == {"bystander": "n2", "new": "n1"}
+    assert not world.virtual.awaits_room("pod/uid-new")
+    assert len(world.virtual.put_off) == 1, "a plan reports it"
+
+
+def test_with_a_watcher_what_was_put_off_goes_with_its_pod() -> None:
+    world = rolling()
+    world.virtual.watcher = Noted()
+    world.drain()
+    assert len(world.virtual.put_off) == 1
+    world.virtual.delete("Pod", "default", "new")
+    assert (world.virtual.put_off, world.virtual.awaits_room("pod/uid-new")) == ({}, False)
+
+
+def test_whoever_is_waited_for_goes_when_it_is_expected_to_end_and_others_run_on() -> None:
+    """cost.md 6.3: `ends` says when, and nobody waits for `runs`."""
+    ends = pod("ends", cpu=4, node="n1", start=0, annotations=said(expected_end=at(120)))
+    idle = pod("idle", cpu=1, node="n3", start=0, annotations=said(expected_end=at(60)))
+    world = World(
+        *(node(f"n{number}", cpu=cpu) for number, cpu in ((1, 4), (2, 4), (3, 1))),
+        *(ends, idle, pod("runs", cpu=4, node="n2"), pod("high", cpu=4, priority=9)),
+        profiles=configured(wait_for_completions=600),
+    )
+    world.virtual.until(START + 119)
+    assert there(world) == ["ends", "high", "idle", "runs"]
+    world.virtual.until(START + 120)
+    assert there(world) == ["high", "idle", "runs"]
+    world.virtual.until(START + 600)
+    assert world.where == {"high": "n1", "idle": "n3", "runs": "n2"}
