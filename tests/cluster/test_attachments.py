@@ -62,7 +62,7 @@ def test_which_csi_volume_a_volume_is() -> None:
     }
 
 
-def test_what_a_csi_node_says() -> None:
+def test_the_limits_and_migrations_of_a_csi_node() -> None:
     """Drivers without a number are not limited; plugins joined by commas."""
     assert limits_of(csi_node("n", {"a": 3, "b": None, "c": 0})) == {"a": 3, "c": 0}
     assert migrated_plugins(None) == frozenset()
@@ -147,7 +147,7 @@ MIGRATIONS = ("", "kubernetes.io/aws-ebs", "kubernetes.io/gce-pd,kubernetes.io/a
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_columns_of_attachments_are_what_each_row_says(seed: int) -> None:
+def test_columns_of_attachments_equal_a_count_row_by_row(seed: int) -> None:
     """Limits, migrated plugins, drivers that have to be there: one row at a time or all, as nodes and objects come."""
     chance = Random(seed)
     names = ["a", "b", "e", "u"]

@@ -23,7 +23,7 @@ def test_a_log_starts_over_beyond_its_limit() -> None:
     assert (rows.rows, gangs.keys) == ([], [])
 
 
-def test_readers_of_gangs_are_told_which_groups_have_more_pods_or_fewer() -> None:
+def test_readers_of_gangs_learn_which_groups_have_more_pods_or_fewer() -> None:
     """From where each reader stands; after the log started over it may be any group, once."""
     world = World(node("n"), gang("g", 2), gang("h", 1))
     state = world.engine.cluster

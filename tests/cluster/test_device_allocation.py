@@ -481,7 +481,7 @@ FAULTS: list[tuple[str, list[Json], list[Json], list[Any], str]] = [
 @pytest.mark.parametrize(
     ("requests", "constraints", "slices", "said"), [f[1:] for f in FAULTS], ids=[f[0] for f in FAULTS]
 )
-def test_what_no_node_can_cure_is_said(
+def test_an_error_that_no_node_can_cure_is_reported(
     requests: list[Json], constraints: list[Json], slices: list[Any], said: str
 ) -> None:
     """The words are upstream's where it has any."""

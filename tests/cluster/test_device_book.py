@@ -140,7 +140,7 @@ def test_what_was_assumed_is_free_without_a_holder_and_the_same_again_when_put_b
     state.check()
 
 
-def test_a_pod_that_the_api_says_is_bound_is_given_nothing() -> None:
+def test_a_pod_that_is_bound_in_the_api_is_given_nothing() -> None:
     """What it has is stated, or it has nothing."""
     world = World(node("n"), device_class(), slice_of("n", devices(1)), claim("c"), user("p", "c", node="n"))
     state = world.engine.cluster
@@ -148,7 +148,7 @@ def test_a_pod_that_the_api_says_is_bound_is_given_nothing() -> None:
     assert state.devices.claims["default/c"].held.holders == {"uid-p"}
 
 
-def test_what_the_api_says_takes_the_place_of_what_was_assumed() -> None:
+def test_the_allocation_in_the_api_replaces_the_assumed_one() -> None:
     """Also where it says something else; a claim made anew under the same name has nothing of the old."""
     world = World(node("n"), device_class(), slice_of("n", devices(3)), claim("c"), user("p", "c"))
     state = world.engine.cluster
@@ -165,7 +165,7 @@ def test_what_the_api_says_takes_the_place_of_what_was_assumed() -> None:
     state.check()
 
 
-def test_faults_of_a_claim_are_told() -> None:
+def test_faults_of_a_claim_are_reported() -> None:
     """A spec or an allocation that cannot be read: it has nothing and can get nothing, until it is right."""
     bad = claim("c", request("r", capacity={"requests": {"bw": "lots"}}))
     world = World(node("n"), device_class(), slice_of("n", devices(1)), bad, user("p", "c"))
@@ -186,7 +186,7 @@ def test_faults_of_a_claim_are_told() -> None:
 # -- what the API says ------------------------------------------------------------------------------------------------
 
 
-def test_what_was_known_before_is_told() -> None:
+def test_the_object_before_a_change_is_returned() -> None:
     """Set and removed, each kind; nothing where nothing was."""
     state = ClusterState()
     book = state.devices
@@ -582,7 +582,7 @@ def test_the_check_of_devices_finds_what_is_off(spoil: Callable[[ClusterState, P
         book.check()
 
 
-def test_no_device_is_for_two_unless_the_api_says_so() -> None:
+def test_no_device_is_allocated_twice_unless_the_api_has_it_so() -> None:
     """Two claims that the API has allocated one device are its own fault; admin access takes nothing."""
     world = World(
         node("n"),

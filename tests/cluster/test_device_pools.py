@@ -341,7 +341,7 @@ def _plain(name: str, **attributes: Any) -> Device:
     return read_slice(slice_of("n", [device(name, attributes)])).devices[0]
 
 
-def test_alike_devices_are_asked_about_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_selector_is_evaluated_once_for_alike_devices(monkeypatch: pytest.MonkeyPatch) -> None:
     """By what the expression reads of them; others by themselves."""
     asked: list[str] = []
     answer = device_pools._answer
@@ -373,7 +373,7 @@ def test_answers_are_kept_within_bounds(monkeypatch: pytest.MonkeyPatch) -> None
         assert len(one.answers) == min(4, number + 1)
 
 
-def test_devices_that_differ_in_what_an_expression_may_read_are_asked_by_themselves() -> None:
+def test_a_selector_is_evaluated_for_each_device_that_differs_in_what_it_may_read() -> None:
     """Where it cannot be told what is read it is everything: attributes and capacities."""
     matcher = DeviceMatcher()
     large = f'device.capacity["{DRIVER}"].exists(name, device.capacity["{DRIVER}"][name].isGreaterThan(quantity("5")))'

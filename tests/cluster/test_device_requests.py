@@ -208,7 +208,7 @@ def test_what_is_written_is_read_back() -> None:
     assert plain.grants[0].share == ""
 
 
-def test_shares_of_a_device_are_told_apart() -> None:
+def test_shares_of_a_device_are_distinguished() -> None:
     """A UUID for each, which the same claim gets again."""
     ids = {share_id(claim, name, number) for claim in ("a/b", "a/c") for name in ("r", "s") for number in (0, 1)}
     assert len(ids) == 8

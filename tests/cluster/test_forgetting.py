@@ -108,7 +108,7 @@ def test_match_counts_are_bounded_and_the_oldest_go_first() -> None:
     assert count(index.label_class(world.record("p0")).counted_by) == 1
 
 
-def test_a_pod_that_has_left_is_asked_about_without_being_kept() -> None:
+def test_a_query_about_a_pod_that_has_left_keeps_nothing() -> None:
     """Queueing hints look at pods that are gone; that must not bring their labels back."""
     world = World(node("n0"), _unlike(0), _unlike(3))
     state, gone = world.engine.cluster, world.record("p0")

@@ -12,7 +12,7 @@ from reprieve.scheduling.engine_options import EngineOptions
 from tests.building import World, composite, gang, node, pod
 
 
-def test_a_failed_check_tells_what_happened_to_the_node_it_names() -> None:
+def test_a_failed_check_lists_what_happened_to_the_node_it_names() -> None:
     """The preemption that ended there, with its trials, in order; and nothing of the node that was not named."""
     world = World(node("n1", cpu=4), node("n2", cpu=1), pod("low", cpu=4, node="n1"), pod("high", cpu=4, priority=10))
     world.settle()
@@ -81,7 +81,7 @@ def test_a_scheduler_at_work_keeps_no_history() -> None:
     assert type(Engine(EngineOptions(validate=True)).cluster) is RecordedCluster
 
 
-def test_each_change_is_told_in_its_own_words() -> None:
+def test_each_kind_of_change_has_its_own_line() -> None:
     """What happened to a pod, with the node where there is one; bound or pending as it came."""
     world = World(
         node("n1"),

@@ -149,7 +149,7 @@ class Plainly:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_rows_say_what_was_last_said_of_their_nodes(seed: int) -> None:
+def test_rows_hold_the_last_version_of_their_nodes(seed: int) -> None:
     """Nodes that come, change and go, pods that keep rows of nodes that are gone, resources and classes that come."""
     chance = Random(seed)
     state = ClusterState()

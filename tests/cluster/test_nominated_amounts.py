@@ -14,7 +14,7 @@ NODES, PODS = 6, 40
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_columns_say_what_pod_by_pod_does(seed: int) -> None:
+def test_columns_equal_a_count_pod_by_pod(seed: int) -> None:
     """scheduling.md 2: nominated pods of equal or higher priority that are not placed count, in trials as outside."""
     chance = Random(seed)
     world = World(

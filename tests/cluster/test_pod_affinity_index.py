@@ -228,7 +228,7 @@ def _record(state: ClusterState, name: str, labels: dict[str, str], **more: Any)
     return record_of(pod(name, labels=labels, **more), state.signatures, created=0.0)
 
 
-def test_label_classes_tell_pods_apart_that_selectors_can() -> None:
+def test_label_classes_distinguish_pods_that_selectors_can() -> None:
     """By namespace, labels, and whether they are on their way out; whatever the order of the labels."""
     state = ClusterState()
     index = state.pod_affinity

@@ -35,7 +35,7 @@ def record(made: objects.Pod, **more: Any) -> PodRecord:
 # -- pods -------------------------------------------------------------------------------------------------------------
 
 
-def test_a_pod_that_says_nothing_has_the_api_s_defaults() -> None:
+def test_a_pod_without_fields_has_the_api_s_defaults() -> None:
     """api.md: what absent fields mean to the scheduler."""
     bare = objects.Pod(metadata=objects.ObjectMeta(name="p"), spec=objects.PodSpec())
     one = record(bare)
@@ -53,7 +53,7 @@ def test_a_pod_that_says_nothing_has_the_api_s_defaults() -> None:
     assert plain.created == 0.0
 
 
-def test_what_a_pod_says_is_what_is_known_of_it() -> None:
+def test_the_record_of_a_pod_holds_the_fields_of_its_object() -> None:
     """Every field from its own place."""
     made = pod(
         "p",

@@ -222,7 +222,7 @@ def test_the_touch_log_can_be_cut() -> None:
 
 
 @pytest.mark.parametrize("what", ["a label", "a taint", "a new node", "a version of the reader's own"])
-def test_a_reader_is_told_of_what_concerns_every_row(what: str) -> None:
+def test_a_reader_learns_of_changes_that_concern_every_row(what: str) -> None:
     """What is no matter of single rows makes readers start over, once."""
     world = World(node("n1"), node("n2"))
     state = world.engine.cluster

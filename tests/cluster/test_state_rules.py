@@ -108,7 +108,7 @@ RULING = said(minimum_runtime="1h")
         (priority_class("c", 1, said(restart_cost="1m")), False),
     ],
 )
-def test_whether_anybody_says_who_may_be_evicted(item: Any, rules: bool) -> None:
+def test_whether_any_object_restricts_who_may_be_evicted(item: Any, rules: bool) -> None:
     """And not only at what cost; no longer when he is gone."""
     state = _bare(item)
     assert state.rules_of_work is rules
@@ -127,7 +127,7 @@ def test_whether_anybody_says_who_may_be_evicted(item: Any, rules: bool) -> None
     assert not state.rules_of_work
 
 
-def test_rows_of_pods_that_are_disrupted_otherwise_are_looked_at_again() -> None:
+def test_rows_of_pods_that_are_disrupted_otherwise_are_read_again() -> None:
     """A group comes, changes, goes, or one above it does; of pods that run and of nobody else."""
     state = _bare(
         node("a"), node("b"), node("c"), pod("p", group="g", node="b"), pod("q", group="g"), pod("r", node="a")

@@ -143,7 +143,7 @@ def test_the_highest_that_goes_as_a_whole_is_the_unit(whole: str, unit: str | No
     assert found.top.name == "root"
 
 
-def test_without_trees_a_parent_is_not_looked_at() -> None:
+def test_without_trees_a_parent_is_ignored() -> None:
     """composite.md 5.3."""
     state = ClusterState()
     state.set_composite(composite("root"))
@@ -224,7 +224,7 @@ def test_the_check_of_trees_finds_what_is_off(spoil: str) -> None:
         state.check()
 
 
-def test_what_moved_is_told_once() -> None:
+def test_a_group_that_moved_is_reported_once() -> None:
     """Whose pods wait in another entity now, or for something else; and in which they did before."""
     state = state_of(group("leaf", parent="top"))
     found = leaf(state)

@@ -211,7 +211,7 @@ def test_a_trial_goes_on_after_rolling_back_to_a_mark(change: str, name: str) ->
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_pods_are_assumed_silently_as_they_are_placed_and_nobody_is_told(name: str) -> None:
+def test_pods_that_are_assumed_silently_are_placed_without_a_change_being_noted(name: str) -> None:
     """For who looks at these rows alone: all is as when the pod runs there, but the log of touched rows."""
     done, other = _start(False, name)
     done.place(other, 1)
@@ -306,7 +306,7 @@ REFUSED: dict[str, Callable[[ClusterState, PodRecord], object]] = {
 
 
 @pytest.mark.parametrize("change", REFUSED)
-def test_what_the_api_says_cannot_change_inside_a_trial(change: str) -> None:
+def test_api_objects_cannot_change_inside_a_trial(change: str) -> None:
     """Undo knows placements alone: anything else would be half undone, so it is refused before anything changes."""
     state, one = _start(True, "web")
     before, sizes = seen(state), (len(state.nodes), len(state.pods), len(state.groups), len(state.trees.composites))

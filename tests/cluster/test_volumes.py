@@ -101,7 +101,7 @@ def test_names_and_amounts() -> None:
 # -- what the objects come to -----------------------------------------------------------------------------------------
 
 
-def test_what_is_said_twice_is_no_news() -> None:
+def test_an_object_observed_twice_is_no_change() -> None:
     """The version grows with every change, and what was known is told."""
     store = VolumeObjects()
     items: tuple[Any, ...] = (
@@ -227,7 +227,7 @@ def test_the_check_of_volumes_finds_what_is_off() -> None:
     one.row = -1
 
 
-def test_what_a_reader_is_told_of_volumes_depends_on_all_that_is_read() -> None:
+def test_the_version_of_volumes_covers_all_that_is_read() -> None:
     """Equal fingerprints, equal views: objects, users, what is kept and what is chosen are part of it."""
     world = World(node("n"), claim("c"), pod("p", "c"))
     store = VolumeObjects()

@@ -148,7 +148,7 @@ _Outside.__module__ = "reprieve.tests"  # not behind a guard: what it is is seen
 @pytest.mark.parametrize(
     ("good", "taken", "asked"), [("bc", "b", ["a", "b"]), ("", "", ["a", "b"]), ("cd", "", ["a", "b"])]
 )
-def test_who_asks_outside_is_asked_about_what_is_left(good: str, taken: str, asked: list[str]) -> None:
+def test_outside_filters_are_called_for_the_nodes_that_are_left(good: str, taken: str, asked: list[str]) -> None:
     """`FilterPlugin.outside`: after everything else, about nodes that pass it."""
     plugin = _Outside(*good)
     items = (pod("r", node="c", cpu=4), pod("x", node="d", labels={"app": "x"}))
@@ -160,7 +160,7 @@ def test_who_asks_outside_is_asked_about_what_is_left(good: str, taken: str, ask
     assert of(world).ruled(world.state("p"))
 
 
-def test_nobody_outside_is_asked_where_nothing_is_left() -> None:
+def test_outside_filters_are_not_called_where_no_node_is_left() -> None:
     """Nor where it is known that no rule concerns the pod, nor about what others may take away."""
     plugin = _Outside("a")
     world = alike(pod("p", cpu=9), pod("q", cpu=1), plugins=[plugin])
@@ -234,7 +234,7 @@ def test_a_rule_is_broken_by_who_runs_and_by_who_is_nominated(priority: int, bro
     assert evaluator.ruled(state)
 
 
-def test_what_a_node_lacks_is_told_without_the_rules() -> None:
+def test_what_a_node_lacks_is_reported_without_the_rules() -> None:
     """`broken_by_node` asks no CLUSTER filter, not even whether it rejects the pod everywhere."""
     world = alike(pod_with("p", "gone", cpu=9))
     claims = 'persistentvolumeclaim "gone" not found'
@@ -260,7 +260,7 @@ def _naming(*names: str) -> objects.Affinity:
 
 
 @pytest.mark.parametrize("plugins", [[], [_Outside("a")]], ids=["plain", "with somebody outside"])
-def test_what_pre_filter_says_goes_before_what_filters_say(plugins: list[FilterPlugin]) -> None:
+def test_a_pre_filter_rejection_takes_precedence_over_filters(plugins: list[FilterPlugin]) -> None:
     """PreFilter's rejection of the pod, then of nodes not worth a look; other plugins may come first in the profile."""
     world = alike(
         pod("p", cpu=9, affinity=_naming("a", "c")),
@@ -278,7 +278,7 @@ def test_what_pre_filter_says_goes_before_what_filters_say(plugins: list[FilterP
     assert of(world).why_not(world.state("p"), world.row("b"))[0] == "NodeAffinity"
 
 
-def test_only_some_rows_may_be_asked_about() -> None:
+def test_a_diagnosis_may_be_limited_to_some_rows() -> None:
     """`diagnose` within some rows: as if there were no others."""
     world = alike(pod("r", cpu=4, node="b"), pod("p", cpu=1))
     rows = np.array(sorted([world.row("b"), world.row("c")]), dtype=np.int64)

@@ -84,7 +84,7 @@ SAID: list[tuple[type[Any], Mapping[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("kind", "said"), SAID, ids=[kind.__name__ for kind, _ in SAID])
-def test_who_declares_nothing_is_asked_everything(kind: type[Any], said: Mapping[str, Any]) -> None:
+def test_a_plugin_that_declares_nothing_is_always_called(kind: type[Any], said: Mapping[str, Any]) -> None:
     """scheduling.md 4 and 5: sharing, skipping and short cuts are for plugins that say that they allow it."""
     made = kind()
     assert {name: getattr(made, name) for name in said} == said
@@ -205,7 +205,7 @@ class _SpeechlessError(Exception):
         (_SpeechlessError(), "running Filter plugin 'Mine': _SpeechlessError: (its text cannot be made: RuntimeError)"),
     ],
 )
-def test_what_a_plugin_raises_is_told_with_its_name_and_point(raised: Exception, text: str) -> None:
+def test_what_a_plugin_raises_is_reported_with_its_name_and_point(raised: Exception, text: str) -> None:
     """scheduling.md 5.4; upstream's `running %q filter plugin %q`."""
 
     def raises() -> None:
@@ -291,7 +291,7 @@ class _Takes(Plugin):
         self.args = args
 
 
-def test_args_are_read_into_what_a_plugin_says_they_are() -> None:
+def test_args_are_converted_to_the_type_that_a_plugin_declares() -> None:
     """docs/plugins.md, "In a configuration file"; one that takes none says so."""
     assert _Takes.configured({"size": 3}).args == _Args(3)
     assert _Takes.configured({}).args == _Args()
@@ -359,6 +359,6 @@ def test_what_a_file_leaves_out_of_a_part_is_nothing() -> None:
     assert "multiPoint" not in points
 
 
-def test_an_error_of_a_configuration_says_where_if_it_knows() -> None:
+def test_a_configuration_error_names_the_path_where_it_has_one() -> None:
     assert str(ConfigurationError("profiles[0]", "no")) == "profiles[0]: no"
     assert str(ConfigurationError("", "no")) == "no"

@@ -76,7 +76,7 @@ def test_the_first_filter_that_rejects_a_node_speaks_for_it() -> None:
     assert evaluator.why_not(world.state("p"), world.row("full")) == ("NodeResourcesFit", ("Insufficient cpu",))
 
 
-def test_only_rows_that_changed_are_looked_at_again() -> None:
+def test_only_rows_that_changed_are_filtered_again() -> None:
     """scheduling.md 4: a placement costs one row, not a pass over all nodes; a changed node costs a pass."""
     world = World(*[node(f"n{i:02}", cpu=4) for i in range(40)], *[pod(f"p{i}", cpu=1) for i in range(20)])
     evaluator = world.engine.running["default-scheduler"].evaluator

@@ -84,7 +84,7 @@ def test_an_event_of_a_claim_may_help_who_names_it() -> None:
     assert said == {"a": True, "b": True, "c": False}
 
 
-def test_an_event_says_nothing_that_it_is_not_told() -> None:
+def test_the_fields_of_an_event_are_empty_unless_given() -> None:
     """No node, no pod, no group, no object; and it did not come to want more."""
     event = ClusterEvent(EventKind.FLUSH)
     assert (event.row, event.pod, event.group, event.item, event.before, event.composite, event.raised) == (

@@ -274,7 +274,7 @@ def test_an_attempt_waits_for_what_it_asks(world: World, method: str) -> None:
 
 
 @pytest.mark.parametrize(("answer", "helps"), [(True, True), (False, False), (1, True), ("", False)])
-def test_a_hint_is_asked_through_the_guard(world: World, answer: Any, helps: bool) -> None:
+def test_a_hint_is_called_through_the_guard(world: World, answer: Any, helps: bool) -> None:
     """Its answer is taken for yes or no; `always` needs no asking."""
     policy = Recorder()
     events = {r.EventKind.NODE_ADDED: lambda *_: answer, r.EventKind.FLUSH: r.always}
@@ -320,7 +320,7 @@ def test_a_gate_that_fails_keeps_the_pod_waiting(world: World) -> None:
 # -- instructions that ask --------------------------------------------------------------------------------------------
 
 
-def test_what_an_instruction_asks_is_checked_when_it_is_asked(world: World) -> None:
+def test_answers_of_the_functions_of_an_instruction_are_checked_when_they_are_called(world: World) -> None:
     """`AwaitObject.done` gives a Status, `PatchObject.again` a bool; other instructions are handed on as they are."""
     answer: list[Any] = [None]
     wait = r.AwaitObject("Pod", "default", "p", lambda _found: answer[0], 5.0)
@@ -458,7 +458,7 @@ class Unspeakable:
         (np.zeros(0, dtype=np.int8), "found int8[0]"),
     ],
 )
-def test_what_was_found_is_told_in_short(world: World, answer: Any, text: str) -> None:
+def test_an_invalid_answer_is_abbreviated_in_the_message(world: World, answer: Any, text: str) -> None:
     with pytest.raises(PluginError) as caught:
         asked(world, guarded("sign", answer), "sign")
     assert str(caught.value).endswith(text)

@@ -56,7 +56,7 @@ class _Largest(_Sizes):
         return float(self.of_units(victims).max())
 
 
-def test_a_whole_costs_the_sum_of_its_parts_unless_the_criterion_says_otherwise() -> None:
+def test_a_whole_costs_the_sum_of_its_parts_unless_the_criterion_overrides_it() -> None:
     """cost.md 1."""
     assert (_Sizes().total(units(1, 3, 2)), _Sizes().additive) == (6.0, True)
     assert (_Largest().total(units(1, 3, 2)), _Largest().additive) == (3.0, False)

@@ -40,7 +40,7 @@ def names(found: list[Plugin]) -> list[str]:
     return [plugin.name for plugin in found]
 
 
-def test_filters_are_told_apart_by_what_their_answers_depend_on() -> None:
+def test_filters_are_grouped_by_what_their_answers_depend_on() -> None:
     """scheduling.md 4: those that ask outside are asked last, and are no rules of the cluster."""
     profile = Profile(
         "p",

@@ -246,7 +246,7 @@ def test_a_claim_made_from_a_template_has_to_be_the_pod_s(owner: Json) -> None:
     assert status.code is (Code.UNRESOLVABLE if owner else Code.SUCCESS)
 
 
-def test_without_claims_there_is_nothing_to_say() -> None:
+def test_without_claims_the_plugin_does_nothing() -> None:
     """Skipped, not scored, nothing written, nothing given back."""
     world = World(node("n1"), user("p"))
     plugin, state = DynamicResources(), world.state("p")

@@ -13,7 +13,7 @@ SCORES = [weighted.plugin for weighted in default_profile(FeatureGates()).scores
 
 
 @pytest.mark.parametrize("name", [plugin.name for plugin in SCORES])
-def test_a_score_is_normalized_where_a_plugin_says_how(name: str) -> None:
+def test_a_score_is_normalized_where_the_plugin_has_a_normalization(name: str) -> None:
     """`normalizes` is what the framework goes by; `normalize` without it would never be called."""
     found = {weighted.plugin.name: weighted.plugin for weighted in default_profile(FeatureGates()).scores}
     plugin = found[name]
@@ -34,13 +34,13 @@ SAID = {
 
 
 @pytest.mark.parametrize("what", SAID)
-def test_short_cuts_are_allowed_by_those_who_say_so(what: str) -> None:
+def test_short_cuts_are_declared_by_the_plugins_that_allow_them(what: str) -> None:
     """scheduling.md 4 and 5: who says nothing is asked everything; extenders are no plugin of the default profile."""
     every = default_profile(FeatureGates()).plugins
     assert {plugin.name for plugin in every if getattr(plugin, what, False)} == SAID[what]
 
 
-def test_extenders_are_asked_outside_of_everything() -> None:
+def test_extenders_are_declared_as_outside() -> None:
     """They may take their time: whoever runs cycles must not have others wait with them."""
     made = Extenders([])
     assert (made.outside, made.blocking, made.normalizes) == (True, True, False)

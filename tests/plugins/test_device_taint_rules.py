@@ -194,5 +194,5 @@ def test_the_gate_is_on() -> None:
     assert got(world_of(taint_rule(), claim(), user("p", "c"), gates=off)) == ["n1/gpu-0"]
 
 
-def test_why_it_waits_is_told() -> None:
+def test_the_message_states_why_the_claim_waits() -> None:
     assert "cannot allocate all claims" in why(world_of(taint_rule(), claim(), user("p", "c")))

@@ -496,7 +496,7 @@ def test_an_allocation_without_node_selector_is_good_everywhere() -> None:
     assert world.where == {"p": "n1"}
 
 
-def test_devices_that_the_api_says_are_taken_are_taken() -> None:
+def test_devices_that_are_allocated_in_the_api_are_taken() -> None:
     taken = claim("old", status=allocated((DRIVER, "n1", "gpu-0"), to=["uid-somebody"]))
     world = world_of(slice_of("n1", devices(2)), taken, claim("c"), user("p", "c"))
     assert got(world) == ["n1/gpu-1"]

@@ -340,7 +340,7 @@ def test_no_limit_is_named_where_all_nodes_advertise_the_resource() -> None:
 # -- plan -------------------------------------------------------------------------------------------------------------
 
 
-def test_plan_says_what_a_pod_waits_for_before_it_is_tried() -> None:
+def test_plan_reports_what_a_pod_waits_for_before_it_is_tried() -> None:
     answer = plan(read([("p", msgspec.json.encode({"apiVersion": "v1", "kind": "Pod", **PLAIN}))]))
     (found,) = answer.plan.pods
     assert (found.outcome, found.reason) == ("Gated", "Unschedulable")

@@ -406,7 +406,7 @@ def test_the_gate_is_on() -> None:
     assert f"Insufficient {GPU}" in why(world)
 
 
-def test_the_instructions_say_whose_is_what() -> None:
+def test_the_instructions_write_claim_allocation_and_status_in_order() -> None:
     """devices.md 4.5: claim, allocation, the pod's status; in this order."""
     world = world_of(serving(), count=3)
     world.engine.set_pod(pod("p", container("a", gpu=2), init=[container("i", gpu=1)]), world.now)

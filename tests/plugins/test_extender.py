@@ -76,7 +76,7 @@ CACHED = {"nodeCacheCapable": True}
 
 
 @pytest.mark.parametrize("cached", [False, True])
-def test_a_filter_is_asked_about_what_passed_everything_else(
+def test_a_filter_request_lists_the_nodes_that_passed_everything_else(
     world: Callable[..., World], server: ExtenderServer, cached: bool
 ) -> None:
     """Whole nodes, or names where the extender keeps nodes itself; the pod always whole."""
@@ -97,7 +97,7 @@ def test_a_filter_is_asked_about_what_passed_everything_else(
         assert body["Nodes"]["items"][0]["metadata"]["labels"] == {"zone": "a"}
 
 
-def test_extenders_are_asked_in_turn_ignorable_ones_last(world: Callable[..., World], server: ExtenderServer) -> None:
+def test_extenders_are_called_in_order_ignorable_ones_last(world: Callable[..., World], server: ExtenderServer) -> None:
     """Each sees what those before it left."""
     server.answers = {"first": keep("n2", "n3"), "second": keep("n3"), "third": keep("n3")}
     found = world(
@@ -267,7 +267,7 @@ def test_only_pods_with_its_resources_concern_it(world: Callable[..., World], se
     assert [body["Pod"]["metadata"]["name"] for _, body in server.asked] == ["gpu"]
 
 
-def test_members_of_a_group_are_asked_about_one_by_one(world: Callable[..., World], server: ExtenderServer) -> None:
+def test_extenders_are_called_for_each_member_of_a_group(world: Callable[..., World], server: ExtenderServer) -> None:
     """As upstream's group cycle; nothing is shared between identical pods, the extender may tell them apart."""
     server.answers["filter"] = lambda body: {"NodeNames": ["n" + body["Pod"]["metadata"]["name"][-1]]}
     found = world([node("n0"), node("n1"), *gang("g", 2)], {**FILTER, **CACHED}).settle()
@@ -438,7 +438,7 @@ spec: {containers: [{name: c, resources: {requests: {cpu: 1}}}]}
 """
 
 
-def test_a_plan_asks_extenders_only_if_told_to(
+def test_a_plan_calls_extenders_only_with_the_option(
     run: Run,  # noqa: F811
     server: ExtenderServer,
     tmp_path: Path,

@@ -94,7 +94,7 @@ FILTER: dict[str, tuple[Any, dict[str, tuple[int, str]]]] = {
 
 
 @pytest.mark.parametrize("case", FILTER)
-def test_what_an_extender_says_of_nodes(case: str) -> None:
+def test_the_answers_of_an_extender_about_nodes(case: str) -> None:
     """ExtenderFilterResult: nodes it neither lists nor names as failed are out for good."""
     answer, wrong = FILTER[case]
     plugin, (door,) = made(answer, filter_verb="filter", node_cache_capable=True)
@@ -153,7 +153,7 @@ def test_an_answer_that_is_none_fails_the_attempt_unless_it_may_be_ignored(case:
     assert notes[0].text == f"extender http://e0 is passed over: {text}"
 
 
-def test_extenders_are_asked_in_turn_about_what_is_left() -> None:
+def test_extenders_are_called_in_order_with_the_nodes_that_are_left() -> None:
     """Ignorable ones last; nobody is asked about nothing; whoever rejects a node first has the word."""
 
     def but(*out: str) -> Callable[[Any], Any]:
@@ -347,7 +347,7 @@ def test_victims_that_cannot_be_fail_the_attempt(answer: Any, text: str) -> None
         assert [note.point for note in notes] == ["PostFilter"]
 
 
-def test_the_next_extender_is_asked_about_what_the_first_has_left() -> None:
+def test_the_next_extender_receives_the_nodes_that_the_first_has_left() -> None:
     """With the violations that it counted; nobody is asked about no candidates."""
     first = kept(n1=["b"])
     first["NodeNameToMetaVictims"]["n1"]["NumPDBViolations"] = 3

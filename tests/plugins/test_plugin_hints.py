@@ -273,7 +273,7 @@ def test_a_pod_that_leaves_gives_volumes_back(leaves: Item, binding: bool, restr
         assert helps(plugin, world, ClusterEvent(K.POD_GONE))
 
 
-def test_objects_of_another_kind_say_nothing() -> None:
+def test_events_of_another_kind_give_no_hint() -> None:
     """A hint does not take what it does not know for what it waits for."""
     world = World(node("n"), storage.claim("c"), storage.pod("p", "c"))
     stranger = CSIDriver(metadata=ObjectMeta(name="d"))

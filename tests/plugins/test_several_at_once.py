@@ -64,7 +64,7 @@ def test_volumes_of_the_pod_alone_are_nobody_else_s() -> None:
     assert [plugin.pre_filter(world.state(name)).code.name for name in "pqr"] == ["SKIP", "SUCCESS", "SKIP"]
 
 
-def test_a_disk_in_use_is_told_before_a_claim_in_use() -> None:
+def test_a_disk_in_use_is_reported_before_a_claim_in_use() -> None:
     """Upstream asks for disks first; a node is told one of the two."""
     items = [claim("one", modes=ONCE), pod("old", "one", more=[ebs("d")], node="n1")]
     world = World(node("n1"), node("n2"), *items, pod("p", "one", more=[ebs("e"), ebs("d")]))
@@ -105,7 +105,7 @@ def test_every_bound_volume_has_its_zone(claims: list[str], made: list[str], cod
     assert all(found == [ZONE_CONFLICT] for found in reasons(world, VolumeZone()).values())
 
 
-def test_what_cannot_be_looked_up_is_told_by_every_call() -> None:
+def test_a_failed_lookup_is_reported_by_every_call() -> None:
     """A filter that is asked without PreFilter looks for itself."""
     world = World(node("n1"), claim("c", volume="v"), pod("p", "c"), pod("q", made=["tmp"]), plain_pod("r"))
     plugin, text = VolumeZone(), 'persistentvolume "v" not found'
@@ -184,7 +184,7 @@ def test_what_goes_between_reserve_and_pre_bind_ends_the_attempt(gone: str) -> N
         ({A: 1, B: 0}, [TOO_MANY]),
     ],
 )
-def test_of_a_node_that_lacks_a_driver_no_more_is_said(on_node: dict[str, int | None], told: list[str]) -> None:
+def test_a_node_that_lacks_a_driver_has_no_further_reason(on_node: dict[str, int | None], told: list[str]) -> None:
     """The first driver by name that is not there, else whether there are too many; of each node by itself."""
     items = [driver(A, required=True), driver(B, required=True), *disks("a", driver=A), *disks("b", driver=B)]
     nodes = [node("n1"), node("n2"), csi_node("n1", on_node), csi_node("n2", {A: 9, B: 9})]

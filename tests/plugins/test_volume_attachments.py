@@ -191,7 +191,7 @@ STEPS = st.one_of(
 
 @settings(max_examples=60, deadline=None)
 @given(steps=st.lists(STEPS, max_size=14))
-def test_the_columns_say_what_the_rule_says(steps: list[tuple[str, Any, str]]) -> None:
+def test_the_columns_agree_with_the_rule(steps: list[tuple[str, Any, str]]) -> None:
     """Whatever comes, changes and goes, one row at a time or all."""
     world = World(
         node("n1"), csi_node("n1", {CSI: 2}), storage_class(provisioner=CSI), *disks(*VOLUMES), pod("p", "a", "b")
@@ -232,7 +232,7 @@ def test_a_node_that_lists_no_driver_limits_nothing() -> None:
     assert verdicts(world, NodeVolumeLimits()) == {"n1": FITS}
 
 
-def test_nodes_of_which_much_is_told_and_nothing_asked_are_not_remembered_one_by_one() -> None:
+def test_changed_nodes_that_nobody_reads_are_not_remembered_one_by_one() -> None:
     """Nodes come and go for months; as long as no pod has volumes nobody asks what is attached where."""
     store = VolumeObjects()
     store.stale.clear()

@@ -134,7 +134,7 @@ def test_which_change_of_limits_helps(before: dict[str, int | None], after: dict
     assert _allows_more(world.engine.cluster, world.record("p"), changed) is helps
 
 
-def test_a_driver_may_say_nothing_of_what_it_attaches() -> None:
+def test_a_driver_without_allocatable_limits_nothing() -> None:
     """`allocatable` of a driver is optional (storage/v1): such a driver limits nothing."""
     silent = CSINode(
         metadata=objects.ObjectMeta(name="n1"), spec=CSINodeSpec(drivers=(CSINodeDriver(name=CSI, topology_keys=()),))
@@ -185,7 +185,7 @@ def test_a_bound_volume_stays_in_its_zone(labels: dict[str, str], on_node: dict[
         ([storage_class("now", wait=False), claim("c", of="now")], "PersistentVolume had no name"),
     ],
 )
-def test_what_cannot_be_looked_up_rejects_everywhere(items: list[Any], text: str) -> None:
+def test_a_failed_lookup_rejects_on_every_node(items: list[Any], text: str) -> None:
     world = World(node("n1"), *items, pod("p", "c"))
     status = VolumeZone().pre_filter(world.state("p"))
     assert (int(status.code), status.reason) == (UNRESOLVABLE, text)

@@ -66,7 +66,7 @@ def test_a_claim_for_one_pod_is_free_only_once_its_pod_is_gone() -> None:
     assert verdicts(world, plugin) == {"n1": FITS, "n2": FITS}
 
 
-def test_other_access_modes_are_not_looked_at() -> None:
+def test_other_access_modes_are_ignored() -> None:
     world = World(node("n1"), claim("c"), pod("old", "c", node="n1"), pod("p", "c"))
     assert verdicts(world, VolumeRestrictions()) == {}
 

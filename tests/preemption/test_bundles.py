@@ -126,7 +126,7 @@ def _something_happens(state: Eviction, chance: random.Random) -> None:
 
 
 @each_seed(range(40))
-def test_what_bundles_say_holds_whatever_has_happened(seed: int) -> None:
+def test_bundles_stay_correct_after_any_history(seed: int) -> None:
     """What units bring is counted on all their nodes; who may not go is in none; where anybody helps there is one."""
     made, chance = random_problem(seed, kinds=1 + seed % 2, budgets=seed % 3), random.Random(seed)
     state = Eviction(numbers(made))
@@ -200,7 +200,7 @@ def _weighs(state: Eviction, units: Sequence[int]) -> float:
 
 
 @each_seed(range(40))
-def test_what_stands_for_a_node_that_was_not_looked_at_is_never_too_dear(seed: int) -> None:
+def test_the_estimate_of_a_node_not_yet_examined_is_never_too_dear(seed: int) -> None:
     """`least_rates`: by how many are missing no bundle weighs less for each place; alone it is what it weighs."""
     made, chance = random_problem(seed, budgets=seed % 3), random.Random(seed)
     state = Eviction(numbers(made))
@@ -225,7 +225,7 @@ def test_what_stands_for_a_node_that_was_not_looked_at_is_never_too_dear(seed: i
 
 
 @each_seed(range(30))
-def test_what_has_become_dearer_is_looked_at_when_it_would_be_chosen(seed: int) -> None:
+def test_a_bundle_that_became_dearer_is_examined_when_it_would_be_chosen(seed: int) -> None:
     """Not before; and then the best is what it is when all nodes are looked at anew."""
     made = random_problem(seed, budgets=2, units=6)
     apart = [replace(each, takes=dict(list(each.takes.items())[:1])) for each in made.units]
@@ -247,7 +247,7 @@ def test_what_has_become_dearer_is_looked_at_when_it_would_be_chosen(seed: int) 
         assert (best and best[1:]) == (anew and anew[1:])
 
 
-def test_steps_are_counted_of_nodes_that_are_looked_at_again() -> None:
+def test_nodes_that_are_examined_again_count_as_steps() -> None:
     """cost.md 4.4: one for each node, and more where many units are; the first look at each is free."""
     made = problem([(12,)] * 2, [unit(f"u{i}", {i % 2: (1,)}) for i in range(10)], [kind((3,), 2)])
     state, bundles = _bundles(made)

@@ -130,7 +130,7 @@ def _ladder() -> list[Any]:
 
 
 @pytest.mark.parametrize(("depth", "levels"), [(0, []), (1, [1]), (2, [1]), (3, [1])])
-def test_rounds_are_as_many_as_asked_for(depth: int, levels: list[int]) -> None:
+def test_cascades_have_as_many_rounds_as_configured(depth: int, levels: list[int]) -> None:
     """cost.md 3.1: who comes back evicts the least important, which then finds nobody below it."""
     world = World(*_ladder(), pod("p", gpu=1, priority=100, selector={"step": "0"}), profiles=_with(depth))
     found = world.step().preemption

@@ -181,7 +181,7 @@ def test_lost_work_in_words(lost: LostWork, text: str) -> None:
         (said(last_checkpoint="2020-09-13T12:00:00Z"), True),
     ],
 )
-def test_when_lost_work_is_told(annotations: dict[str, str], told: bool) -> None:
+def test_when_lost_work_is_reported(annotations: dict[str, str], told: bool) -> None:
     """cost.md 1.6: where it is a criterion, or where users say something of the work that is lost."""
     world = _world(annotations=annotations)
     cluster, made = world.engine.cluster, _decision(world, "p1", "p0")
@@ -242,7 +242,7 @@ def test_which_resources_are_gpus(resource: str, counts: bool) -> None:
 # -- sentences ---------------------------------------------------------------------------------------------------------
 
 
-def test_what_is_said_of_lost_work_and_of_what_decided() -> None:
+def test_the_sentences_about_lost_work_and_the_deciding_criterion() -> None:
     """Only where work counts; the comparison is told as the criterion has it."""
     world = _world(annotations=said(restart_cost="1h"), gpu=1)
     world.engine.cluster.now = 1_600_000_000.0
@@ -254,13 +254,13 @@ def test_what_is_said_of_lost_work_and_of_what_decided() -> None:
     )
 
 
-def test_that_nothing_is_lost_is_said() -> None:
+def test_the_report_states_that_no_work_is_lost() -> None:
     world = _world(annotations=said(checkpoint_interval="1h"))
     world.engine.cluster.now = 1_600_000_000.0
     assert cost_sentences(world.engine.cluster, _decision(world, "p0")) == ("No unsaved work is lost.",)
 
 
-def test_evictions_in_turn_are_told_as_far_as_a_few() -> None:
+def test_only_the_first_few_evictions_in_turn_are_reported() -> None:
     """cost.md 3.5: five of them; of the names three, and how many more."""
     world = _world()
     units = [_unit(world, f"p{i}") for i in range(9)]
@@ -281,7 +281,7 @@ def test_evictions_in_turn_are_told_as_far_as_a_few() -> None:
         )
 
 
-def test_what_would_have_ended_in_more_is_told() -> None:
+def test_an_alternative_that_would_evict_more_is_reported() -> None:
     """cost.md 3.5: which eviction would have been cheaper if nobody came back, and what would come of it."""
     world = _world()
     pair = PreemptionUnit("default/pair", (world.record("p3"), world.record("p4")), (0, 0), 0, False, None)

@@ -298,7 +298,7 @@ class Careless(Darlings):
         return [cluster.now]
 
 
-def test_what_a_plugin_says_it_looks_at_has_to_be_something_to_compare() -> None:
+def test_what_a_criterion_depends_on_has_to_be_hashable() -> None:
     """cost.md 1.5: nobody is evicted by it."""
     items = [node("n1", gpu=2), pod("a", gpu=2, node="n1"), pod("p", gpu=2, priority=9)]
     decision = World(*items, profiles=_darlings(Careless)).step()
@@ -306,7 +306,7 @@ def test_what_a_plugin_says_it_looks_at_has_to_be_something_to_compare() -> None
     assert any("something hashable, or None" in rejection.message for rejection in decision.rejections)
 
 
-def test_the_list_that_counts_if_nothing_is_said_is_upstreams() -> None:
+def test_the_default_list_of_criteria_is_upstreams() -> None:
     """cost.md 1.1."""
     assert UPSTREAM.upstream
     assert UPSTREAM.names == STANDARD

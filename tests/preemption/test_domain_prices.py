@@ -47,7 +47,7 @@ def _rack(name: str, *cores: int) -> list[Any]:
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_no_eviction_in_a_domain_costs_less_than_is_said(seed: int) -> None:
+def test_no_eviction_in_a_domain_costs_less_than_its_bound(seed: int) -> None:
     """Of all sets of victims that make room for as many members as may be; a free one is said to be."""
     chance = random.Random(seed)
     like = seed % 2 == 0
@@ -128,7 +128,7 @@ def test_bounds_of_racks_by_hand() -> None:
         ({"ports": [80]}, True),
     ],
 )
-def test_where_bounds_can_be_said(more: dict[str, Any], said: bool) -> None:
+def test_where_bounds_can_be_given(more: dict[str, Any], said: bool) -> None:
     """By requests alone; what else is asked of a node only makes it dearer."""
     items = [*_rack("a", 1), *_rack("b", 1), *[pod(f"v{n}", cpu=1, node=f"{n}0") for n in "ab"]]
     _, bounds, found = _bounded(*items, *_crew(1, **more))
@@ -179,7 +179,7 @@ def test_as_many_are_placed_as_fit_and_at_least_the_minimum(least: int, placed: 
     assert len(found.nominations) >= least
 
 
-def test_the_cheapest_two_are_looked_at_and_the_others_count() -> None:
+def test_the_cheapest_two_domains_are_searched_and_the_others_count_as_passed_over() -> None:
     """A rack where making room costs more than the second best candidate is passed over; it is among the candidates."""
     items = [
         item for p, n in enumerate("abcdef") for item in (*_rack(n, 1), pod(f"v{n}", cpu=1, node=f"{n}0", priority=p))

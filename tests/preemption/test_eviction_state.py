@@ -154,7 +154,7 @@ def test_everything_can_be_taken_back(seed: int) -> None:
 
 
 @each_seed(SEEDS)
-def test_who_looks_at_nodes_is_told_which_have_changed(seed: int) -> None:
+def test_readers_of_nodes_learn_which_have_changed(seed: int) -> None:
     """`dirty`: something is otherwise there; `dearer`: a unit there has come to violate a budget, and nothing else."""
     made, chance = _mixed(seed), random.Random(seed)
     state = Eviction(numbers(made))
@@ -179,7 +179,7 @@ def test_who_looks_at_nodes_is_told_which_have_changed(seed: int) -> None:
         assert set().union(*(nodes[u] for u in dearer)) <= state.dearer | state.dirty
 
 
-def test_nodes_that_are_as_they_were_are_not_looked_at_again() -> None:
+def test_unchanged_nodes_are_not_examined_again() -> None:
     """One that goes concerns its own nodes, and those of others where it leaves a budget nothing."""
     made = problem(
         [(4, 4)] * 4,

@@ -95,7 +95,7 @@ def _told(world: World, found: Preemption | None) -> object:
 @pytest.mark.parametrize("options", [{}, {"placement": COMPATIBLE}, {"victim_search": PRIORITY_FLOOR}])
 @pytest.mark.parametrize("rules", [False, True], ids=["resources", "rules"])
 @pytest.mark.parametrize("seed", range(10))
-def test_fast_and_plain_say_the_same(seed: int, rules: bool, options: dict[str, Any]) -> None:
+def test_the_fast_and_the_plain_path_agree(seed: int, rules: bool, options: dict[str, Any]) -> None:
     """Who goes and why, what it costs, who was second, and what is said where nobody goes."""
     chance = random.Random(seed)
     items = _cluster(chance, rules=rules)

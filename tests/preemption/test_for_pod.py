@@ -245,7 +245,7 @@ def test_34_a_group_unit_comes_back_whole_or_not_at_all() -> None:
 
 
 @pytest.mark.parametrize("plain", [False, True])
-def test_31_what_is_short_beside_nominated_pods_is_what_is_told(plain: bool) -> None:
+def test_31_the_reason_names_what_is_short_beside_nominated_pods(plain: bool) -> None:
     """preemption.md 3.2: upstream judges a node with its nominated pods first, and tells what is short then."""
     decision = _decides(
         node("n1", cpu=4, memory="4Gi"),
@@ -359,7 +359,7 @@ def test_members_elsewhere_count_in_the_choice() -> None:
     assert found.domain == "n2"
 
 
-def test_all_nodes_are_looked_at() -> None:
+def test_all_nodes_are_candidates() -> None:
     """preemption.md 3: no sampling: the one cheap node among many is found."""
     items = [item for i in range(150) for item in _full(f"n{i:03}", 50, cpu=2)]
     found = _preempts(*items, *_full("x", 1, cpu=2))

@@ -131,7 +131,7 @@ def test_the_lowest_floor_that_is_enough(count: int) -> None:
 
 @pytest.mark.parametrize("options", [{}, {"placement": COMPATIBLE}, {"placement": SCORED}])
 @pytest.mark.parametrize("gone", [["x"], ["y"]])
-def test_the_decision_tells_all_of_it(gone: list[str], options: dict[str, Any]) -> None:
+def test_the_decision_reports_all_of_it(gone: list[str], options: dict[str, Any]) -> None:
     """Who goes and who stays, where each goes and why, what it costs, and by which criteria."""
     dear = 1 if gone == ["y"] else 3
     found = _decided(

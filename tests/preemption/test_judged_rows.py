@@ -199,7 +199,7 @@ def test_a_reprieve_of_many_rows_is_that_of_each(seed: int) -> None:
 
 
 @each_seed(SEEDS)
-def test_no_set_of_a_row_costs_less_than_what_is_said(seed: int) -> None:
+def test_no_set_of_victims_on_a_row_costs_less_than_its_bound(seed: int) -> None:
     """cost.md 4.8: of all sets that make up for what is lacking, where somebody has to go; budgets apart."""
     chance = random.Random(seed)
     rows = _rows(chance, 6, 6)
@@ -464,7 +464,7 @@ def test_costs_are_compared_part_by_part() -> None:
     assert _below(some, others).tolist() == [False, True, False, False, True]
 
 
-def test_columns_that_say_the_same_are_taken_together() -> None:
+def test_nodes_that_lack_the_same_are_taken_together() -> None:
     short = np.array([[True, False, True, True], [True, True, True, False]])
     found = [(columns.tolist(), text) for columns, text in _kinds(short, ("a", "b"))]
     assert found == [([0, 2], ("a", "b")), ([1], ("b",)), ([3], ("a",))]

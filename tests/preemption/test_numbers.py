@@ -147,7 +147,7 @@ def test_members_with_other_nodes_are_not_merged() -> None:
     ("nodes", "sizes", "kinds"),
     [(5, 24, 24), (5, 25, 1), (1000, 4, 4), (1000, 5, 1), (200, 20, 20), (200, 21, 1), (166, 24, 24), (167, 24, 1)],
 )
-def test_so_many_kinds_are_told_apart(nodes: int, sizes: int, kinds: int) -> None:
+def test_so_many_kinds_of_pods_are_distinguished(nodes: int, sizes: int, kinds: int) -> None:
     """cost.md 4.6: 24 in a small cluster, 4 in a large one, and the product in between."""
     states = [SimpleNamespace(signature=SimpleNamespace(requests=((0, 1000 + i),)), pod=f"p{i}") for i in range(sizes)]
     evaluator = SimpleNamespace(usable_nodes=lambda _: np.ones(nodes, dtype=np.bool_))

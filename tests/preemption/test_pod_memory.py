@@ -105,7 +105,7 @@ def test_a_gang_that_shrinks_elsewhere_is_dearer(row_of_gang: int) -> None:
     assert _gone(world.step().preemption) == ["c"]
 
 
-def test_what_users_say_of_their_work_is_not_remembered() -> None:
+def test_work_annotations_are_not_remembered() -> None:
     """cost.md 2.6: the time alone makes a victim of who was none."""
     world = World(
         *[node(f"n{i}", cpu=1) for i in range(3)],

@@ -609,7 +609,7 @@ def test_of_like_units_of_a_node_the_least_important_go() -> None:
     assert tiny.names(made, found[0]) == ("u3", "u4")
 
 
-def test_so_many_sets_of_a_node_are_looked_at() -> None:
+def test_the_best_set_found_within_the_budget_makes_room() -> None:
     """On a node with many units that all differ what was found by then counts, and it makes room."""
     units = [unit(f"u{i:02}", {0: (3 + i % 7, 5 - i % 5)}, pods=1 + i % 3, priority=i % 4) for i in range(40)]
     made = problem([(sum(u.takes[0][0] for u in units), sum(u.takes[0][1] for u in units))], units, [kind((31, 17))])

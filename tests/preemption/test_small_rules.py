@@ -354,7 +354,7 @@ def _outside() -> World:
     )
 
 
-def test_extenders_are_told_who_goes_on_the_node() -> None:
+def test_extenders_receive_the_victims_on_the_node() -> None:
     """scheduling.md 6: of a unit that spans nodes its pods there; how many of the units violate a budget."""
     world = _outside()
     n1, n2 = world.row("n1"), world.row("n2")
@@ -399,7 +399,7 @@ def test_who_may_not_go_is_not_named() -> None:
 # -- what a decision is ----------------------------------------------------------------------------------------------
 
 
-def test_what_is_missing_most_is_told_first() -> None:
+def test_the_scarcest_resource_is_named_first() -> None:
     """By the share of what is asked for; extended resources before those that all nodes have; by name."""
     missing = [
         Missing("cpu", 1, 2),
@@ -440,7 +440,7 @@ def test_a_decision_counts_who_goes_and_who_stays() -> None:
 
 
 @pytest.mark.parametrize("why", list(NoRoom))
-def test_victims_were_looked_for_unless_it_was_out_of_the_question(why: NoRoom) -> None:
+def test_victims_were_searched_for_unless_it_was_out_of_the_question(why: NoRoom) -> None:
     world = _outside()
     in_vain = PreemptionInVain(world.engine.cluster.groups["default/w"], why)
     assert in_vain.attempted is (why not in (NoRoom.POLICY_NEVER, NoRoom.UNDER_WAY))

@@ -313,7 +313,7 @@ def test_what_is_remembered_of_nodes_is_what_would_be_found_anew(monkeypatch: py
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_no_bundle_is_better_than_what_stands_for_a_node_not_looked_at(
+def test_no_bundle_is_better_than_the_estimate_of_a_node_not_yet_examined(
     monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
     """And a node that nothing stands for has none: so the best is found without looking at all nodes."""
@@ -425,7 +425,7 @@ def test_many_sizes_are_merged_and_still_fit() -> None:
     assert len(found.victims) == 40
 
 
-def test_a_rule_beyond_resources_is_asked_of_the_filters() -> None:
+def test_a_rule_beyond_resources_is_left_to_the_filters() -> None:
     """cost.md 4.5: what numbers propose is taken only where every filter agrees; they know nothing of host ports."""
     items = [
         node("a", cpu=4),
@@ -566,7 +566,7 @@ def test_the_tool_prints_its_table() -> None:
     ]
 
 
-def test_nobody_is_said_to_have_to_go_without_whom_there_is_room(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nobody_is_named_as_a_necessary_victim_without_whom_there_is_room(monkeypatch: pytest.MonkeyPatch) -> None:
     """cost.md 4.3: where no eviction does without any of those who go, none costs less, and none is looked for."""
     said = []
     for seed in range(60):

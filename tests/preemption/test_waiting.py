@@ -120,7 +120,7 @@ def test_5_6_the_owner_is_the_highest_controller_that_is_known(old: Owner, new: 
     assert world.evicted == ([] if spared else ["bystander"])
 
 
-def test_5_6_a_replica_set_that_is_not_known_yet_is_told_by_its_name() -> None:
+def test_5_6_a_replica_set_that_is_not_known_yet_is_recognized_by_its_name() -> None:
     """Pods and ReplicaSets come by watches of their own, in no order; the name ends in the pods' label."""
     old = owned(pod("old", cpu=4, node="n1", priority=5, terminating=True), "ReplicaSet", "web-1")
     new = owned(pod("new", cpu=4, priority=5, labels={"pod-template-hash": "2"}), "ReplicaSet", "web-2")
@@ -241,7 +241,7 @@ def test_6_1_nobody_is_evicted_before_the_delay_is_over() -> None:
     assert (world.evicted, world.nominated) == (["low"], {"high": "n1"})
 
 
-def test_4_9_what_is_said_of_work_counts_with_kube_schedulers_choice_too() -> None:
+def test_4_9_work_annotations_count_with_kube_schedulers_choice_too() -> None:
     """A delay, and a minimum runtime, are asked for by whoever says them, whatever way places are chosen."""
     delayed = saying(pod("high", cpu=4, priority=9), preemption_delay="5m")
     young = saying(pod("low", cpu=4, node="n1", start=START - 50), minimum_runtime="10m")
@@ -296,7 +296,7 @@ def test_6_1_a_groups_delay_is_the_longest_of_its_pods(
     assert world.settle().evicted == ["low"]
 
 
-def test_6_1_a_priority_class_says_the_default() -> None:
+def test_6_1_a_priority_class_sets_the_default() -> None:
     high = pod("high", cpu=4, priority=9)
     high = replace(high, spec=replace(high.spec, priority_class_name="patient"))
     world = delayed(high, classes={"patient": "90s"}).drain()
@@ -311,7 +311,7 @@ def test_6_1_a_delay_that_is_taken_back_ends_at_once() -> None:
     assert world.evicted == ["low"]
 
 
-def test_6_1_a_delay_says_nothing_where_nobody_could_be_evicted() -> None:
+def test_6_1_a_delay_has_no_effect_where_nobody_could_be_evicted() -> None:
     """The answer is then why nobody can."""
     world = World(node("n1", cpu=4), pod("same", cpu=4, node="n1", priority=9))
     world.add((saying(pod("high", cpu=4, priority=9), preemption_delay="5m"), START)).drain()
@@ -328,7 +328,7 @@ def waiting(*pods: objects.KubernetesObject, longest: float = 600) -> World:
     return World(*nodes, *[(one, START) for one in pods], profiles=profiles)
 
 
-def test_6_3_who_says_when_it_ends_is_waited_for() -> None:
+def test_6_3_a_pod_that_states_when_it_ends_is_waited_for() -> None:
     world = waiting(
         saying(pod("ends", cpu=4, node="n1", start=0), expected_end=at(120)),
         pod("runs", cpu=4, node="n2"),
@@ -364,7 +364,7 @@ def test_6_3_never_longer_than_the_duration(end: float, longest: float, waits: b
     assert world.evicted == ([] if waits else ["ends"])
 
 
-def test_6_4_a_deadline_of_the_pod_says_it_with_its_grace_period() -> None:
+def test_6_4_a_deadline_of_the_pod_gives_its_end_with_its_grace_period() -> None:
     job = pod("job", cpu=4, node="n1", start=10, grace=5)
     world = waiting(
         replace(job, spec=replace(job.spec, active_deadline_seconds=100)),
@@ -497,7 +497,7 @@ def test_6_5_a_wrong_expectation_falls_back_to_preemption() -> None:
     assert (world.evicted, world.nominated) == (["ends"], {"high": "n1"})
 
 
-def test_6_5_who_says_that_it_ends_later_is_not_waited_for_any_more() -> None:
+def test_6_5_a_pod_that_now_ends_later_is_no_longer_waited_for() -> None:
     """cost.md 2.4: the annotation counts from the next decision on."""
     world = waiting(
         saying(pod("ends", cpu=4, node="n1", start=0), expected_end=at(120)),

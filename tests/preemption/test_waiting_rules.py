@@ -61,7 +61,7 @@ def test_a_pod_of_the_future_is_there_since_now() -> None:
         ({"terminating": True}, 0.0),
     ],
 )
-def test_when_a_pod_is_gone_by_what_is_said(more: dict[str, Any], end: float | None) -> None:
+def test_when_a_pod_is_expected_to_be_gone(more: dict[str, Any], end: float | None) -> None:
     """cost.md 6.4: the earliest counts."""
     world = World(node("n"), pod("p", node="n", start=0.0, **more))
     assert expected_end(cluster_at(world), world.record("p")) == (None if end is None else START + end)

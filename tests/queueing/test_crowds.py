@@ -51,7 +51,7 @@ def test_who_was_not_tried_waits_for_room_too() -> None:
     assert set(world.where) == {f"crew00-{i}" for i in range(4)}
 
 
-def test_a_new_member_is_told_what_became_of_it() -> None:
+def test_a_new_member_of_a_gang_that_cannot_be_placed_is_rejected_too() -> None:
     """An event of the gang's own is not passed over, though it cannot be placed."""
     world = _crowd()
     tried = world.engine.attempts

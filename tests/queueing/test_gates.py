@@ -237,7 +237,7 @@ class UnsureOfGroups(Unsure):
 
 
 @pytest.mark.parametrize("plugin", [Unsure, UnsureOfGroups])
-def test_a_plugin_that_failed_is_asked_again_though_nothing_happens(plugin: type[Unsure]) -> None:
+def test_a_plugin_that_failed_is_called_again_without_an_event(plugin: type[Unsure]) -> None:
     """scheduling.md 1: it has not said no; it is called again after the longest backoff, as often as it fails."""
     unsure = plugin()
     profile = profile_with(unsure)
@@ -255,7 +255,7 @@ def test_a_plugin_that_failed_is_asked_again_though_nothing_happens(plugin: type
     assert world.place("crew") is QueueState.ACTIVE
 
 
-def test_a_plugin_that_fails_for_who_was_to_be_tried_is_asked_again_too() -> None:
+def test_a_plugin_that_fails_for_an_active_pod_is_called_again_too() -> None:
     """scheduling.md 1: the gang is gated, and let through once the plugin is well, though nothing happens."""
     unsure = UnsureOfGroups()
     unsure.well = True
@@ -271,7 +271,7 @@ def test_a_plugin_that_fails_for_who_was_to_be_tried_is_asked_again_too() -> Non
     assert world.place("crew") is QueueState.ACTIVE
 
 
-def test_of_several_that_are_in_doubt_each_is_asked_when_it_is_due() -> None:
+def test_of_several_failed_plugins_each_is_called_when_it_is_due() -> None:
     """The first that is due is told first, and who is gone is asked no more."""
     unsure = Unsure()
     profile = profile_with(unsure)

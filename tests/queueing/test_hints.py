@@ -118,7 +118,7 @@ def test_a_hint_that_raises_counts_as_yes() -> None:
 
 
 @pytest.mark.parametrize("helping", ["NodeAffinity", "NodePorts", "NodeResourcesFit", ""])
-def test_any_plugin_that_rejected_may_say_that_a_missed_event_helps(helping: str) -> None:
+def test_the_hint_of_any_rejecting_plugin_may_count_a_missed_event(helping: str) -> None:
     """scheduling.md 1: events of the cycle are replayed to the hints of all that rejected it, one yes is enough."""
     rejected_by = {"NodeAffinity", "NodePorts", "NodeResourcesFit"}
     world = World(*FULL, pod("p", cpu=1))
@@ -157,7 +157,9 @@ def test_events_during_a_cycle_are_replayed() -> None:
         ("NodeResourcesFit", 600, 1 << 14, QueueState.BACKOFF),  # rather one attempt too many
     ],
 )
-def test_what_is_asked_about_missed_events_is_bounded(plugin: str, events: int, most: int, place: QueueState) -> None:
+def test_the_number_of_hints_about_missed_events_is_bounded(
+    plugin: str, events: int, most: int, place: QueueState
+) -> None:
     """scheduling.md 1: as many events as victims are replayed to a gang of unlike members, in bounded time."""
     members = [pod(f"crew-{i}", group="crew", cpu=1, memory=f"{i + 1}Mi") for i in range(64)]
     world = World(node("n", cpu=64), group("crew", min_count=64), *members)
@@ -219,7 +221,7 @@ def test_events_are_counted_that_are_kept_for_who_is_in_its_cycle() -> None:
     [({}, 1), ({"group": "default/other"}, 2), ({"composite": "default/other"}, 2)],
     ids=["of nobody", "of a group", "of a tree"],
 )
-def test_a_hint_is_asked_once_for_pods_that_are_alike_unless_the_event_is_of_a_group(
+def test_a_hint_is_called_once_for_pods_that_are_alike_unless_the_event_is_of_a_group(
     of: dict[str, Any], asked: int
 ) -> None:
     """scheduling.md 1: what a group's event means depends on whose group it is; else the signature decides."""
@@ -247,7 +249,7 @@ def test_one_bad_hint_is_a_yes() -> None:
     assert [answer_of("Any", hint, world.engine.cluster, item, event) for hint, _ in hints] == [yes for _, yes in hints]
 
 
-def test_who_changes_while_it_is_tried_is_asked_as_it_is_now() -> None:
+def test_hints_for_a_pod_that_changed_during_its_attempt_see_the_changed_pod() -> None:
     """scheduling.md 1: one that was made smaller in its cycle waits for room for what it asks for now."""
     world = World(*FULL, pod("p", cpu=1))
     (entity,) = pop_all(world)
@@ -281,7 +283,7 @@ class OfGroups(PreEnqueuePlugin):
     ],
     ids=["its own", "another group's", "nobody's"],
 )
-def test_a_plugin_of_groups_is_asked_for_events_of_the_own_group_and_of_none(
+def test_hints_of_group_plugins_are_called_for_events_of_the_own_group_and_of_none(
     event: ClusterEvent, woken: list[str]
 ) -> None:
     """`PreEnqueuePlugin.concerns_group`: what happens to another group is no news for this one."""

@@ -124,7 +124,7 @@ def test_a_gang_of_another_priority_is_tried_as_what_it_is_now() -> None:
 
 
 @pytest.mark.parametrize(("pods", "tried"), [(32, 32), (33, 0)])
-def test_more_than_32_waiting_pods_are_asked_about_first(pods: int, tried: int) -> None:
+def test_more_than_32_waiting_pods_are_checked_against_the_bound_first(pods: int, tried: int) -> None:
     """scheduling.md 1.7: both sides of the bound; half a core is no room for any of them."""
     running = [pod(name, cpu=cpu, node="n", priority=100) for name, cpu in (("r", "500m"), ("s", "3500m"))]
     world = World(node("n", cpu=4), *running, *[pod(f"p{turn:02}", cpu=1) for turn in range(pods)]).drain()
@@ -159,7 +159,7 @@ def test_a_gang_that_needs_fewer_is_tried_as_what_it_is_now() -> None:
     assert world.where == {"crew-0": "n"}
 
 
-def test_where_nobody_reads_why_even_one_pod_is_asked_about() -> None:
+def test_without_readers_of_reasons_even_one_pod_is_checked_against_the_bound() -> None:
     """A gang of one that cannot have what is free is not tried, however few wait."""
     running = [pod(f"r{turn}", cpu=1, node="n", priority=100) for turn in range(2)]
     world = _waits(node("n", cpu=2), *running, *gang("crew", 1, cpu=2))

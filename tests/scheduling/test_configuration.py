@@ -180,7 +180,7 @@ def test_order_by_upstream_s_precedence() -> None:
     assert not {"NodeName"} & set(names(chosen, "reserves"))
 
 
-def test_a_plugin_switched_on_at_one_point_says_nothing_at_others() -> None:
+def test_a_plugin_enabled_at_one_point_does_not_run_at_others() -> None:
     chosen = profiles(
         "profiles: [{plugins: {multiPoint: {disabled: [{name: TaintToleration}]},"
         " filter: {enabled: [{name: TaintToleration}]}}}]"
@@ -235,7 +235,7 @@ def test_the_point_of_groups_follows_that_of_pods_unless_it_is_named(
     assert (names(chosen, "post_filters"), names(chosen, "group_post_filters")) == (of_pods, of_groups)
 
 
-def test_other_orders_are_tried_where_the_args_say_so() -> None:
+def test_other_orders_are_tried_with_tree_search_retry() -> None:
     """scheduling.md 3.9; in the form of a file."""
     members = [pod(f"m{i}", cpu=cpu, group="crew") for i, cpu in enumerate((2, 2, 4))]
     items = [node("n1"), node("n2"), group("crew", min_count=3), *members]
@@ -290,7 +290,9 @@ _OFF = FeatureGates(generic_workload=False)
     ],
     ids=["default", "pods only", "pods only, gate off", "both", "no gangs", "no gangs, gate off", "half of it"],
 )
-def test_what_is_said_of_profiles_at_start(profile: Profile, gates: FeatureGates, said: list[tuple[bool, str]]) -> None:
+def test_the_remarks_about_profiles_at_start(
+    profile: Profile, gates: FeatureGates, said: list[tuple[bool, str]]
+) -> None:
     """KEP-5710: an error line for PostFilter without PodGroupPostFilter; GangScheduling belongs in every profile."""
     found = remarks_on(profile, gates)
     assert [remark.error for remark in found] == [error for error, _ in said]
@@ -326,7 +328,7 @@ def test_default_constraints_have_the_policies_that_are_stated(stated: str, zone
     ("stated", "zones"),
     [("", ["a", "a"]), ("nodeAffinityPolicy: Honor", ["a", "a"]), ("nodeAffinityPolicy: Ignore", ["a"])],
 )
-def test_default_constraints_count_the_nodes_a_pod_asks_for_unless_they_say_otherwise(
+def test_default_constraints_count_the_nodes_a_pod_selects_unless_their_policies_differ(
     stated: str, zones: list[str]
 ) -> None:
     """scheduling.md 6: the pods ask for zone a; whether b counts as an empty one is the policy's business."""

@@ -513,7 +513,7 @@ def test_what_a_file_leaves_out_is_what_upstream_takes() -> None:
     assert not any(extender[name] for name in ("enableHTTPS", "nodeCacheCapable", "ignorable", "tlsConfig"))
 
 
-def test_an_extender_is_given_the_default_where_the_file_says_no_time() -> None:
+def test_an_extender_without_a_timeout_in_the_file_has_the_default() -> None:
     """Nought means the default, 5 s."""
     texts = ("0s", "1ms", "7s")
     extenders = ", ".join(f"{{urlPrefix: u{text}, httpTimeout: {text}}}" for text in texts)

@@ -88,7 +88,7 @@ def _made(name: str, args: Json) -> Json:
 
 
 @pytest.mark.parametrize("name", TAKEN)
-def test_args_that_are_left_out_are_those_that_are_told(name: str) -> None:
+def test_args_that_are_left_out_have_the_documented_defaults(name: str) -> None:
     """All of them, and each that is left out by itself."""
     silent = _made(name, {})
     assert silent == _made(name, TAKEN[name])
@@ -117,7 +117,7 @@ OURS = PreemptionOptions(
 COMPATIBLE = dataclasses.replace(OURS, placement="Compatible", hold_seconds=0.0, successor=False)
 
 
-def test_the_default_profile_goes_for_whom_it_says() -> None:
+def test_the_preemption_options_of_the_default_profile() -> None:
     """cost.md 1, 4.8, 5: the cheapest eviction, room held for ten minutes; compatible as kube-scheduler does it."""
     assert _preemption(default_profile(GATES)) == OURS == PreemptionOptions()
     assert _preemption(default_profile(GATES, compatible=True)) == COMPATIBLE
@@ -137,9 +137,7 @@ ELSEWHERE: Json = {
 
 @pytest.mark.parametrize("place", [None, 0, 1])
 @pytest.mark.parametrize("names", [("a",), ("a", "b")])
-def test_compatible_holds_in_every_profile_whatever_a_file_says_of_it(
-    place: int | None, names: tuple[str, ...]
-) -> None:
+def test_compatible_holds_in_every_profile_whatever_its_args_are(place: int | None, names: tuple[str, ...]) -> None:
     """Who goes is as in kube-scheduler; what the file says otherwise stands: the search, other plugins' args."""
     found: list[Json] = [{"name": "VolumeBinding", "args": {"bindTimeoutSeconds": 5}}]
     if place is not None:
@@ -190,14 +188,14 @@ def _defaults() -> Iterator[tuple[str, Mapping[str, Any]]]:
 @pytest.mark.parametrize(
     "name", ["Decision", "EngineOptions", "GroupAssignment", "Binding", "TreeLevel", "GroupChange"]
 )
-def test_what_is_not_said_is_nothing(name: str) -> None:
+def test_fields_that_are_left_out_are_empty(name: str) -> None:
     """No bindings, no condition, no end: a field that nobody sets stands for nothing, but for those of the table."""
     (said,) = [fields for kind, fields in _defaults() if kind == name]
     told = {key: value for key, value in said.items() if value or key in SAID.get(name, {})}
     assert told == SAID.get(name, {})
 
 
-def test_nothing_else_says_more_than_it_is_told() -> None:
+def test_all_other_records_are_empty_by_default() -> None:
     """The same of every other record of this room."""
     loud = {"Registry", "_Walk"}  # a policy for calls, and the usual way through a tree
     for name, said in _defaults():

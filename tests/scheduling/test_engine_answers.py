@@ -25,7 +25,7 @@ from tests.building import World, gang, group, node, pod, profile_with
 KINDS = {kind.KIND: kind for kind in OWNER_KINDS}
 
 
-def test_of_who_is_unknown_nothing_is_said_and_nothing_happens() -> None:
+def test_calls_about_unknown_pods_change_nothing() -> None:
     """Confirmations may come after their pod is gone."""
     engine = World(node("n"), pod("p", cpu=1, node="n")).engine
     engine.bound("nobody")
@@ -76,7 +76,7 @@ def test_every_attempt_is_measured_by_whoever_asks(fails: bool) -> None:
         assert seen[-1] == (profile, True, True)
 
 
-def test_a_decision_says_whose_and_which_attempt_it_is() -> None:
+def test_a_decision_names_its_profile_and_attempt() -> None:
     """Counted from one; `queued` is when the pod might first be tried, whenever it was."""
     world = World(node("n", cpu=1), pod("p", cpu=2))
     first = world.step()
@@ -168,7 +168,7 @@ def test_a_preemption_that_fails_takes_its_nominations_back() -> None:
 
 
 @pytest.mark.parametrize(("age", "held"), [(4.0, True), (5.0, False), (6.0, False)])
-def test_groups_that_may_not_be_tried_hold_no_room_for_longer_than_is_said(age: float, held: bool) -> None:
+def test_gated_groups_hold_no_room_after_the_given_time(age: float, held: bool) -> None:
     """scheduling.md 3.8: the others may be yet to come; from `after` seconds on they are not waited for."""
     world = World(node("n", cpu=4), group("g", min_count=2))
     world.engine.set_pod(pod("p", cpu=1, group="g", nominated="n"), world.now)
@@ -177,7 +177,7 @@ def test_groups_that_may_not_be_tried_hold_no_room_for_longer_than_is_said(age: 
     assert [one.name for one in world.engine.take_unnominated()] == ([] if held else ["p"])
 
 
-def test_what_was_taken_is_not_told_again() -> None:
+def test_what_was_taken_is_not_returned_again() -> None:
     world = World(node("n", cpu=4), group("g", min_count=2))
     world.engine.set_pod(pod("p", cpu=1, group="g", nominated="n"), world.now)
     world.engine.complete(world.now)

@@ -81,7 +81,7 @@ def test_gates_that_cannot_be(text: str, message: str) -> None:
         FeatureGates.read(text)
 
 
-def test_without_generic_workload_groups_are_not_looked_at() -> None:
+def test_without_generic_workload_groups_are_ignored() -> None:
     """scheduling.md 6: pod by pod; `schedulingGroup` is ignored."""
     items = [node("n1", cpu=1), *gang("g", 2, cpu=1)]
     assert World(*items).settle().where == {}

@@ -313,7 +313,7 @@ def test_several_policies_are_levels_of_their_own() -> None:
 
 
 @pytest.mark.parametrize(("size", "least"), [(2, None), (None, 2), (2, 0), (0, 2), (None, None)])
-def test_a_policy_that_does_not_say_how_large_and_how_many_is_none(size: int | None, least: int | None) -> None:
+def test_a_policy_without_size_and_number_is_ignored(size: int | None, least: int | None) -> None:
     """workloads.md 2.8: then `minMember` counts, of whatever pods."""
     pods = [pod("a0", role="a", n="0"), pod("a1", role="a", n="1"), pod("other")]
     flat = World(3).add(group(3, subGroupPolicy=[_policy("a", size, least)]), *pods)

@@ -200,7 +200,7 @@ MACHINES: list[Item] = [
     ("least", "feasible", "failed"),
     [(3, True, ["p1", "p3"]), (4, False, ["p1", "p3"]), (5, False, ["p1"])],
 )
-def test_why_members_have_no_place_is_told_where_it_is_asked_for(
+def test_why_members_have_no_place_is_reported_where_diagnose_is_set(
     least: int, feasible: bool, failed: list[str], tree: bool
 ) -> None:
     """`PodGroupAssignment.failed`: of those that were tried, in that order, and of the first what ruled it out."""

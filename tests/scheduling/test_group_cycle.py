@@ -157,7 +157,7 @@ def test_6_a_failed_bind_of_a_gang_is_retried_in_sight() -> None:
     assert world.gone("thief").settle().where == {"crew-0": "n", "crew-1": "n"}
 
 
-def test_7_a_rejected_group_says_so_on_every_pod_and_on_the_group() -> None:
+def test_7_a_rejection_is_written_on_every_pod_and_on_the_group() -> None:
     """scheduling.md 3.7, observability.md: every pod its PodScheduled=False, the group its own condition."""
     world = World(node("n", cpu=2), *gang("crew", 3, cpu=1)).settle()
     placed = (
@@ -172,7 +172,7 @@ def test_7_a_rejected_group_says_so_on_every_pod_and_on_the_group() -> None:
     assert "No preemption victims found for incoming preemptor" in message
 
 
-def test_7_while_victims_leave_the_group_says_what_it_waits_for() -> None:
+def test_7_while_victims_leave_the_condition_states_what_the_group_waits_for() -> None:
     """observability.md: "while victims leave: False, Unschedulable" and the message."""
     world = World(node("n", cpu=2), pod("low", cpu=2, node="n"), *gang("crew", 2, cpu=1, priority=5)).drain()
     assert world.condition("crew") == (False, "Unschedulable", WAITING)

@@ -44,7 +44,7 @@ BY_PARTS = [*free(6, 4), *crew(3, 1, 4, 2)]
 
 
 @pytest.mark.parametrize("items", [SPREAD, TAKES_MORE, BY_PARTS], ids=["spread", "takes more", "by parts"])
-def test_a_gang_that_fails_by_the_greedy_order_alone_says_so(items: list[Any]) -> None:
+def test_a_gang_that_fails_by_the_greedy_order_alone_is_reported_as_such(items: list[Any]) -> None:
     """KEP-5710: the algorithmic limitation is accepted, not hidden; what users read is as ever."""
     decision = decided(*items)
     assert decision.result is Result.UNSCHEDULABLE
@@ -82,7 +82,7 @@ def test_with_retry_it_is_placed(items: list[Any]) -> None:
     ],
     ids=["one too large", "too much in all", "none fits", "alike", "nowhere", "cordoned", "no minimum", "no nodes"],
 )
-def test_where_no_order_would_help_nothing_is_said(items: list[Any]) -> None:
+def test_where_no_order_would_help_none_is_reported(items: list[Any]) -> None:
     decision = decided(*(items or crew(1, 2)))
     assert decision.result is Result.UNSCHEDULABLE
     assert decision.order_matters is None
@@ -137,7 +137,7 @@ def test_room_is_not_made_where_another_order_needs_none() -> None:
     assert sorted(retry.where) == ["low", "m0", "m1", "m2"]
 
 
-def test_making_room_looks_again_too() -> None:
+def test_preemption_tries_other_orders_too() -> None:
     """preemption.md 4.2: the algorithm that runs on the emptied cluster is the one of the cycle, with its option."""
     items = [*free(4, 4), *[pod(f"low{i}", cpu=4, node=f"n{i}") for i in (0, 1)], *crew(2, 2, 4)]
     assert World(*items).settle().evicted == []

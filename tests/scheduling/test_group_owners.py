@@ -172,7 +172,7 @@ def test_the_source_is_off_by_default(kind: str) -> None:
     assert (world.placed, world.groups) == (1, {None})
 
 
-def test_pods_of_kinds_that_nobody_tells_of_wait_for_nobody() -> None:
+def test_pods_of_kinds_that_are_not_watched_wait_for_no_controller() -> None:
     """Their definition may not be installed, or we may not read them; once it is, they are gangs."""
     controller, pods, group = GANGS["JobSet"]
     world = World(1, told=False).add(pods[0])

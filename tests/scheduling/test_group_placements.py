@@ -122,7 +122,7 @@ def test_how_many_pods_have_to_be_placed_at_least(items: list[Any], name: str, l
     assert least == NEVER or fewest(running.profile, found) == least
 
 
-def test_what_is_said_where_no_placement_works() -> None:
+def test_the_message_where_no_placement_works() -> None:
     """kube-scheduler's words."""
     assert first_of(3) == "0/3 placements are available, first placement status: pod group is unschedulable"
     assert first_of(1, "why") == "0/1 placements are available, first placement status: why"

@@ -196,7 +196,7 @@ def test_2_a_hold_waits_for_calls_that_are_still_being_made() -> None:
     assert world.engine.wants_room("pod/uid-high")
 
 
-def test_3_nobody_is_told_to_go_for_a_gang_that_waits_for_members() -> None:
+def test_3_nobody_is_evicted_for_a_gang_that_waits_for_members() -> None:
     """preemption.md 7: the executor asks before every victim."""
     world = World(
         *[node(f"n{i}", cpu=2) for i in range(2)],
@@ -263,7 +263,7 @@ def test_5_after_a_restart_the_domain_is_known_from_the_nominations() -> None:
     assert {world.where["crew-0"], world.where["crew-1"]} == {"a0", "a2"}
 
 
-def test_4_every_end_is_told() -> None:
+def test_4_every_end_of_a_hold_is_reported() -> None:
     """Somebody more important takes the node; what is not of use any more; what is made elsewhere instead."""
     world = preempting()
     world.add(pod("vip", cpu=4, priority=20)).drain()

@@ -178,7 +178,7 @@ def test_a_nomination_that_only_the_api_has_waits_for_who_leaves_for_it(
     ("answer", "known", "ours"),
     [("default-scheduler", True, True), ("volcano", True, False), ("", True, True), ("", False, False)],
 )
-def test_groups_of_other_apis_are_looked_after_where_their_pods_ask_for_us(
+def test_groups_of_other_apis_are_handled_where_their_pods_name_our_profile(
     answer: str, known: bool, ours: bool
 ) -> None:
     """workloads.md 4.4: by one of its pods; without pods, where a profile has the name of the API's own scheduler."""

@@ -51,7 +51,7 @@ def taken(world: World) -> list[str]:
     return [record.name for record in world.engine.take_unnominated()]
 
 
-def test_decisions_are_not_told_again() -> None:
+def test_nominations_changed_by_a_decision_are_not_reported_as_ended() -> None:
     """What a decision says about nominations is the decision's to tell."""
     world = waiting()
     assert taken(world) == []
@@ -105,7 +105,7 @@ def test_a_group_that_may_not_be_tried_gives_its_nominations_up(how: str) -> Non
     assert world.nominated == {}
 
 
-def test_a_nomination_made_again_is_not_told_as_ended() -> None:
+def test_a_nomination_made_again_is_not_reported_as_ended() -> None:
     """The shell asks between cycles: what was void and is valid again is no news."""
     world = waiting()
     world.engine.preemption_failed(f"pod/{world.record('p').uid}", world.now)
@@ -328,7 +328,7 @@ def test_the_log_of_changes_does_not_grow_with_time() -> None:
 
 
 @pytest.mark.parametrize("turn", [0, 1])
-def test_a_pod_whose_binding_is_under_way_waits_no_longer_whatever_the_api_still_says(turn: int) -> None:
+def test_a_pod_whose_binding_is_under_way_ignores_older_nominations_and_gates(turn: int) -> None:
     """scheduling.md 2: a nomination or a gate of before the decision means nothing, on no node."""
     world = World(*[node(f"n{each}", cpu=4 if each == turn else 1) for each in range(2)], pod("p", cpu=2))
     [binding] = world.step().bindings

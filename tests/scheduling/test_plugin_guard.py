@@ -299,7 +299,7 @@ def test_a_person_s_ctrl_c_ends_what_a_plugin_does_not(guarded_by: Callable[[], 
         signal.signal(signal.SIGINT, before)
 
 
-def test_ctrl_c_is_told_by_a_handler_of_python_code_too() -> None:
+def test_ctrl_c_is_recognized_in_a_python_handler_too() -> None:
     def handler(_number: int, _frame: object) -> None:
         raise KeyboardInterrupt
 

@@ -359,7 +359,7 @@ def test_a_pod_is_decided_about_by_the_profile_it_names(scheduler: str, anybody:
     assert engine.attempts == (decision is not None)
 
 
-def test_what_is_kept_is_told_of_all_profiles_together() -> None:
+def test_cache_sizes_are_summed_over_all_profiles() -> None:
     """For the gauges: each keeps its own views of nodes."""
     profiles = {name: _for_scheduler(profile_with(), name) for name in ("first", "second")}
     world = World(node("n", cpu=4), pod("p", cpu=1, scheduler="first"), profiles=profiles).drain()

@@ -70,7 +70,7 @@ def _profile(heard: list[str], *answers: Answer) -> dict[str, Profile]:
         ((PostFilterResult(SUCCESS), _no("b")), "A", "", ()),
     ],
 )
-def test_they_are_asked_in_turn_until_one_succeeds_or_has_something_done(
+def test_post_filters_run_in_order_until_one_succeeds_or_defers_writes(
     answers: tuple[Answer, ...], asked: str, said: str, writes: tuple[object, ...]
 ) -> None:
     """scheduling.md 2.1: what they say is said of the pod, one after the other."""
@@ -127,7 +127,7 @@ def test_what_members_have_is_used_before_something_is_done_for_the_others() -> 
 
 @pytest.mark.parametrize("clear", [True, False])
 @pytest.mark.parametrize("of", ["pod", "group"])
-def test_a_nomination_ends_where_a_plugin_says_that_nothing_helps(clear: bool, of: str) -> None:
+def test_a_nomination_ends_where_a_plugin_clears_it(clear: bool, of: str) -> None:
     """preemption.md 7: on the first node as on any other; else it stands."""
     crew = [group("crew", min_count=1)] if of == "group" else []
     mine = pod("p", cpu=2, nominated="n", group="crew" if crew else None)
@@ -157,7 +157,7 @@ def test_a_plugin_that_raises_ends_the_attempt_and_its_nominations(of: str) -> N
     assert decision.in_vain is None or decision.in_vain.why is NoRoom.ERROR
 
 
-def test_why_no_room_was_made_is_what_the_last_that_knows_says() -> None:
+def test_why_no_room_was_made_is_the_answer_of_the_last_plugin_that_has_one() -> None:
     """`Decision.in_vain`: for explain and the record; who has nothing to say of it takes nothing back."""
     world = World(node("n", cpu=1), *gang("crew", 2, cpu=1))
     first = PreemptionInVain(world.engine.cluster.groups["default/crew"], NoRoom.DOES_NOT_FIT)
@@ -170,7 +170,7 @@ def test_why_no_room_was_made_is_what_the_last_that_knows_says() -> None:
 
 
 @pytest.mark.parametrize("of", ["pod", "group"])
-def test_who_is_put_off_is_tried_when_it_was_said_though_nothing_happens(of: str) -> None:
+def test_an_entity_that_was_put_off_is_tried_at_the_given_time_without_an_event(of: str) -> None:
     """cost.md 6: no other plugin is asked; what it is nominated to is held meanwhile."""
     heard: list[str] = []
     crew = [group("crew", min_count=1)] if of == "group" else []

@@ -162,7 +162,7 @@ ONE, TWO, THREE = (DeleteObject("Thing", "default", name) for name in ("one", "t
         ({"pre_bind": [ONE]}, {"bind": TWO}, (ONE,), TWO),
     ],
 )
-def test_a_binding_says_what_is_to_be_done_first_and_how(
+def test_a_binding_lists_what_is_to_be_done_first_and_how(
     first: dict[str, Any], second: dict[str, Any], before: tuple[Instruction, ...], how: object
 ) -> None:
     """scheduling.md 5.5: what PreBind wants is plain data, in the order of the plugins; the first who binds does it."""
@@ -174,7 +174,7 @@ def test_a_binding_says_what_is_to_be_done_first_and_how(
 
 
 @pytest.mark.parametrize("told", [True, False])
-def test_without_a_plugin_that_binds_the_api_is_asked_to(told: bool) -> None:
+def test_without_a_bind_plugin_the_api_binds(told: bool) -> None:
     """`Binding.how` None: POST the binding subresource; what is to be done before is not lost."""
     plugin = Speaks([], pre_bind=[ONE] if told else ())
     profile = profile_with(plugin, drop=["DefaultBinder"])
@@ -211,7 +211,7 @@ def test_of_a_group_those_go_who_are_not_refused() -> None:
         (TROUBLE, 0.0, [], [("p", "SchedulerError", "no connection")]),
     ],
 )
-def test_who_waits_for_permission_is_asked_about_again(
+def test_permit_plugins_are_called_again_for_waiting_pods(
     answer: Status, seconds: float, allowed: list[str], refused: list[tuple[str, str, str]]
 ) -> None:
     """kube-scheduler lets a pod wait for 15 minutes at most; until then it has its room."""
@@ -263,7 +263,7 @@ def test_a_pod_that_is_gone_needs_no_permission() -> None:
     assert door.heard[-2:] == ["Speaks give_up p", "Speaks unreserve p"]
 
 
-def test_who_waits_for_permission_is_asked_about_in_turn() -> None:
+def test_permit_plugins_are_called_in_the_order_in_which_pods_began_to_wait() -> None:
     """In the order in which they began to wait."""
     door = Speaks([], permit=WAIT)
     world = _world(door, items=[pod(name, cpu=1) for name in ("b", "a", "c")])
@@ -298,7 +298,7 @@ def test_what_was_written_for_a_binding_that_failed_is_taken_back(how: str) -> N
     assert "ups" in incident.text
 
 
-def test_after_the_binding_every_plugin_is_told_whatever_one_of_them_raises() -> None:
+def test_every_post_bind_plugin_is_called_whatever_one_of_them_raises() -> None:
     """PostBind changes nothing; nor is anybody told of a binding that is not known, or a second time."""
     said: list[str] = []
     world = _world(*_two(said, {"post_bind": ValueError("ups")}, {}))

@@ -417,7 +417,7 @@ HAPPENINGS: dict[str, Callable[[World], object]] = {
 }
 
 
-def test_what_is_kept_up_is_what_a_fresh_count_says() -> None:
+def test_bounds_that_are_kept_up_equal_a_fresh_count() -> None:
     """One thing after the other, of pods and of nodes: whoever is out of reach is so by both, and not always the same.
 
     Those who waited from the beginning, and who is forgotten and asked about again.
@@ -450,7 +450,7 @@ def test_what_is_kept_up_is_what_a_fresh_count_says() -> None:
 
 
 @pytest.mark.parametrize("most", ["_MOST_EXCLUSIONS", "_LEVELS", "_KINDS", "_MASKS"])
-def test_where_more_is_asked_than_is_kept_apart_less_is_claimed(most: str) -> None:
+def test_beyond_the_limits_of_its_tables_a_bound_claims_less(most: str) -> None:
     """Every table is bounded; what is beyond it is left out of account, and never the other way round."""
     world = _many_kinds()
     full = RoomBound(world.engine.cluster, world.engine.running)
@@ -575,7 +575,7 @@ def test_those_that_run_in_a_full_domain_count_there(members: int, out: bool) ->
     assert bool(_asked(world, "p")) is out
 
 
-def test_a_constraint_that_does_not_count_the_members_says_nothing_and_the_next_does() -> None:
+def test_a_constraint_that_does_not_count_the_members_bounds_nothing_and_the_next_does() -> None:
     """scheduling.md 1.7: of two constraints the first is about others; by the second two hosts hold one each."""
     of_others = objects.LabelSelector(match_labels={"app": "other"})
     about_others = replace(_over("zone"), label_selector=of_others)
@@ -608,7 +608,7 @@ def test_members_are_counted_on_the_nodes_they_ask_for(where: tuple[str, ...], o
     assert bool(_asked(world, "p")) is out
 
 
-def test_sixteen_priorities_are_told_apart() -> None:
+def test_sixteen_priorities_are_distinguished() -> None:
     """Of who has another one it is not known whom it may evict: nothing is claimed of it."""
     world = World(node("n", cpu=1), pod("r", cpu=1, node="n", priority=100))
     world.add(*(pod(f"p{turn}", cpu=1, priority=turn) for turn in range(17)))

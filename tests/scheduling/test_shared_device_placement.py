@@ -71,7 +71,7 @@ def test_so_many_sets_of_nodes_are_tried_and_no_more(most: int, found: bool, mon
     assert ("p0" in world.where) is found
 
 
-def test_a_gang_without_claims_is_not_looked_at_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_gang_without_claims_is_not_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """It has no place, and no devices to blame."""
     monkeypatch.setattr(shared_device_placement, "hopeful", lambda *_: pytest.fail("looked at again"))
     world = _world(claim("c"), *gang("g", 3, cpu=9)).settle()

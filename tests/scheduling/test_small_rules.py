@@ -40,7 +40,7 @@ NEVER = Status(Code.UNSCHEDULABLE, "never")
         ([WAIT, NO, NEVER], NO, 2),
     ],
 )
-def test_what_several_plugins_say_of_a_placement(answers: list[Status], expected: Status, asked: int) -> None:
+def test_the_answers_of_several_placement_feasible_plugins(answers: list[Status], expected: Status, asked: int) -> None:
     """scheduling.md 3.2: who says that it cannot be reached any more ends it; others are asked on."""
     said: list[Status] = []
 
@@ -63,7 +63,7 @@ def _heard(world: World, monkeypatch: pytest.MonkeyPatch) -> list[ClusterEvent]:
     return heard
 
 
-def test_only_what_was_there_is_heard_to_go(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_objects_that_were_known_give_an_event_when_removed(monkeypatch: pytest.MonkeyPatch) -> None:
     """scheduling.md 7.3: an object of storage or devices that goes is an event, one that was never known is none."""
     world = World(node("n"), claim("c"))
     heard = _heard(world, monkeypatch)
@@ -74,7 +74,7 @@ def test_only_what_was_there_is_heard_to_go(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.parametrize("on", ["first", "second", ""])
-def test_a_pod_that_leaves_is_heard_wherever_it_runs(on: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pod_that_terminates_gives_an_event_wherever_it_runs(on: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """scheduling.md 7.3: one that runs, on the first node as on any other, is an event; one that waits is not."""
     world = World(node("first"), node("second"), pod("p", node=on))
     record = world.record("p")

@@ -151,7 +151,7 @@ ENABLES = {"profiles": [{"plugins": {"filter": {"enabled": [{"name": "X"}]}}}]}
         ((offered("X", "A", "one"), offered("X", "A", "two")), "offered by several packages"),
     ],
 )
-def test_an_entry_point_is_not_looked_at_before_it_is_enabled(points: tuple[EntryPoint, ...], message: str) -> None:
+def test_an_entry_point_is_not_loaded_before_it_is_enabled(points: tuple[EntryPoint, ...], message: str) -> None:
     """A broken package disturbs nobody who does not use it."""
     assert where(profiles({}, entry_points=points)) == "n1"
     with pytest.raises(ConfigurationError, match=message) as caught:

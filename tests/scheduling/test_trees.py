@@ -127,7 +127,7 @@ def test_who_had_a_place_until_its_group_failed_waits_for_the_quorum() -> None:
     assert messages["b-0"] == GROUP_UNSCHEDULABLE
 
 
-def test_a_tree_that_gains_nothing_says_so() -> None:
+def test_a_tree_that_gains_nothing_reports_it() -> None:
     """composite.md 3.4."""
     items = [composite("root"), *leaf("a", 3, min_count=1)]
     world = World(node("n", cpu=2), *items).settle()
@@ -148,7 +148,7 @@ def test_a_missing_root_keeps_its_pods_outside() -> None:
     assert len(world.where) == 2
 
 
-def test_pods_say_which_ancestor_is_missing_now() -> None:
+def test_gated_pods_name_the_ancestor_that_is_missing_now() -> None:
     """composite.md 2.2: whichever comes first."""
     world = World(node("n"), *leaf("a", 1, parent="mid")).settle()
     assert world.entity("a").gate.reason == MISSING.format("mid")
@@ -475,7 +475,7 @@ def test_held_to_the_minimum_and_in_another_order_at_once() -> None:
     assert [level.succeeded for level in world.engine.decisions[0].levels] == [2, 2, 3]
 
 
-def test_what_is_filled_up_is_told_of_every_level() -> None:
+def test_every_level_counts_what_was_filled_up() -> None:
     """composite.md 3.3, 3.5: as many as are placed in the end, and whoever did not succeed by name."""
     mid = composite("mid", min_groups=1, parent="root")
     items = [

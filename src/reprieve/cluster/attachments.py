@@ -7,7 +7,7 @@ Rules (devices.md 1): the limit of a driver is `allocatable.count` of the node's
 volumes of in-tree plugins count for the CSI driver that they have been migrated to, where the CSINode says so; a claim
 without a volume counts for the driver of its class's provisioner.
 
-A row is looked at again when its pods change (the touch log) or when an object that its volumes come from does
+A row is counted again when its pods change (the touch log) or when an object that its volumes come from does
 (`VolumeObjects.stale`); to ask for one pod costs a few array operations, however many nodes and pods there are.
 """
 
@@ -41,7 +41,7 @@ ALL_MIGRATED: Final = frozenset(_DRIVER_OF)
 """As on a node whose CSINode says that every in-tree plugin has been migrated."""
 _NOTHING: Final[frozenset[Attached]] = frozenset()
 _MOST_MIGRATIONS: Final = 64
-"""Different sets of migrated plugins that are told apart before everything is looked at anew."""
+"""Different sets of migrated plugins that are distinguished before everything is counted anew."""
 _UNLIMITED: Final = -1
 
 
@@ -59,7 +59,7 @@ class AttachedVolumes:
         self._where: dict[Attached, set[int]] = {}
         """Volume -> rows of `_on`."""
         self._limits: dict[str, npt.NDArray[np.int64]] = {}
-        """Driver -> `int64[rows]`, `_UNLIMITED` where nothing is said."""
+        """Driver -> `int64[rows]`, `_UNLIMITED` where none is stated."""
         self._taken: dict[str, npt.NDArray[np.int64]] = {}
         """Driver -> `int64[rows]`: volumes attached, where there is a limit."""
         self._migrations: list[frozenset[str]] = []

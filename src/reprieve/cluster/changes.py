@@ -1,4 +1,4 @@
-"""What has changed in the picture of the cluster since somebody looked last.
+"""What has changed in the picture of the cluster since a reader read it last.
 
 Whoever keeps answers about nodes has a `ChangeReader` beside them: `take` names the rows to look at again, or says that
 everything has to be.  Of groups a `GangReader` says which ones have more pods that run, or fewer.

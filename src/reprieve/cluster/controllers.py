@@ -2,8 +2,9 @@
 
 A Deployment makes its pods by way of ReplicaSets, one for each version of its template, so a pod and the one that
 replaces it in a rolling update have different controllers and the same one above them.  ReplicaSets are read anyway
-(`reprieve.cluster.default_selectors`), by a watch of their own: of one that is not known yet the Deployment is told by
-the name, which ends in the pod's `pod-template-hash`.  Of other kinds only what a pod or group itself names is known.
+(`reprieve.cluster.default_selectors`), by a watch of their own: the name of one that is not known yet ends
+in the pod's `pod-template-hash`, and begins with its Deployment's.  Of other kinds only what a pod or group itself
+names is known.
 """
 
 from collections.abc import Mapping

@@ -25,9 +25,9 @@ from reprieve.cluster.device_requests import (
 )
 
 MOST_STEPS = 20_000
-"""Devices looked at for one pod on one node before the search gives up."""
+"""Devices examined for one pod on one node before the search gives up."""
 FEWER_STEPS = 500
-"""The same once that happened on `MOST_GIVEN_UP` nodes: what cannot be found there is not looked for everywhere."""
+"""The same once that happened on `MOST_GIVEN_UP` nodes: what cannot be found there is not searched for everywhere."""
 MOST_GIVEN_UP = 8
 _SECOND_LOOK = 1000
 """After so many steps it is worth asking whether the requests have enough devices at all."""
@@ -439,7 +439,7 @@ def _subtract(left: dict[str, dict[str, int]], consumes: Mapping[str, Mapping[st
 
 
 def _value_of(device: Device, constraint: Constraint) -> str | None:
-    """The attribute's value, told apart by its type; None if the device does not have it."""
+    """The attribute's value, distinguished by its type; None if the device does not have it."""
     found = device.attribute(constraint.attribute)
     if found is not None:
         for kind in ("string", "int", "bool", "version"):

@@ -40,7 +40,7 @@ class Taint(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CapacityPolicy:
-    """requestPolicy of a capacity that is consumed bit by bit; None where nothing is said."""
+    """requestPolicy of a capacity that is consumed bit by bit; None where none is stated."""
 
     default: int | None = None
     values: tuple[int, ...] = ()
@@ -73,7 +73,7 @@ class Reach(NamedTuple):
 
     @property
     def known(self) -> bool:
-        """Whether anything is said at all."""
+        """Whether any of it is stated."""
         return bool(self.node) or self.everywhere or self.selector is not None
 
 

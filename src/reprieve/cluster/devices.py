@@ -486,7 +486,7 @@ class DeviceBook:
     def reaches(self, claims: Sequence[ClaimState]) -> list[tuple[int, ...]]:
         """The sets of rows that can use the claims together if they are allocated on one node; each once.
 
-        At most `MOST_REACHES` nodes are looked at where devices reach farther than their node.  Raises DeviceError.
+        At most `MOST_REACHES` nodes are examined where devices reach farther than their node.  Raises DeviceError.
         """
         nodes = self._nodes
         alive = np.flatnonzero(nodes.alive[: len(nodes)])

@@ -287,7 +287,7 @@ def fewest_pods(group: Group) -> int:
 def all_below(group: Group, wanted: Callable[[Group], bool] = lambda _: True) -> list[Group]:
     """The group and those below it that are wanted, parents first, also where they have no root.
 
-    Below one that is not wanted it is not looked.
+    Nothing below one that is not wanted is visited.
     """
     found: list[Group] = []
     waiting = [group]

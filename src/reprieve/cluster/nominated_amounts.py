@@ -91,8 +91,8 @@ class NominatedAmounts:
             kept[uid] = (self._rows[slot], self._priorities[slot], self._waiting[slot], *np.trim_zeros(amounts, "b"))
         for pod in nominated:
             delta = np.trim_zeros(pod.signature.delta, "b")
-            told = kept.pop(pod.uid, None)
-            assert told == (pod.nominated, pod.priority, pod.row < 0, *delta), f"{pod} is nominated otherwise"
+            known = kept.pop(pod.uid, None)
+            assert known == (pod.nominated, pod.priority, pod.row < 0, *delta), f"{pod} is nominated otherwise"
         assert not kept, f"{sorted(kept)} are not nominated"
 
     def _resize(self, slots: int, width: int) -> None:

@@ -53,7 +53,7 @@ class ClusterState(Placements):
         self.classes: dict[str, ClassTerms] = {}
         """What PriorityClasses say of the work of their pods, by name; those that say nothing are not kept."""
         self.terms_version = 0
-        """Grows when what is said about somebody's work changes."""
+        """Grows when an annotation about somebody's work changes."""
         self.doomed: set[str] = set()
         """UIDs of victims whose preemption was decided, until they are gone or it failed."""
         self._ruling: set[str] = set()
@@ -229,7 +229,7 @@ class ClusterState(Placements):
                 self._touch(touched)
 
     def set_claims(self, pod: PodRecord, claims: tuple[PodClaim, ...]) -> None:
-        """The pod's device claims got names, or others; what it holds already is not looked for again.
+        """The pod's device claims got names, or others; what it holds already is not allocated again.
 
         What is assumed for its extended resources goes on when the claim for them has been made.
         """
@@ -362,7 +362,7 @@ class ClusterState(Placements):
         return self._class(found.metadata.name, class_terms(found.metadata.annotations))
 
     def remove_class(self, name: str) -> bool:
-        """A PriorityClass is gone, and what it said of work with it; returns whether it said anything."""
+        """A PriorityClass is gone, and its annotations about work with it; returns whether it had any."""
         return self._class(name, NO_CLASS_TERMS)
 
     def _class(self, name: str, terms: ClassTerms) -> bool:
@@ -398,7 +398,7 @@ class ClusterState(Placements):
         self.terms_version += 1
 
     def terms_of(self, pod: PodRecord) -> WorkTerms:
-        """What is said of a pod's work: on the pod, else on its group, else on the class of the group or pod."""
+        """The annotations about a pod's work: on the pod, else on its group, else on the class of the group or pod."""
         group = self.groups.get(pod.group) if pod.group is not None else None
         spec = group.spec if group is not None else None
         if spec is None:

@@ -36,7 +36,7 @@ class GroupTrees:
         """The same the other way round, by `ref`."""
         self._moved: list[tuple[GroupState, str]] = []
         self.settled = 0
-        """How often a group was told where it stands."""
+        """How often it was settled where a group stands."""
 
     def __bool__(self) -> bool:
         return bool(self.composites or self._children)
@@ -186,9 +186,9 @@ class GroupTrees:
         """Compare what every group keeps with what is so; raises AssertionError on a difference."""
         every: list[Group] = [*groups, *self.composites.values()]
         for group in every:
-            told = (group.root, group.fault, group.top, group.unit)
+            known = (group.root, group.fault, group.top, group.unit)
             self._settle(group)
-            assert told == (group.root, group.fault, group.top, group.unit), f"{group} is not where it stands"
+            assert known == (group.root, group.fault, group.top, group.unit), f"{group} is not where it stands"
         for key, composite in self.composites.items():
             assert composite.children == tuple(sorted(self._children.get(key, {}).values(), key=turn_of)), composite
             if composite.counted and composite.root is composite:

@@ -58,7 +58,7 @@ ONCE_POD = "ReadWriteOncePod"
 MIGRATED = "storage.alpha.kubernetes.io/migrated-plugins"
 """Annotation of a CSINode: in-tree plugins whose volumes its drivers serve."""
 _MOST_STALE = 1 << 14
-"""Nodes that are named one by one as to be looked at again."""
+"""Nodes that are named one by one as to be read again."""
 
 
 @dataclass(slots=True)
@@ -76,21 +76,21 @@ class Reservation:
 
 @dataclass(slots=True)
 class StaleAttachments:
-    """Where what is attached has to be looked at again, because of objects and not of pods."""
+    """Where what is attached has to be counted again, because of objects and not of pods."""
 
     rows: set[int] = field(default_factory=set)
     nodes: set[str] = field(default_factory=set)
-    """By name: what is said of a node may come before the node."""
+    """By name: objects about a node may come before the node."""
     everything: bool = True
 
     def settle(self) -> None:
-        """Of so many nodes that none is worth naming all are looked at: while nobody asks this must not grow."""
+        """Of so many nodes that none is worth naming all are read: while nobody asks this must not grow."""
         if len(self.nodes) > _MOST_STALE:
             self.everything = True
             self.nodes.clear()
 
     def clear(self) -> None:
-        """Everything was looked at."""
+        """Everything was read."""
         self.rows.clear()
         self.nodes.clear()
         self.everything = False

@@ -1,7 +1,7 @@
 """Finding out why no node fits: every filter, in order, on every live row.
 
 Like the views of `reprieve.framework.evaluation`, what is found is kept by signature and priority, and only rows in the
-touch log since then are looked at again: a stream of identical pods that fit nowhere costs a full pass once.  With
+touch log since then are filtered again: a stream of identical pods that fit nowhere costs a full pass once.  With
 CLUSTER-scope plugins in play nothing is kept.
 """
 
@@ -23,7 +23,7 @@ from reprieve.framework.status import FITS, UNRESOLVABLE, Code, call_plugin
 _NO_ROWS = np.zeros(0, dtype=np.int64)
 _KEPT = 128
 _FEW = 8
-"""For so many rows it is not asked who has a say at all."""
+"""For so many rows it is not checked which filters may reject the pod."""
 
 
 def nominated_pods(cluster: ClusterState, priority: int, rows: Rows) -> list[tuple[int, list[PodRecord]]]:
@@ -182,7 +182,7 @@ class Diagnoser:
         """Fill in the rows. A row with nominated pods is judged with them running there first, then without.
 
         That is upstream's order (RunFilterPluginsWithNominatedPods), and the first pass that fails has the word.
-        `apart`: each row is looked at with its own nominated pods and no others, which matters only to plugins that
+        `apart`: each row is filtered with its own nominated pods and no others, which matters only to plugins that
         look at other rows.
         """
         if rules and self._refused_outright(state, rows, found):
@@ -236,7 +236,7 @@ class Diagnoser:
         return left
 
     def _refused_outright(self, state: CycleState, rows: npt.NDArray[np.int64], found: RowReasons) -> bool:
-        """Whether a filter rejects the pod before any node is looked at: then that is all there is to say."""
+        """Whether a filter rejects the pod before any node is filtered: then that is the whole diagnosis."""
         for plugin in self._profile.filters:
             if plugin.outside:
                 continue

@@ -3,8 +3,8 @@
 Both are the same exception. What is a plugin's must fail an attempt and nothing else; what is a person's must end the
 program. Python delivers signals to the main thread alone, and its own handler, which is no Python code, raises between
 two instructions; what is raised on purpose comes from a `raise`. So the last instruction of the innermost frame tells.
-A handler that is Python code (asyncio's, for one) ends in a `raise` as well: it is told by its arguments, a signal's
-number and a frame.
+A handler that is Python code (asyncio's, for one) ends in a `raise` as well: it is recognized by its arguments, a
+signal's number and a frame.
 """
 
 import opcode

@@ -154,7 +154,7 @@ class FilterPlugin(Plugin):
     outside: ClassVar[bool] = False
     """The answer comes from outside (HTTP extenders): it is asked last, about nodes that pass everything else.
 
-    Only for where a pod is to go: not when victims are looked for, and not about nominated pods.
+    Only for where a pod is to go: not while victims are searched for, and not about nominated pods.
     """
 
     def pre_filter(self, state: CycleState) -> Status:
@@ -407,7 +407,7 @@ class PostFilterResult:
     put_off: object | None = None
     """What the plugin waits for instead, as its plain data: no other PostFilter runs then."""
     in_vain: object | None = None
-    """Where it did not succeed: what was looked at and why it did not help, as the plugin's plain data."""
+    """Where it did not succeed: what was tried and why it did not help, as the plugin's plain data."""
 
 
 class TieBreaker:

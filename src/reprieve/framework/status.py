@@ -31,7 +31,7 @@ class Code(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """A code, why, and which plugin said so."""
+    """A code, why, and the plugin it is from."""
 
     code: Code
     reason: str = ""

@@ -76,7 +76,7 @@ MOST_CONSUMERS = 256
 BINDING_TIMEOUT = 600.0
 
 _BITS = 63
-"""Resources that can be told apart by the bits of a number."""
+"""Resources that can be distinguished by the bits of a number."""
 _SKIP = Status(Code.SKIP)
 
 
@@ -282,8 +282,8 @@ class DynamicResources(
         deferred_writes: tuple[Instruction, ...] = tuple(give_back(claim) for claim in found)
         left_over = (_left_over(cluster.devices.special(pod)) for pod in attempt.pods)
         deferred_writes += tuple(one for one in left_over if one is not None)
-        said = DEALLOCATED if deferred_writes else ""
-        return PostFilterResult(Status(Code.UNSCHEDULABLE, said, self.name), deferred_writes=deferred_writes)
+        message = DEALLOCATED if deferred_writes else ""
+        return PostFilterResult(Status(Code.UNSCHEDULABLE, message, self.name), deferred_writes=deferred_writes)
 
     # -- score --------------------------------------------------------------------------------------------------------
 
@@ -461,7 +461,7 @@ def _numbers(cluster: ClusterState, rows: Rows) -> npt.NDArray[np.int64]:
 
 
 def _failed(claim: ClaimState) -> bool:
-    """Whether a device of the claim said that it cannot be bound."""
+    """Whether a device of the claim has a condition that it cannot be bound."""
     if claim.object is None or claim.stated is None or not any(g.failure_conditions for g in claim.stated.grants):
         return False
     return readiness(claim.key, claim.object, claim.stated.grants).code is Code.UNSCHEDULABLE
@@ -479,10 +479,8 @@ def readiness(key: str, item: ResourceClaim, grants: Sequence[Grant]) -> Status:
         }
         for name in grant.failure_conditions:
             if name in conditions:
-                said = conditions[name]
-                text = (
-                    f'claim {key} binding failed: reason={said.get("reason", "")}, message="{said.get("message", "")}"'
-                )
+                reason, message = (conditions[name].get(field, "") for field in ("reason", "message"))
+                text = f'claim {key} binding failed: reason={reason}, message="{message}"'
                 return Status(Code.UNSCHEDULABLE, text, DynamicResources.name)
         waits = waits or not all(name in conditions for name in grant.binding_conditions)
     return Status(Code.WAIT) if waits else SUCCESS
@@ -549,11 +547,11 @@ def _made(cluster: ClusterState, pod: PodRecord, row: int, allocation: Allocatio
     mappings = [
         {"containerName": one.container, "resourceName": one.resource, "requestName": one.request} for one in mapped
     ]
-    said = {"extendedResourceClaimStatus": {"requestMappings": mappings, "resourceClaimName": name}}
+    pod_status = {"extendedResourceClaimStatus": {"requestMappings": mappings, "resourceClaimName": name}}
     return [
         CreateObject("ResourceClaim", pod.namespace, body),
         PatchObject("ResourceClaim", pod.namespace, name, {"status": status}, "status", strategic=True),
-        PatchObject("Pod", pod.namespace, pod.name, {"status": said}, "status", uid=pod.uid),
+        PatchObject("Pod", pod.namespace, pod.name, {"status": pod_status}, "status", uid=pod.uid),
     ]
 
 

@@ -84,7 +84,7 @@ class HttpExtender:
 
 
 class Extenders(FilterPlugin, ScorePlugin, BindPlugin, CandidatePlugin):
-    """All extenders of a configuration; see the module docstring. `note` is told what was passed over."""
+    """All extenders of a configuration; see the module docstring. `note` is called with what was passed over."""
 
     name = "Extender"
     scope: ClassVar[Scope] = Scope.CLUSTER

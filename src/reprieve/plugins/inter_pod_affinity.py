@@ -361,14 +361,14 @@ class _Incremental(IncrementalFilter):
     def update_state(self, position: int) -> None:
         """See `IncrementalFilter.update_state`."""
         first = self._first[position]
-        told = replace(first, affinity={}, anti={}, existing={})
-        for table, (before, after) in enumerate(zip(first.tables, told.tables, strict=True)):
+        found = replace(first, affinity={}, anti={}, existing={})
+        for table, (before, after) in enumerate(zip(first.tables, found.tables, strict=True)):
             for key, by_value in before.items():
                 since = self._since.get((table, key))
                 after[key] = by_value.copy() if since is None else by_value + since
         for (table, key), since in self._since.items():
-            told.tables[table].setdefault(key, since.copy())
-        self._states[position].data[self._name] = told
+            found.tables[table].setdefault(key, since.copy())
+        self._states[position].data[self._name] = found
 
     def _first_counts(self, effect: tuple[int, str], here: Counts) -> Counts:
         found = self._own.get(effect)

@@ -22,7 +22,7 @@ class NodePorts(FilterPlugin):
         return SUCCESS if state.signature.ports else Status(Code.SKIP)
 
     def filter(self, state: CycleState, rows: Rows) -> Codes:
-        """See `FilterPlugin.filter`. Few nodes have host ports in use at all, so only those are looked at."""
+        """See `FilterPlugin.filter`. Few nodes have host ports in use at all, so only those are checked."""
         nodes, wanted = state.cluster.nodes, state.signature.ports
         numbers = row_numbers(state.cluster, rows)
         codes = np.zeros(len(numbers), dtype=np.int8)

@@ -213,7 +213,7 @@ class _Progress:
         self._node = node
         self._chosen = chosen
         self._seen = False
-        """The choice has been there: what is told may be older than what was written."""
+        """The choice has been there: an observed object may be older than what was written."""
 
     def __call__(self, item: KubernetesObject | None) -> Status:
         if not isinstance(item, PersistentVolumeClaim):

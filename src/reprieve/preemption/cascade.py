@@ -28,7 +28,7 @@ from reprieve.preemption.reprieving import judge_by_numbers
 from reprieve.preemption.units import PreemptionUnit
 
 DEEPEST: Final = 3
-"""More rounds are not looked at: `cascadeDepth` at most."""
+"""More rounds are not evaluated: `cascadeDepth` at most."""
 MOST_RETURNING: Final = 64
 """So many pods return in one round, those of the most important units; the others count as staying away."""
 

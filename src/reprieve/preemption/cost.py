@@ -162,7 +162,7 @@ def criteria_of(
 ) -> Criteria:
     """The criteria of these names; `plugins` may add to those that come with the product.
 
-    `depth`: how many rounds of cascades are looked at.
+    `depth`: how many rounds of cascades are evaluated.
 
     Raises ConfigurationError, which says where in the list, for an unknown name and one that is given twice.
     """

@@ -114,7 +114,7 @@ class LostWorkCost(PreemptionCost):
     measure: ClassVar[str] = "GPU-seconds"
 
     def beyond_the_node(self, cluster: ClusterState) -> Hashable | None:
-        """The time, and what is said of work: pods that are tried at the same time share what is found."""
+        """The time, and the annotations about work: pods that are tried at the same time share what is found."""
         return cluster.now, cluster.terms_version, cluster.groups_version
 
     def of_units(self, units: EvictionUnits) -> Costs:
@@ -153,7 +153,7 @@ def _broken(units: EvictionUnits, gone: Sequence[int]) -> int:
 
 
 class MinimumRuntime(PreemptionCost):
-    """Units that have not run for the minimum that is said of them; only of a class that may break it (cost.md 2.6)."""
+    """Units that have not run for their stated minimum; only of a class that may break it (cost.md 2.6)."""
 
     name = "minimumRuntime"
     text: ClassVar[str] = "fewest workloads within their minimum runtime"

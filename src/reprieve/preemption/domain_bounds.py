@@ -2,7 +2,7 @@
 
 Under a topology constraint a group that preempts is placed in each domain in turn; the cheapest eviction wins.  Most
 domains cannot: what the nodes hold and who runs there tells that so many pods have to go, one of them at least that
-important.  Domains are looked at in the order of these bounds until no other can be cheaper than the second best found.
+important.  Domains are searched in the order of these bounds until no other can be cheaper than the second best found.
 
 The bound counts the places for the group's members that each node gains for every number of victims, by requests alone,
 the cheapest pods first.  Whatever else is asked of a node, units that go whole and budgets only make it dearer.
@@ -107,7 +107,7 @@ def bounds_of(
     priority: int,
     domains: Sequence[Placement],
 ) -> DomainBounds | None:
-    """The bounds of the domains in a view where all units are displaced; None where nothing can be said."""
+    """The bounds of the domains in a view where all units are displaced; None where no bound can be given."""
     cluster, profile = running.cluster, running.profile
     fit = next((plugin for plugin in profile.node_filters if plugin.name == RESOURCES_PLUGIN), None)
     if fit is None or not fit.checks_everything:

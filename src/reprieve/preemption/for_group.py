@@ -45,14 +45,14 @@ from reprieve.preemption.victim_search.search import Found, as_cheap, cheapest_e
 
 _NO_COST = (0, 0, 0, 0, 0.0)
 _MOST_CASCADES = 8
-"""So many candidates are looked at, and so many evictions instead, where those count who are evicted in turn."""
+"""So many candidates are evaluated, and so many evictions instead, where those count who are evicted in turn."""
 _MOST_DOMAINS_BELOW = 64
 """So many placements of groups below a tree's root are tried for each of the root's."""
 _MOST_AS_CHEAP, _PODS_PLACED_ANEW = 24, 384
 """So many evictions that cost the same are compared by what the group scores, and fewer for large groups: so many of
 its pods are placed for it."""
 _ALL_LOOKED_AT = 4
-"""So few domains are looked at without bounds."""
+"""So few domains are searched without bounds."""
 UNSCHEDULABLE = "pod group is unschedulable"
 BY_SCORE = "highest placement score"
 
@@ -115,7 +115,7 @@ def preempt_for_group(
     are spared.  It must place more members than without preemption, else nothing is touched.  Under a topology
     constraint this is done for each placement; the cheapest eviction wins, then the placement the group scores best
     beside those who stay, then the first in order (preemption.md 4.6).  While room is held for it in one of them, no
-    other is looked at unless the group does not fit there any more (cost.md 5.5).
+    other is tried unless the group does not fit there any more (cost.md 5.5).
     """
     cluster, group = running.cluster, attempt.group
     spec = group.spec
@@ -221,7 +221,7 @@ def _candidates_among(request: _Request, units: Sequence[PreemptionUnit]) -> _Fo
 def _with_cascades(request: _Request, found: _Found) -> tuple[_Found, CascadeAvoided | None]:
     """Candidates with the cost of those whom their victims would evict in turn, and what was avoided (cost.md 3).
 
-    Beside those found it is looked for an eviction without the units that would evict somebody, a few times over.
+    Beside those found an eviction is sought without the units that would evict somebody, a few times over.
     """
     cluster, cascades = request.running.cluster, request.options.cascades
     assert cascades is not None
@@ -264,7 +264,7 @@ def _with_cascades(request: _Request, found: _Found) -> tuple[_Found, CascadeAvo
 def _by_the_rules(request: _Request, found: _Found) -> _Found:
     """Candidates that respect budgets, where the class wants it, and leave no gang below its minimum that goes whole.
 
-    Where none does, it is looked again among units that may all go together.
+    Where none does, the search is repeated among units that may all go together.
     """
     cluster, attempt, terms = request.running.cluster, request.attempt, request.terms
     budgets = RespectedBudgets(cluster) if terms.respects_budgets else None
@@ -333,7 +333,7 @@ class _Search:
         """The cheaper of a candidate and one in the same placement with the groups below in other ones of their own.
 
         They are settled one after another, each where room for its pods and for those before costs least; so many
-        placements are looked at in all.
+        placements are tried in all.
         """
         chosen: dict[str, Placement] = {}
         settled: set[str] = set()
@@ -447,7 +447,7 @@ class _Search:
         Where only resources are in play it is searched for by numbers (`reprieve.preemption.victim_search`), and the
         group is placed where it scores best with only those victims gone.  Otherwise what the numbers propose is tried
         by the group's algorithm with all its filters, and so are a few evictions of the least important; fewer are
-        looked at then, and none that does not work is taken.  `numbers`: those of the whole cluster, if that is the
+        tried then, and none that does not work is taken.  `numbers`: those of the whole cluster, if that is the
         candidate's domain and everybody in it may go.
         """
         if found.cost is None:

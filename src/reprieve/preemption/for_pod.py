@@ -1,6 +1,6 @@
 """A single pod as preemptor: every node is a domain (preemption.md 3).
 
-What came out of every row is kept by signature and priority and only rows that changed are looked at again, so a stream
+What came out of every row is kept by signature and priority and only rows that changed are evaluated again, so a stream
 of identical preemptors costs a full pass once.  A preemptor that differs from an earlier one in priority alone takes
 over the answers of the rows on which both may evict the same units.  Where resources are all that an eviction changes,
 many rows are judged together (`reprieve.preemption.victim_columns`): that is what preemptors cost that all differ.
@@ -54,13 +54,13 @@ from reprieve.preemption.victim_columns import VictimColumns
 
 _SIGNATURES = 64
 _MOST_CASCADES = 64
-"""On so many rows it is looked at whom the victims would evict in turn."""
+"""On so many rows it is evaluated whom the victims would evict in turn."""
 _MOST_SEARCHED = 64
 """On so many rows the sets of units are compared."""
 _MOST_TRIED = 4
 """On so many rows what resources propose is tried with all filters."""
 _FEW = 4
-"""So few rows are looked at one by one."""
+"""So few rows are evaluated one by one."""
 _DEVICES = "DynamicResources"
 """The plugin whose rejections kube-scheduler takes for incurable."""
 
@@ -147,7 +147,7 @@ class PodPreemption:
 
     @property
     def _searches(self) -> bool:
-        """Whether sets of units are compared; what is said of work may forbid what is found by that."""
+        """Whether sets of units are compared; annotations about work may forbid what is found by that."""
         return self._search and not self._cluster.rules_of_work
 
     def _cheaper(
@@ -155,7 +155,7 @@ class PodPreemption:
     ) -> tuple[Choice, tuple[Verdict, ...] | None]:
         """The choice after the sets of units of each row that may be cheaper were compared (cost.md 4.8).
 
-        With the verdicts there; None where it stays what the reprieve leaves.  Rows are looked at in the order of what
+        With the verdicts there; None where it stays what the reprieve leaves.  Rows are searched in the order of what
         an eviction there costs at least, until no other can be cheaper, at most so many that it stays bounded: which
         ones does not depend on what was found before.
         """
@@ -222,7 +222,7 @@ class PodPreemption:
     ) -> Preemption:
         """The cheapest row by what its victims cost together with those whom they would evict in turn (cost.md 3).
 
-        Rows are looked at in the order of what they cost without, until no other can be cheaper: to evict more never
+        Rows are evaluated in the order of what they cost without, until no other can be cheaper: to evict more never
         costs less.  At most so many that it stays bounded.
         """
         cascades, pod, cluster = self._cascades, state.pod, self._cluster
@@ -277,7 +277,7 @@ class PodPreemption:
     ) -> RowAnswers:
         """An answer for every row whose failure is curable: what it costs, or why it is no candidate.
 
-        `numbers`: only resources are in play. `searches`: the sets of units are compared on rows looked at singly.
+        `numbers`: only resources are in play. `searches`: the sets of units are compared on rows evaluated singly.
         """
         answers = self._recall(state)
         unknown = curable[~answers.known[curable]]
@@ -456,7 +456,7 @@ class PodPreemption:
         return Candidate(row, verdicts, cost)
 
     def _refusal(self, diagnosis: Diagnosis, curable: npt.NDArray[np.int64], answers: RowAnswers) -> str:
-        # kube-scheduler evicts nobody for devices: where that is of no use here either, its words are said.
+        # kube-scheduler evicts nobody for devices: where that is of no use here either, its message is used.
         devices = diagnosis.rejected.get(_DEVICES)
         if devices is not None:
             curable = curable[~devices[curable]]

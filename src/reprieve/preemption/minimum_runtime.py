@@ -13,7 +13,7 @@ from reprieve.cluster.state import ClusterState
 def runtime_is_over(cluster: ClusterState, pods: Iterable[PodRecord], start: float) -> float:
     """When pods of which the first started at `start` have run their minimum, in seconds since the epoch.
 
-    Now or before: they have, or none is said.
+    Now or before: they have, or none is stated.
     """
     least = max((cluster.terms_of(pod).minimum_runtime or 0.0 for pod in pods), default=0.0)
     return min(start, cluster.now) + least

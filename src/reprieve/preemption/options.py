@@ -21,7 +21,7 @@ class PreemptionOptions:
     cost: Sequence[str] = STANDARD
     """Names of the criteria by which evictions are compared, also of PreemptionCost plugins (cost.md 1)."""
     cascade_depth: int = 0
-    """How many rounds of evictions in turn are looked at (cost.md 3)."""
+    """How many rounds of evictions in turn are evaluated (cost.md 3)."""
     hold_seconds: float = HOLD_SECONDS
     """For how long room is held for a preemptor at most, 0 without an end (cost.md 5.1)."""
     successor: bool = True
@@ -35,10 +35,10 @@ class PreemptionOptions:
 
 @dataclass(frozen=True, slots=True)
 class EvictionOptions:
-    """How victims are looked for in one profile, for single pods and for groups.
+    """How victims are searched for in one profile, for single pods and for groups.
 
     `victim_search` PriorityFloor: no unit above the lowest priority that suffices is touched.  `placement`
-    MinimizeVictims: the cheapest eviction that makes room anywhere is looked for, not only what a reprieve leaves
+    MinimizeVictims: the cheapest eviction that makes room anywhere is sought, not only what a reprieve leaves
     (cost.md 4.8); for groups budgets are counted over those who would go, so that candidates are compared by one
     yardstick.
     """
@@ -50,7 +50,7 @@ class EvictionOptions:
     criteria: Criteria = UPSTREAM
     """By what evictions are compared (cost.md 1)."""
     cascades: Cascades | None = None
-    """Where it is looked at whom the victims would evict in turn (cost.md 3)."""
+    """Whether it is evaluated whom the victims would evict in turn (cost.md 3)."""
     plain: bool = False
     share: bool = True
     """Both select reference paths, for property tests."""

@@ -165,12 +165,12 @@ class NoRoom(Enum):
     NOTHING_GAINED = "NothingGained"
     """No more of its members would fit with every potential victim gone than do now."""
     ERROR = "Error"
-    """A plugin failed while victims were looked for."""
+    """A plugin failed during the search for victims."""
 
 
 @dataclass(frozen=True, slots=True)
 class PreemptionInVain:
-    """A preemption of a pod group that did not come about: who was looked at, and why it did not help."""
+    """A preemption of a pod group that did not come about: who was considered, and why it did not help."""
 
     group: Group
     why: NoRoom
@@ -189,7 +189,7 @@ class PreemptionInVain:
 
     @property
     def attempted(self) -> bool:
-        """Victims were looked for: it was not out of the question from the start."""
+        """Victims were searched for: it was not out of the question from the start."""
         return self.why not in (NoRoom.POLICY_NEVER, NoRoom.UNDER_WAY)
 
 
@@ -213,11 +213,11 @@ class Preemption:
     cost: Cost | None = None
     """What this one costs, by those criteria."""
     cascade: tuple[CascadeStep, ...] = ()
-    """Whom the victims would evict in turn when they come back, as far as that was looked at."""
+    """Whom the victims would evict in turn when they come back, as far as that was evaluated."""
     avoided: CascadeAvoided | None = None
     """The eviction that would have been chosen if nobody came back."""
     by_score: tuple[PreemptionUnit, ...] | None = None
-    """Who would go if the group were placed by score; None where nothing else was looked at."""
+    """Who would go if the group were placed by score; None where nothing else was considered."""
 
     @property
     def victims(self) -> list[Verdict]:

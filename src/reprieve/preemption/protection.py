@@ -1,4 +1,4 @@
-"""Who is no victim because of what is said of work, and evictions that keep to every budget (cost.md 2.6 to 2.8).
+"""Who is no victim because of annotations about work, and evictions that keep to every budget (cost.md 2.6 to 2.8).
 
 Rules: a unit within its minimum runtime is no potential victim; a gang that an eviction would leave below its minimum
 goes as a whole where it says so; a preemptor whose class respects budgets violates none, counted over all who would go

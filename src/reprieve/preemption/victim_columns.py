@@ -5,7 +5,7 @@ kept: for each row its units, the most important first, in matrices (`reprieve.p
 written again only for rows that have changed.  A preemptor is then judged on all rows together
 (`reprieve.preemption.judged_units`).
 
-Only resources are known here; who has to go and why is told by `reprieve.preemption.reprieving`, which is asked about
+Only resources are known here; who has to go and why is found by `reprieve.preemption.reprieving`, which is asked about
 the one row that is chosen.  Property tests hold the two equal.
 
 Invariant: of units that are disrupted as a whole every row has what they hold there, so all their rows are read again

@@ -102,7 +102,7 @@ def until_delay_is_over(cluster: ClusterState, pods: Sequence[PodRecord]) -> Put
 
 
 def expected_end(cluster: ClusterState, pod: PodRecord) -> float | None:
-    """When a scheduled pod is gone by what is said of it; None: nothing is said.
+    """When a scheduled pod is expected to be gone by its annotations; None: they state nothing.
 
     Its annotation `expected-end`, or its group's; its `activeDeadlineSeconds` with its grace period on top, from its
     start; that of its Job, from the Job's start, likewise; for one that is leaving its deletionTimestamp.  The earliest

@@ -7,7 +7,7 @@ comes while the entity waits, is in its cycle, or is blocked by its own preempti
 (priority descending, first arrival), so neither a large gang nor a stream of small pods can starve the other.
 
 Where many wait, one that certainly cannot be placed (`Reach`) is not woken by what happens to others: it is as if it
-had been tried and rejected (scheduling.md 1.7).  Where few do, trying is cheap and keeps what is said of them current.
+had been tried and rejected (scheduling.md 1.7).  Where few do, trying is cheap and keeps their messages current.
 """
 
 import heapq
@@ -581,7 +581,7 @@ class SchedulingQueue:
         self._doubt(entity, gate, now)
 
     def _doubt(self, entity: Entity, gate: Status, now: float) -> None:
-        """A plugin that failed has not said no: it is asked again, even if nothing happens."""
+        """A plugin that failed has not rejected anything: it is called again, even without an event."""
         if gate.code is Code.ERROR:
             self._doubtful.pop(entity.key, None)
             self._doubtful[entity.key] = now + self._timing.max_backoff

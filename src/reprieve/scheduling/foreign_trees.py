@@ -2,7 +2,7 @@
 
 `minTaskMember`: the root needs a leaf for every task, each leaf its minimum; they count only where they do not ask for
 more than `minMember`, as in Volcano. What `minMember` asks beyond them is asked of the pods that are of none of these
-tasks, in a leaf that is there as long as one of them is. `subGroupPolicy`: pods that match a policy are told apart by
+tasks, in a leaf that is there as long as one of them is. `subGroupPolicy`: pods that match a policy are divided by
 the values of some labels; each such subgroup is a leaf, and the root needs as many of them as the policy says.
 
 Invariant: names below the group have a colon, which no object of an API can have.
@@ -29,7 +29,7 @@ class _Policy:
 
     name: str
     keys: tuple[str, ...]
-    """Labels by which subgroups are told apart."""
+    """Labels by whose values pods are divided into subgroups."""
     size: int
     least: int
     matcher: Selector | None

@@ -106,7 +106,7 @@ def place_group(
 
     Nominations that still stand in this view hold their room against the other members too; each is lifted for the
     member itself alone.  Without `diagnose` nobody is going to ask why a member failed.  `within`: only these nodes may
-    be used; the cycle's `placements` are not looked at.
+    be used; the cycle's `placements` are ignored.
     """
     cluster, evaluator, profile = cycle.running.cluster, cycle.running.evaluator, cycle.running.profile
     group, pods, nominated = cycle.group, cycle.pods, cycle.nominated

@@ -429,9 +429,9 @@ def _rejections(cycle: GroupCycle, found: GroupAssignment, *, group_failed: bool
 
 
 def _post_filters_of_member(profile: Profile, pod: PodRecord) -> str:
-    """What in-tree PostFilter plugins say of a pod of a group, for which they do nothing (preemption.md 2.4)."""
-    said = {
+    """What in-tree PostFilter plugins answer for a pod of a group, for which they do nothing (preemption.md 2.4)."""
+    messages = {
         DynamicResources.name: NOT_SCHEDULABLE if pod.claims else NO_CLAIMS,
         DefaultPreemption.name: f"preemption: {GROUP_MEMBER}",
     }
-    return ", ".join(said[plugin.name] for plugin in profile.post_filters if plugin.name in said)
+    return ", ".join(messages[plugin.name] for plugin in profile.post_filters if plugin.name in messages)

@@ -85,7 +85,7 @@ def _other_order(
 def order_matters(cycle: GroupCycle, other: GroupAssignment | None) -> OrderMatters | None:
     """What to say of a gang that has failed in the usual order; None where no order would have helped.
 
-    `other`: how it can be placed in another order, if one is known.  Without one it is said only if the pods are of
+    `other`: how it can be placed in another order, if one is known.  Without one it is reported only if the pods are of
     several kinds and neither the room that each kind finds by itself nor the sum of what they ask for rules it out.
     """
     if other is not None:

@@ -1,7 +1,7 @@
-"""What is said at start about profiles that are allowed and will not do what their owner expects.
+"""Remarks at start about profiles that are allowed and will not do what their owner expects.
 
 Nothing here refuses a profile: a plugin of somebody's own may do what the missing one does (KEP-5710, "Risks and
-mitigations").  Both remarks are about pod groups, so nothing is said with the gate GenericWorkload off.
+mitigations").  Both remarks are about pod groups, so there are none with the gate GenericWorkload off.
 """
 
 from collections.abc import Sequence

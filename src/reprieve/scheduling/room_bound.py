@@ -11,7 +11,7 @@ For each shape the places are summed over the nodes and kept up by the rows that
 row and not a pass over nodes and entities.
 
 A domain is no place for a member whose required anti-affinity matches a pod in it that stays whatever is evicted.
-Such pods are counted by row, so that one row is looked at for each pod that comes or goes.  Members whose anti-affinity
+Such pods are counted by row, so that one row is read for each pod that comes or goes.  Members whose anti-affinity
 matches themselves find no more places than there are domains left.
 
 Invariant: never less than what an attempt in the present view could place.  All that is left out of account only makes

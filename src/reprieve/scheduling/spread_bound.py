@@ -8,7 +8,7 @@ than its room and that leave, less those counted there who stay.
 Asked of entities all of whose members have one and the same constraint, and are counted by it.  The places are those of
 `reprieve.scheduling.room_bound`, kept by domain; who is counted is looked up on the rows that changed.  Which domain a
 node is in is the same for most entities that wait (a `Layout`): it is worked out once for all of them when a node
-changes, and only nodes that are in another domain then are looked at for each.
+changes, and only nodes that are in another domain then are counted again for each.
 
 Invariant: never less than what an attempt in the present view could place.
 """

@@ -6,7 +6,7 @@ They are remembered until something on the node changes, so that a step of the s
 the best of all by one pass over an array.  Nodes on which the same is left beside units that weigh and hold the same
 share one calculation.
 
-A node is not looked at before it might have the best bundle: until then what no bundle of it weighs less than for each
+A node is not examined before it might have the best bundle: until then what no bundle of it weighs less than for each
 place, worked out for all nodes at once, stands for it (`least_rates`).
 """
 
@@ -51,7 +51,7 @@ _PAIRS = 16
 
 
 class Bundles:
-    """The bundles of all nodes for one kind of pod. `looked`: how many nodes were looked at, the search's measure."""
+    """The bundles of all nodes for one kind of pod. `looked`: how many nodes were examined, the search's measure."""
 
     def __init__(self, eviction: Eviction, kind: int) -> None:
         nodes = len(eviction.left)
@@ -62,7 +62,7 @@ class Bundles:
         self._rate, self._gains_at_first = least_rates(eviction, kind)
         self._stale: set[int] = set()
         self._unseen: set[int] = set(np.flatnonzero(self._rate[0] < np.inf).tolist())
-        """Nodes not looked at so far. The first look is no step of the search: it is done once for each."""
+        """Nodes not examined so far. The first time is no step of the search: it is done once for each."""
         self._doubted = self._unseen.copy()
         self._alike: dict[tuple[object, ...], tuple[_Set, ...]] = {}
         """By what makes nodes alike and what the units weigh, where that matters."""
@@ -88,7 +88,7 @@ class Bundles:
                 changes[unit] += 1
 
     def doubt(self, nodes: Iterable[int]) -> None:
-        """What was best on these nodes has become dearer, if anything: they are looked at when they would be chosen."""
+        """What was best on these nodes has become dearer, if anything: they are examined when they would be chosen."""
         self._doubted.update(nodes)
 
     def best(self, missing: int) -> Bundle | None:

@@ -12,7 +12,7 @@ from reprieve.preemption.victim_search.bundles import cheapest_cover
 from reprieve.preemption.victim_search.state import Eviction, Price
 
 _MOST_LOOKED_AT = 300
-"""Sets of units of one node that are looked at; as for `search.STEPS`, what was found by then counts."""
+"""Sets of units of one node that are tried; as for `search.STEPS`, what was found by then counts."""
 
 
 def cheapest_for_one(state: Eviction) -> tuple[tuple[int, ...], Price, int] | None:

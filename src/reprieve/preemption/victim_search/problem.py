@@ -27,7 +27,7 @@ Amounts = tuple[int, ...]
 """One amount per resource that the group asks for, in the column's unit."""
 FEW_KINDS, MOST_KINDS = 4, 24
 _KINDS_TIMES_NODES = 4_000
-"""Groups whose members differ more are looked at as if each asked for as much as the like-sized ones beside it: so
+"""Groups whose members differ more are treated as if each asked for as much as the like-sized ones beside it: so
 many kinds in a large cluster and in a small one, and the product in between."""
 
 

@@ -6,7 +6,7 @@ back and others go for its pods; a bundle that was not taken is, and as many oth
 cheaper is kept.  Where no exchange helps any more, several victims at once are brought back and others looked for.  All
 of it is done under a limit of priority, from no limit down to the lowest that works without breaking more budgets.
 
-The search is anytime and deterministic: it counts the nodes it has looked at, not seconds.
+The search is anytime and deterministic: it counts the nodes it has examined, not seconds.
 """
 
 from bisect import bisect_left
@@ -22,7 +22,7 @@ from reprieve.preemption.victim_search.state import Eviction, Price
 Change = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]
 """Units that may not be evicted, units that come back, units that go."""
 STEPS = 12_000
-"""What improvement may take, each step about 15 microseconds: a node looked at, a unit tried back, a pod put elsewhere.
+"""What improvement may take, each step about 15 microseconds: a node examined, a unit tried back, a pod put elsewhere.
 Building the first evictions comes to a few steps for each node."""
 _FEWEST_STEPS, _FEW_NODES = 2_000, 100
 """In clusters of more nodes than that improvement takes less, in proportion, so that the whole stays within a few times

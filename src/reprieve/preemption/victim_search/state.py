@@ -32,7 +32,7 @@ NOBODY: Price = (0, -(1 << 62), ())
 class Eviction:
     """See the module docstring.
 
-    `barred` units may not be evicted; `dirty` nodes have changed since last looked at, and on the `dearer` ones units
+    `barred` units may not be evicted; `dirty` nodes have changed since last examined, and on the `dearer` ones units
     have come to violate a budget.
     """
 
@@ -432,7 +432,7 @@ class Eviction:
         return found
 
     def _charge(self, unit: int, sign: int) -> None:
-        """The unit's budgets have less left, or more again; where that decides who violates any it is looked anew."""
+        """The unit's budgets have less left, or more again; where that decides who violates any it is counted anew."""
         left, over = self.budget_left, self.over
         change, changed, turning = (1, self.dearer, 0) if sign > 0 else (-1, self.dirty, 1)
         for budget, count in self.numbers.charged[unit]:
