@@ -398,6 +398,16 @@ workloadKinds:
     assert scaled(there, "stack/t", number) == (3, going, "")
 
 
+@pytest.mark.parametrize(("start", "number", "going"), [(None, 1, "db-1 db-2"), (None, 2, "db-2"), (1, 1, "db-2")])
+def test_ordinals_start_at_zero_where_nothing_else_is_set(start: int | None, number: int, going: str) -> None:
+    """whatif.md 2.3, 4.8."""
+    pods = [owned(f"db-{each}", "apps/v1 StatefulSet db") for each in range(3)]
+    spec: Json = {"replicas": 3, "template": BOX, **({} if start is None else {"ordinals": {"start": start}})}
+    there = workloads(of_kind("apps/v1", "StatefulSet", "db", **spec), *pods)
+    before, gone, like = scaled(there, "sts/db", number)
+    assert (before, sorted(gone.split()), like) == (3, going.split(), "")
+
+
 GROUPS = """
 apiVersion: reprieve.dev/v1alpha1
 kind: WorkloadKinds

@@ -569,6 +569,31 @@ def test_a_bound_pod_of_a_template_needs_its_node() -> None:
     assert caught.value.path == "spec.nodeName"
 
 
+def test_jobs_with_a_deadline_are_known_whoever_makes_them() -> None:
+    """cost.md 6.4: by its deadline a Job's pods have ended; of kinds of that name in other groups nothing is known."""
+    timed = {"template": TEMPLATE, "activeDeadlineSeconds": 60}
+    jobset = {
+        "replicatedJobs": [{"name": "w", "template": {"spec": timed}}, {"name": "v", "template": {"spec": timed}}]
+    }
+    started = {"startTime": "2026-01-01T00:00:00Z"}
+    found = expand(
+        loaded(
+            made("batch/v1", "Job", timed, name="one", status=started),
+            made("batch/v1", "Job", {"template": TEMPLATE}, name="endless"),
+            made("batch/v1", "Job", {**timed, "suspend": True}, name="held"),
+            made("batch/v1", "CronJob", {"jobTemplate": {"spec": timed}, "activeDeadlineSeconds": 60}, name="clock"),
+            made("batch.volcano.sh/v1alpha1", "Job", {"tasks": [{"template": TEMPLATE}], "activeDeadlineSeconds": 60}),
+            made("jobset.x-k8s.io/v1alpha2", "JobSet", jobset, name="set"),
+        )
+    ).manifests.jobs
+    assert [(one.key, one.active_deadline) for one in found] == [
+        ("default/one", 60.0),
+        ("default/set-w-0", 60.0),
+        ("default/set-v-0", 60.0),
+    ]
+    assert [one.started for one in found] == [1767225600.0, None, None]
+
+
 # -- gangs -----------------------------------------------------------------------------------------
 
 RS = ("apps/v1", "ReplicaSet", {"selector": {"matchLabels": {"a": "b"}}, "template": TEMPLATE})
@@ -967,3 +992,43 @@ def test_what_is_not_expanded_is_not_planned_without_its_pods() -> None:
     found = expand(loaded(*documents))
     assert [(one.kind, one.certain) for one in found.problems] == [("Thing", True), ("Other", False)]
     assert [one.kind for one in found.manifests.unknown] == ["Other", "ConfigMap"]
+
+
+NESTED = (
+    FILE
+    + """- group: e.com
+  kind: X
+  sets:
+  - {each: spec.inner, makes: e.com/v1 X, name: "{name}-c", optional: true}
+  - {each: spec.pods, name: "{name}-{index}", optional: true}
+"""
+)
+
+
+def nested(levels: int) -> Json:
+    """The spec of an X that makes an X that makes ..., the last of which makes a pod."""
+    spec: Json = {"pods": {"template": TEMPLATE}}
+    for _ in range(levels):
+        spec = {"inner": {"template": {"spec": spec}}}
+    return spec
+
+
+@pytest.mark.parametrize("in_the_input", [False, True])
+@pytest.mark.parametrize(("levels", "good"), [(1, True), (6, True), (7, False)])
+def test_objects_are_made_six_levels_deep(levels: int, good: bool, in_the_input: bool) -> None:
+    """A bound for rows that make what they are of; an object of that name in the input is a level as well."""
+    rows = TABLE.with_more(read_rows("f", NESTED))
+    documents = [made("e.com/v1", "X", nested(levels - turn), name="x" + "-c" * turn) for turn in range(levels + 1)]
+    given = loaded(*(documents if in_the_input else documents[:1]))
+    if good:
+        assert [one.object.name for one in expand(given, rows=rows).manifests.pods] == ["x" + "-c" * levels + "-0"]
+        return
+    with pytest.raises(InputError, match="makes objects more than 6 levels deep"):
+        expand(given, rows=rows)
+
+
+@pytest.mark.parametrize("field", ["owner: 'apps/v1 StatefulSet {name}'", "makes: batch/v1 Job", "makes: v1 Pod"])
+def test_a_row_names_other_kinds_by_version_and_kind(field: str) -> None:
+    [row] = read_rows("f", f"{FILE}- {{group: e.com, kind: X, sets: [{{{field}}}]}}")
+    name, _, value = field.partition(": ")
+    assert getattr(row.sets[0], name) == value.strip("'")
