@@ -418,7 +418,7 @@ def test_a_nomination_by_somebody_else_is_taken_over() -> None:
     asyncio.run(run())
 
 
-def test_a_member_that_cannot_be_bound_says_so_and_the_gang_is_completed_later() -> None:
+def test_a_member_that_cannot_be_bound_is_reported_and_the_gang_is_completed_later() -> None:
     """scheduling.md 3.6: all or nothing also at the end; the members that are bound count for the next attempt."""
 
     async def run() -> None:

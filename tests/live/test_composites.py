@@ -228,7 +228,7 @@ def test_composites_that_are_served_no_more_are_gone_and_come_back() -> None:
     with_server(act)
 
 
-def test_what_cannot_be_read_on_a_composite_is_told() -> None:
+def test_an_annotation_of_a_composite_that_cannot_be_read_is_reported() -> None:
     """cost.md 2: annotations of a tree as those of a group."""
 
     async def act(stage: Stage) -> None:

@@ -67,7 +67,7 @@ NOW = "2026-01-01T00:16:40Z"  # FakeClock begins at 1000 s
         ([unscheduled("m") | {"status": "True"}], ("Unschedulable", "m"), unscheduled("m", since=NOW)),
     ],
 )
-def test_a_rejection_is_written_when_it_says_something_new(
+def test_a_rejection_is_written_when_reason_or_message_is_new(
     before: list[Json], said: tuple[str, str], patch: Json | None
 ) -> None:
     """lastTransitionTime is that of the status, not of the message (podutil.UpdatePodCondition)."""
@@ -81,7 +81,7 @@ def test_a_rejection_is_written_when_it_says_something_new(
     run(test)
 
 
-def test_the_generation_that_was_looked_at_is_said() -> None:
+def test_the_condition_has_the_generation_that_was_observed() -> None:
     """observedGeneration where the API counts generations of pods; that it grew alone is no reason to write."""
 
     async def test(scene: Scene) -> None:
@@ -165,7 +165,7 @@ def test_echoes_of_the_past_are_no_news() -> None:
     run(test)
 
 
-def test_a_pod_that_was_placed_meanwhile_says_nothing() -> None:
+def test_a_pod_that_was_placed_meanwhile_gets_no_condition() -> None:
     """Rejected, and placed before the patch went out: PodScheduled=False after the binding would be wrong."""
 
     async def test(scene: Scene) -> None:
@@ -213,7 +213,7 @@ def test_a_patch_that_failed(error: Exception, again: bool, troubles: int) -> No
 
 
 @pytest.mark.parametrize("error", [UnreachableError("cut"), ApiError(404, "NotFound", "no")])
-def test_who_waits_for_a_nomination_hears_that_it_failed(error: Exception) -> None:
+def test_waiting_for_a_nomination_raises_what_its_write_failed_with(error: Exception) -> None:
     """preemption.md 7.5: without the nomination no victim is touched."""
 
     async def test(scene: Scene) -> None:
@@ -328,7 +328,7 @@ FEW = "waiting for minCount pods from a gang to appear in scheduling queue"
         (True, {"group": "g", "schedulingGates": [{"name": "later"}]}, None),
     ],
 )
-def test_pods_behind_a_gate_say_so_after_a_while(exists: bool, spec: Json, message: str | None) -> None:
+def test_gated_pods_are_reported_after_a_while(exists: bool, spec: Json, message: str | None) -> None:
     """observability.md "Gated pods"; scheduling gates are the API server's to say; five seconds as in KEP-5501."""
 
     async def test(scene: Scene) -> None:
@@ -351,7 +351,7 @@ def test_pods_behind_a_gate_say_so_after_a_while(exists: bool, spec: Json, messa
     run(test)
 
 
-def test_a_group_below_min_count_says_so_at_once() -> None:
+def test_a_group_below_min_count_has_its_condition_at_once() -> None:
     """observability.md 1.5: its condition comes from the start, and once; its pods wait five seconds to say so."""
 
     async def test(scene: Scene) -> None:
@@ -367,7 +367,7 @@ def test_a_group_below_min_count_says_so_at_once() -> None:
     run(test)
 
 
-def test_a_group_behind_a_gate_does_not_say_what_an_earlier_attempt_said() -> None:
+def test_a_group_behind_a_gate_does_not_keep_the_message_of_an_earlier_attempt() -> None:
     """A preemption is over and a member has gone: the group waits for members, not for the preemption any more."""
 
     async def test(scene: Scene) -> None:
@@ -442,7 +442,7 @@ class Held(PreEnqueuePlugin):
         return Status(Code.UNSCHEDULABLE, f"{pod.name} is not ready", "Held") if "held" in pod.name else SUCCESS
 
 
-def test_who_a_plugin_keeps_back_says_why_and_only_that_pod() -> None:
+def test_a_pod_that_a_plugin_gates_reports_why_and_no_other_pod_does() -> None:
     """KEP-5501: members that could go say what their group waits for; about gates the API server has spoken."""
     base = default_profile(FeatureGates())
     profile = Profile(base.name, [Held(), *base.plugins], base.score_weights)
@@ -468,7 +468,7 @@ def test_who_a_plugin_keeps_back_says_why_and_only_that_pod() -> None:
     run(test, Engine(EngineOptions({profile.name: profile}, validate=True)))
 
 
-def test_who_is_gone_before_a_word_was_sent_gets_none() -> None:
+def test_a_pod_that_is_gone_before_its_condition_was_sent_gets_none() -> None:
     """Pods and groups; that somebody else is forgotten takes nothing away."""
 
     async def test(scene: Scene) -> None:
@@ -488,7 +488,7 @@ def test_who_is_gone_before_a_word_was_sent_gets_none() -> None:
     run(test)
 
 
-def test_what_an_informer_tells_of_another_pod_of_the_group_does_not_count_as_scheduled() -> None:
+def test_conditions_of_other_types_do_not_count_as_scheduled() -> None:
     """Conditions of other types are not read as this one; nor is a DisruptionTarget that is over."""
 
     async def test(scene: Scene) -> None:
@@ -510,7 +510,7 @@ def test_what_an_informer_tells_of_another_pod_of_the_group_does_not_count_as_sc
     run(test)
 
 
-def test_only_a_binding_that_failed_takes_the_word_back() -> None:
+def test_only_a_failed_binding_takes_the_scheduled_condition_back() -> None:
     """scheduling.md 3.6: False after True is for that alone, also where the first patch for it fails."""
 
     async def test(scene: Scene) -> None:
@@ -542,7 +542,7 @@ def test_only_a_binding_that_failed_takes_the_word_back() -> None:
     ("error", "again"),
     [(None, False), (UnreachableError("cut"), True), (ApiError(404, "NotFound", "no"), False)],
 )
-def test_a_group_that_could_not_say_that_it_runs_again_says_so_later(error: Exception | None, again: bool) -> None:
+def test_a_failed_write_that_a_group_is_scheduled_again_is_made_later(error: Exception | None, again: bool) -> None:
     """Its DisruptionTarget is history with its next members at the latest; one that is gone has nothing to say."""
 
     async def test(scene: Scene) -> None:
@@ -630,7 +630,7 @@ def test_what_was_wished_while_a_patch_failed_counts() -> None:
     run(test)
 
 
-def test_everybody_behind_a_gate_says_so_whoever_else_waits() -> None:
+def test_every_gated_pod_is_reported_whichever_others_wait() -> None:
     """KEP-5501: pods that may be tried, before and after it, and a group that is kept back for a moment only."""
 
     async def test(scene: Scene) -> None:

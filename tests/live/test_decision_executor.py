@@ -27,7 +27,7 @@ from .executor_stage import Stage, play, the_group
 from .faults import Json, group, node, pod
 
 
-def test_a_binding_that_the_api_has_is_told_to_everybody() -> None:
+def test_a_binding_that_the_api_has_is_reported_to_engine_and_observer() -> None:
     async def test(stage: Stage) -> None:
         stage.pod("a", cpu="1")
         stage.step()
@@ -43,7 +43,7 @@ def test_a_binding_that_the_api_has_is_told_to_everybody() -> None:
     play(test)
 
 
-def test_a_pod_whose_binding_failed_says_so() -> None:
+def test_a_failed_binding_is_reported_on_its_pod() -> None:
     """By its condition and by an event; one that is gone meanwhile has nothing to say."""
 
     why = "binding rejected: no (403 Forbidden)"
@@ -69,7 +69,7 @@ def test_a_pod_whose_binding_failed_says_so() -> None:
 
 
 @pytest.mark.parametrize(("failing", "below"), [(1, False), (2, True)])
-def test_a_gang_that_falls_below_its_minimum_by_a_binding_says_so(failing: int, below: bool) -> None:
+def test_a_gang_that_falls_below_its_minimum_by_a_failed_binding_is_reported(failing: int, below: bool) -> None:
     """scheduling.md 3.6: three were placed of a gang of two; its word is taken back when fewer than two are left."""
 
     async def test(stage: Stage) -> None:
@@ -99,7 +99,7 @@ def test_a_gang_that_falls_below_its_minimum_by_a_binding_says_so(failing: int, 
         (2, (), dict.fromkeys(("uid-left", "uid-mid", "uid-right", "uid-root"), "True")),
     ],
 )
-def test_composites_above_a_gang_that_falls_below_its_minimum_say_so(
+def test_composites_above_a_gang_that_falls_below_its_minimum_are_reported(
     needed: int, failing: tuple[str, ...], expected: dict[str, str]
 ) -> None:
     """scheduling.md 3.6 and composite.md 5: up to where enough other groups have their pods."""
@@ -171,7 +171,7 @@ def test_a_group_that_is_gone_is_forgotten_with_its_bindings() -> None:
     play(test)
 
 
-def test_what_an_informer_tells_reaches_the_conditions() -> None:
+def test_changes_of_an_informer_reach_the_conditions() -> None:
     """A pod that is gone before its word was sent has none; one that is seen has one; groups alike."""
 
     async def test(stage: Stage) -> None:
@@ -190,7 +190,7 @@ def test_what_an_informer_tells_reaches_the_conditions() -> None:
     play(test)
 
 
-def test_it_looks_around_for_what_no_event_tells() -> None:
+def test_a_tick_attends_to_what_comes_with_no_event() -> None:
     """Series of events end, pods behind a gate say so, plugins in trouble are told; what was left is resumed once."""
 
     class Broken(PerNodeFilter):
@@ -228,7 +228,7 @@ def test_it_looks_around_for_what_no_event_tells() -> None:
     play(test, Engine(EngineOptions({profile.name: profile}, validate=True)))
 
 
-def test_trouble_that_no_decision_tells_is_told_by_the_next_look_around() -> None:
+def test_trouble_of_plugins_outside_of_decisions_is_reported_by_the_next_tick() -> None:
     """A plugin that fails as a pod comes, while there is nothing to decide."""
 
     class Broken(PreEnqueuePlugin):
@@ -281,7 +281,7 @@ def test_who_is_closed_has_nothing_under_way() -> None:
         DeleteObject("ResourceClaim", "default", "c", "uid-c"),
     ],
 )
-def test_a_deferred_write_that_fails_is_told_and_left_at_that(
+def test_a_deferred_write_that_fails_is_reported_and_not_repeated(
     wanted: PatchObject | DeleteObject, error: Exception | None
 ) -> None:
     async def test(stage: Stage) -> None:
@@ -324,7 +324,7 @@ def test_what_permit_plugins_have_decided_is_carried_out() -> None:
     play(test)
 
 
-def test_extenders_get_the_bodies_of_what_informers_told_last() -> None:
+def test_extenders_get_objects_as_informers_had_them_last() -> None:
     """What is gone has none any more: a call about it would tell of the past."""
     bodies = Bodies()
 

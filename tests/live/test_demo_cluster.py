@@ -79,7 +79,7 @@ def names(pods: list[Any]) -> list[str]:
     return [pod.name for pod in pods]
 
 
-def test_who_runs_and_who_was_told_to_go() -> None:
+def test_which_pods_run_and_which_are_evicted() -> None:
     """A unit is named after its group only where the group goes as a whole."""
 
     async def act(stage: Stage) -> None:
@@ -143,7 +143,7 @@ def test_a_group_waits_once_it_and_all_its_pods_say_so() -> None:
     play(act)
 
 
-def test_a_tree_is_scheduled_once_its_root_says_so() -> None:
+def test_a_tree_is_scheduled_once_the_condition_of_its_root_is_true() -> None:
     async def act(stage: Stage) -> None:
         demo = stage.demo
         spec = {"workloadRef": REFERENCE, "schedulingPolicy": {"gang": {"minGroupCount": 1}}}

@@ -21,7 +21,7 @@ from ..client.clock import until
 from .feed_stage import CRD, GROUPS, NODES, PODS, Json, Stage, play, served_as_well
 
 
-def test_how_far_each_watch_is_is_told() -> None:
+def test_the_revision_of_each_watch_is_reported() -> None:
     """observability.md 3.5: each by itself; what has been heard waits to be applied, before all that is heard later."""
 
     async def act(stage: Stage) -> None:
@@ -98,7 +98,7 @@ def test_a_pod_of_the_same_name_is_another_pod() -> None:
     play(act)
 
 
-def test_an_object_that_cannot_be_taken_in_is_said_and_left_out() -> None:
+def test_an_object_that_cannot_be_taken_in_is_reported_and_left_out() -> None:
     async def act(stage: Stage) -> None:
         await stage.node("n1")
         await stage.pod("good")
@@ -124,7 +124,7 @@ def test_an_object_that_cannot_be_taken_in_is_said_and_left_out() -> None:
     play(act)
 
 
-def test_what_was_said_is_remembered_within_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_warnings_are_remembered_within_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each warning once, until there are so many that none of them is remembered."""
     monkeypatch.setattr("reprieve.live.event_handlers._MOST_SAID", 2)
 
@@ -270,7 +270,7 @@ def test_the_order_of_arrival_begins_anew_before_a_second_is_over(monkeypatch: p
     play(act)
 
 
-def test_what_is_said_of_work_reaches_the_engine_and_wrong_values_their_owners() -> None:
+def test_work_annotations_reach_the_engine_and_wrong_values_are_reported_on_their_objects() -> None:
     """cost.md 2.2, 2.4: from classes, groups and pods, told once, and read anew when it changes."""
 
     def said(**terms: str) -> Json:

@@ -115,7 +115,7 @@ def test_a_group_of_volcano_from_nothing_to_running(subresource: bool) -> None:
     asyncio.run(run())
 
 
-def test_what_a_tree_comes_to_is_told_on_the_group_that_was_made() -> None:
+def test_the_outcome_of_a_tree_is_written_to_the_group_it_was_made_for() -> None:
     """workloads.md 4.7: nobody made the root and the leaves."""
 
     async def run() -> None:
@@ -180,7 +180,7 @@ def test_groups_of_others_are_left_alone(resource: Resource) -> None:
     asyncio.run(run())
 
 
-def test_what_another_controller_says_of_a_placed_group_stays() -> None:
+def test_the_status_that_another_controller_writes_to_a_placed_group_stays() -> None:
     """workloads.md 4.2: the controller of scheduler-plugins goes on to Running."""
 
     async def run() -> None:

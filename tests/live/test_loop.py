@@ -264,7 +264,7 @@ def test_no_more_bindings_are_begun_than_may_be_under_way_and_the_loop_rests_mea
     play(act, pace=Pace(bindings=2))
 
 
-def test_what_it_is_told_comes_between_cycles_and_in_order() -> None:
+def test_changes_of_the_engine_are_made_between_cycles_and_in_order() -> None:
     async def act(stage: Stage) -> None:
         heard: list[int] = []
         for number in range(5):
@@ -330,7 +330,7 @@ def test_nominations_that_end_are_passed_on_also_while_nothing_may_be_decided() 
     play(act, pace=Pace(bindings=3))
 
 
-def test_it_looks_around_once_a_second() -> None:
+def test_its_listener_gets_a_tick_once_a_second() -> None:
     async def act(stage: Stage) -> None:
         for _ in range(3):
             await until(lambda: stage.clock.sleeping)

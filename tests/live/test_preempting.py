@@ -246,7 +246,7 @@ def test_no_more_calls_are_under_way_than_may_be(victims: list[str]) -> None:
 
 
 @pytest.mark.parametrize("in_time", [True, False])
-def test_a_victim_that_is_only_reserved_is_asked_to_give_its_room_back(in_time: bool) -> None:
+def test_the_binding_of_a_victim_that_is_only_reserved_is_taken_back(in_time: bool) -> None:
     """7.2: without a call; one that turns out to be bound is deleted like any other."""
 
     async def test(stage: Stage) -> None:
@@ -368,7 +368,7 @@ def test_a_failure_within_a_unit_waits_for_the_calls_beside_it() -> None:
     play(test)
 
 
-def test_victims_of_a_group_are_told_so() -> None:
+def test_victims_of_a_group_have_the_group_in_their_condition() -> None:
     """observability.md: whom it makes room for, by the scheduler of the pods that come."""
 
     async def test(stage: Stage) -> None:
@@ -451,7 +451,7 @@ def test_nobody_goes_for_who_is_gone(victims: list[str], at: str | None, calls: 
     play(test)
 
 
-def test_who_is_evicted_by_another_preemption_is_not_told_that_it_stays() -> None:
+def test_a_victim_of_another_preemption_keeps_its_disruption_target() -> None:
     """7.5: as long as that is under way, also where it has called nothing yet."""
 
     async def test(stage: Stage) -> None:

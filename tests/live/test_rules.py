@@ -76,7 +76,9 @@ _POLICY = (
     ],
     ids=["lower priority", "higher priority", "group Never", "member Never", "another scheduler"],
 )
-def test_a_group_at_odds_with_a_member_says_so_and_evicts_nobody(of_group: str, members: list[Json], says: str) -> None:
+def test_a_group_at_odds_with_a_member_is_reported_and_evicts_nobody(
+    of_group: str, members: list[Json], says: str
+) -> None:
     """preemption.md 8: SchedulerError on pod and group, for a lone member as for several."""
 
     async def run() -> None:

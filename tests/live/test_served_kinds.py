@@ -149,12 +149,12 @@ def test_nobody_waits_for_what_is_not_served_any_more() -> None:
     play(act, features=Features(generic_workload=False))
 
 
-def test_what_is_newly_served_is_looked_for_often_enough() -> None:
+def test_newly_served_kinds_are_discovered_often_enough() -> None:
     """docs/install.md: ten seconds, of which the API server may need some itself."""
     assert ClusterFeedOptions().rediscover <= 5.0
 
 
-def test_who_made_an_object_that_cannot_be_read_is_told() -> None:
+def test_an_object_that_cannot_be_read_has_an_event() -> None:
     """observability.md 2.6: there at the start, or written later; the object is under its own API."""
     group, version = "scheduling.x-k8s.io", "v1alpha1"
     head = {"kind": "PodGroup", "apiVersion": f"{group}/{version}"}
@@ -177,7 +177,7 @@ def test_who_made_an_object_that_cannot_be_read_is_told() -> None:
     play(act)
 
 
-def test_every_kind_that_is_read_can_be_told_about() -> None:
+def test_every_kind_that_is_read_can_have_events() -> None:
     """Who made something that cannot be read is told by its metadata alone."""
     for kind in (*KINDS_READ, *OWNER_KINDS):
         assert kind(metadata=ObjectMeta(name="n")).name == "n"

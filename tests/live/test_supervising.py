@@ -97,7 +97,7 @@ def test_a_child_that_fails_otherwise_is_tried_again_and_again() -> None:
     asyncio.run(main())
 
 
-def test_a_child_that_has_run_well_is_started_again_whatever_it_says() -> None:
+def test_a_child_that_has_run_well_is_started_again_whatever_its_exit_code() -> None:
     """A port that was taken while it was down is bad input, too, and no reason to end the whole cluster."""
 
     async def main() -> None:

@@ -60,7 +60,7 @@ def written(scene: Scene) -> list[tuple[str, str, str, str]]:
 SCHEDULED_TREE = "CompositePodGroupInitiallyScheduled"
 
 
-def test_every_group_of_a_tree_says_that_it_is_scheduled() -> None:
+def test_every_group_of_a_scheduled_tree_has_its_condition() -> None:
     async def test(scene: Scene) -> None:
         composite(scene, "root")
         composite(scene, "mid", parent="root")
@@ -98,7 +98,7 @@ def test_a_composite_is_no_group_of_its_name() -> None:
     run(test)
 
 
-def test_a_tree_that_waits_for_its_quorum_says_so_on_every_group() -> None:
+def test_a_tree_that_waits_for_its_quorum_is_reported_on_every_group() -> None:
     async def test(scene: Scene) -> None:
         composite(scene, "root")
         leaf(scene, "low", "root", count=2)
@@ -136,7 +136,7 @@ def test_composites_without_a_root_say_why(parents: dict[str, str], reasons: dic
     run(test)
 
 
-def test_a_unit_that_makes_room_says_so_on_each_of_its_groups() -> None:
+def test_a_unit_that_makes_room_is_reported_on_each_of_its_groups() -> None:
     """composite.md 4: DisruptionTarget on every group of an `all` tree, and taken back from all where it stays."""
 
     async def test(scene: Scene) -> None:

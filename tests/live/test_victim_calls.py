@@ -74,7 +74,7 @@ def whole(group: GroupState, pods: list[PodRecord]) -> PreemptionUnit:
 # -- the mark, and what takes it back
 
 
-def test_who_stays_is_told_wherever_it_runs_and_nobody_else() -> None:
+def test_pods_that_stay_lose_their_mark_wherever_they_run_and_no_others() -> None:
     """7.5: not who goes already, has no node, or is evicted by another preemption now; the first node is one, too."""
 
     async def test(scene: Scene) -> None:
@@ -93,7 +93,7 @@ def test_who_stays_is_told_wherever_it_runs_and_nobody_else() -> None:
     run(test)
 
 
-def test_nobody_of_a_unit_that_another_preemption_evicts_is_told_that_it_stays() -> None:
+def test_a_unit_that_another_preemption_evicts_keeps_its_marks() -> None:
     async def test(scene: Scene) -> None:
         stage = Stage(scene)
         group, pods = stage.crew()
@@ -148,7 +148,7 @@ def test_a_pod_is_marked_unless_it_has_the_mark() -> None:
     run(test)
 
 
-def test_who_stayed_is_remembered_until_its_record_says_so() -> None:
+def test_a_pod_that_stayed_is_remembered_until_its_record_has_no_mark() -> None:
     """A mark that the watch tells of later is somebody else's: it is not made once more."""
 
     async def test(scene: Scene) -> None:
@@ -341,7 +341,7 @@ def watched(stage: Stage, how: str, group: GroupState, pods: list[PodRecord]) ->
 
 
 @pytest.mark.parametrize("how", HOW)
-def test_a_unit_of_unknown_fate_is_told_after_a_minute_that_it_stays(how: str) -> None:
+def test_a_unit_of_unknown_fate_is_spared_after_a_minute(how: str) -> None:
     """9: the PodGroup is told only if it says otherwise."""
 
     async def test(scene: Scene) -> None:
@@ -442,7 +442,7 @@ def preempted(scene: Scene) -> Preemption:
     return decision.preemption
 
 
-def test_of_several_victims_all_that_were_marked_and_not_deleted_are_told() -> None:
+def test_all_victims_that_were_marked_and_not_deleted_lose_their_marks() -> None:
     """7.5: what was asked to go before the failure goes; everybody else is told that it stays, whatever the order."""
 
     async def test(scene: Scene) -> None:
