@@ -227,6 +227,33 @@ def test_what_waited_when_leadership_ended_is_not_carried_out_twice_in_the_next_
     asyncio.run(run())
 
 
+def test_a_write_of_a_new_term_is_carried_out_once_though_those_before_have_not_ended() -> None:
+    """Leader again at once: what was cancelled is still on its way out, and what waited is forgotten."""
+
+    async def run() -> None:
+        done: list[str] = []
+
+        async def hold() -> None:
+            await asyncio.get_running_loop().create_future()
+
+        async def act() -> None:
+            done.append("c")
+            for _ in range(5):
+                await asyncio.sleep(0)
+
+        async with pool(workers=2) as (writers, fence):
+            for key in "abc":
+                writers.submit(key, hold)
+            await until(lambda: writers.in_flight == 2)
+            fence.shut()
+            fence.opened(float("inf"), 2)
+            await writers.submit("c", act)
+            await writers.drain()
+            assert done == ["c"]
+
+    asyncio.run(run())
+
+
 async def _nothing() -> None:
     return None
 
