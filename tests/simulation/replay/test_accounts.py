@@ -241,9 +241,11 @@ def test_a_pod_that_comes_again_has_a_stay_of_its_own() -> None:
         (90, "1.5 min"),
         (3599, "60.0 min"),
         (3600, "1.0 h"),
+        (172_624, "48.0 h"),
         (172_799, "48.0 h"),
         (172_800, "2.0 d"),
         (216_000, "2.5 d"),
+        (868_329, "10.1 d"),
     ],
 )
 def test_a_time_is_written_in_the_unit_that_fits(seconds: float, text: str) -> None:

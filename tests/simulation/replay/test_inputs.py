@@ -111,6 +111,8 @@ def test_drawn_outages_depend_on_seed_and_name_alone_and_have_their_mean() -> No
     between, repair = (sum(each) / len(each) for each in zip(*ups, strict=True))
     assert between == pytest.approx(3_600_000, rel=0.1)
     assert repair == pytest.approx(60_000, rel=0.1)
+    assert list(Failures().of("n1", 1)) == []
+    assert Failures() == Failures(mean_between=0, mean_repair=0, listed={})
     assert list(Failures(mean_between=0, mean_repair=5).of("n1", 1)) == []
     assert list(Failures(listed={"n1": [(1, 2)]}).of("n1", 1)) == [(1, 2)]
 

@@ -159,20 +159,24 @@ def test_what_an_empty_field_stands_for(tmp_path: Path) -> None:
     columns = ",".join(job_list.COLUMNS)
     [job] = listed(tmp_path, columns, "j,5" + "," * (len(job_list.COLUMNS) - 2)).jobs
     assert (job.name, job.submit, job.work) == ("j", 5000, None)
-    assert job.shape == Shape(
-        workers=1,
-        min_workers=1,
-        cpu=0,
-        memory=0,
-        gpu=0,
-        models=(),
-        priority_class="",
-        priority=None,
-        whole=True,
-        checkpoint=None,
-        tenant="default",
-        topology_key="",
-        labels=(),
+    assert (
+        job.shape
+        == Shape()
+        == Shape(
+            workers=1,
+            min_workers=1,
+            cpu=0,
+            memory=0,
+            gpu=0,
+            models=(),
+            priority_class="",
+            priority=None,
+            whole=True,
+            checkpoint=None,
+            tenant="default",
+            topology_key="",
+            labels=(),
+        )
     )
     assert one(tmp_path, "workers", "4").shape.min_workers == 4, "as many as workers"
     assert Shape(workers=3, gpu=500).gpus == 1500
@@ -242,7 +246,8 @@ def test_jobs_come_in_order_of_submit_and_then_of_the_file(tmp_path: Path) -> No
     assert [job.name for job in found.jobs] == ["b", "z", "c", "a"]
     assert (found.begin, found.dated) == (1000, False)
     assert listed(tmp_path, "job,submit", "a,2026-01-01T00:00:00Z").dated
-    assert JobList(()).begin == 0
+    empty = JobList(())
+    assert (empty.begin, empty.dated, empty.skipped, empty.first_problem) == (0, False, 0, "")
 
 
 def test_jobs_of_one_content_share_it() -> None:

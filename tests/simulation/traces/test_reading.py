@@ -5,6 +5,7 @@ Rules: replay.md 2.3-2.9.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -125,6 +126,11 @@ def test_jobs_of_one_content_share_it_with_a_class_by_rule_too(tmp_path: Path) -
     assert read(tmp_path, "name,at", "a,1").jobs[0].shape.priority is None
 
 
+def test_what_an_import_has_by_default() -> None:
+    options, found = ImportOptions(), Imported([], {})
+    assert (options.only, options.durations, found.skipped, found.first_problem) == ((), {}, 0, "")
+
+
 # -- nodes ---------------------------------------------------------------------------------------------------------
 
 
@@ -135,6 +141,9 @@ def test_a_node_is_once_in_a_list_of_nodes(tmp_path: Path) -> None:
     file.write_text("name,gpus\na,1\nb,2\na,3\n")
     with pytest.raises(JobListError, match=r'nodes, line 4: "a" is on line 2 already'):
         read_machines(SIMPLE, file)
+    for less in (replace(SIMPLE, machine_of=None), replace(SIMPLE, machine_columns=None)):
+        with pytest.raises(JobListError, match="traces of the format simple have no list of nodes"):
+            read_machines(less, file)
     file.write_text("name,gpus\na,x\n")
     with pytest.raises(JobListError, match="nodes, line 2, column gpus: want a whole number"):
         read_machines(SIMPLE, file)

@@ -157,7 +157,8 @@ def _gpus(text: str) -> int:
     found = _thousandths(text, "a number of GPUs")
     if found > 1_000_000:
         raise ValueError("want at most 1000 GPUs a worker")
-    if found > 1000 and found % 1000:
+    whole, part = divmod(found, 1000)
+    if whole and part:
         raise ValueError("want whole GPUs above one: only a single GPU is shared")
     return found
 

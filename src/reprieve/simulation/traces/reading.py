@@ -1,6 +1,5 @@
 """A trace into jobs: the loop around an importer."""
 
-import csv
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -148,27 +147,24 @@ def table(
     """(line, values of the wanted columns) of each row; with `skip_bad` the problem in place of the values."""
     header: list[str] | None = None
     wanted: list[tuple[int, str, Callable[[str], Any]]] = []
-    try:
-        for line, row in rows:
-            if header is None:
-                assert not isinstance(row, JobListError)
-                header = [name.strip() for name in row]
-                for name in columns:
-                    if name not in header and name not in optional:
-                        shows = shown(",".join(header))
-                        raise JobListError(file, line or 1, name, f"no such column; the first line has {shows}")
-                wanted = [(header.index(name) if name in header else -1, name, read) for name, read in columns.items()]
-                continue
-            try:
-                if isinstance(row, JobListError):
-                    raise row
-                yield line, _values(file, line, header, row, wanted)
-            except JobListError as problem:
-                if not skip_bad:
-                    raise
-                yield line, problem
-    except csv.Error as error:
-        raise JobListError(file, 0, "", f"broken CSV: {error}") from None
+    for line, row in rows:
+        if header is None:
+            assert not isinstance(row, JobListError)
+            header = [name.strip() for name in row]
+            for name in columns:
+                if name not in header and name not in optional:
+                    shows = shown(",".join(header))
+                    raise JobListError(file, line or 1, name, f"no such column; the first line has {shows}")
+            wanted = [(header.index(name) if name in header else -1, name, read) for name, read in columns.items()]
+            continue
+        try:
+            if isinstance(row, JobListError):
+                raise row
+            yield line, _values(file, line, header, row, wanted)
+        except JobListError as problem:
+            if not skip_bad:
+                raise
+            yield line, problem
     if header is None:
         raise JobListError(file, 1, "", "empty: want a first line with the names of the columns")
 
