@@ -18,12 +18,12 @@ from reprieve.controlplane.schema.field_errors import FieldError
 Json = dict[str, Any]
 
 
-def told(errors: list[FieldError]) -> list[str]:
+def reported(errors: list[FieldError]) -> list[str]:
     return [f"{error.reason.removeprefix('FieldValue')} {error.field}" for error in errors]
 
 
 def found(body: Json) -> list[str]:
-    return told(validate_create(shape(body["apiVersion"], body["kind"]), stored(copy.deepcopy(body))))
+    return reported(validate_create(shape(body["apiVersion"], body["kind"]), stored(copy.deepcopy(body))))
 
 
 def of(api_version: str, kind: str, **more: Any) -> Json:
@@ -485,6 +485,9 @@ WEB: Json = {"port": 80}
         (service({"port": 80, "name": "A"}), ["Invalid spec.ports[0].name"]),
         (service({"port": 80, "name": "a", "protocol": "UDP"}, {"port": 80, "name": "b"}), []),
         (service({"port": 80, "name": "a"}, {"port": 80, "name": "b"}), ["Duplicate spec.ports[1]"]),
+        (service({"port": 0}), ["Invalid spec.ports[0].port", "Invalid spec.ports[0].targetPort"]),
+        (service({"port": 80, "name": "a"}, {"port": 81}), ["Required spec.ports[1].name"]),
+        (service({"port": 80, "name": "a"}, {"port": 81, "name": "a"}), ["Duplicate spec.ports[1].name"]),
         (service(WEB, type="LoadBalancer", sessionAffinity="ClientIP"), []),
         (service(WEB, sessionAffinity="X"), ["NotSupported spec.sessionAffinity"]),
         (service(WEB, selector={"a b": "c"}), ["Invalid spec.selector"]),
@@ -511,7 +514,7 @@ def updated(before: Json, after: Json, subresource: str = "") -> list[str]:
     old, new = stored(copy.deepcopy(before)), stored(copy.deepcopy(after))
     for obj in (old, new):
         obj["metadata"] |= {"uid": "u", "creationTimestamp": "2026-01-01T00:00:00Z"}
-    return told(validate_update(kind, new, old, subresource))
+    return reported(validate_update(kind, new, old, subresource))
 
 
 IP = {"clusterIP": "10.0.0.9", "clusterIPs": ["10.0.0.9"]}
@@ -562,3 +565,39 @@ FROZEN: Json = {"immutable": True}
 )
 def test_what_is_immutable(before: Json, after: Json, expected: list[str]) -> None:
     assert updated(before, after) == expected
+
+
+def subset(**more: Any) -> Json:
+    return of("v1", "Endpoints", subsets=[{"addresses": [{"ip": "10.0.0.1"}], **more}])
+
+
+U = "subsets[0]"
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        (of("v1", "Endpoints"), []),
+        (subset(), []),
+        (subset(addresses=[]), [f"Required {U}"]),
+        (subset(addresses=[], notReadyAddresses=[{"ip": "10.0.0.1"}]), []),
+        (subset(notReadyAddresses=[{"ip": "10.0.0.256"}]), [f"Invalid {U}.notReadyAddresses[0].ip"]),
+        *((subset(addresses=[{"ip": ip}]), expected) for ip, expected in (
+            ("10.0.0.1", []),
+            ("fd00::1", []),
+            ("", [f"Invalid {U}.addresses[0].ip"]),
+            ("0.0.0.0", [f"Invalid {U}.addresses[0].ip"]),
+            ("127.0.0.1", [f"Invalid {U}.addresses[0].ip"]),
+            ("::1", [f"Invalid {U}.addresses[0].ip"]),
+            ("169.254.0.1", [f"Invalid {U}.addresses[0].ip"]),
+        )),
+        (subset(ports=[{"port": 1}]), []),
+        (subset(ports=[{"port": 65535, "protocol": "SCTP"}]), []),
+        (subset(ports=[{"port": 0}]), [f"Invalid {U}.ports[0].port"]),
+        (subset(ports=[{"port": 65536}]), [f"Invalid {U}.ports[0].port"]),
+        (subset(ports=[{"port": 1, "protocol": "ICMP"}]), [f"NotSupported {U}.ports[0].protocol"]),
+    ],
+)  # fmt: skip
+def test_addresses_and_ports_of_endpoints(body: Json, expected: list[str]) -> None:
+    """ValidateEndpoints: of each subset some address, ready or not, that others can reach."""
+    assert found(body) == expected

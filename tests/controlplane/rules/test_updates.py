@@ -188,6 +188,21 @@ _CLAIM: Json = {
     "metadata": {"name": "c"},
     "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}, "storageClassName": "s"},
 }
+_BOUND = {**_CLAIM, "spec": {**_CLAIM["spec"], "volumeName": "v"}}
+_VOLUME: Json = {
+    "apiVersion": "v1",
+    "kind": "PersistentVolume",
+    "metadata": {"name": "v"},
+    "spec": {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "hostPath": {"path": "/x"}},
+}
+
+
+def _reaching(key: str) -> Json:
+    """The node affinity of a volume that is on nodes with a label."""
+    return {"required": {"nodeSelectorTerms": [{"matchExpressions": [{"key": key, "operator": "Exists"}]}]}}
+
+
+_LOCAL = {**_VOLUME, "spec": {**_VOLUME["spec"], "nodeAffinity": _reaching("a")}}
 
 
 @pytest.mark.parametrize(
@@ -208,7 +223,19 @@ _CLAIM: Json = {
          {"provisioner": "q", "parameters": {"a": "b"}, "reclaimPolicy": "Retain"},
          ["parameters", "provisioner", "reclaimPolicy"]),
         (_CLAIM, {"spec": {"volumeName": "v"}}, []),
-        ({**_CLAIM, "spec": {**_CLAIM["spec"], "volumeName": "v"}}, {"spec": {"volumeName": "w"}}, ["spec"]),
+        (_BOUND, {"spec": {"volumeName": "w"}}, ["spec"]),
+        (_BOUND, {"spec": {"resources": {"requests": {"storage": "2Gi"}}}}, []),
+        (_BOUND, {"spec": {"resources": {"requests": {"storage": "1024Mi"}}}}, []),
+        (_BOUND, {"spec": {"resources": {"requests": {"storage": "1023Mi"}}}}, ["spec.resources.requests.storage"]),
+        (_BOUND, {"spec": {"volumeAttributesClassName": "fast"}}, []),
+        (_BOUND, {"spec": {"storageClassName": "t"}}, ["spec"]),
+        (_CLAIM, {"spec": {"resources": {"requests": {"storage": "2Gi"}}}}, ["spec"]),
+        (_VOLUME, {"spec": {"capacity": {"storage": "2Gi"}}}, []),
+        (_VOLUME, {"spec": {"hostPath": {"path": "/y"}}}, ["spec.persistentvolumesource"]),
+        (_VOLUME, {"spec": {"nodeAffinity": _reaching("a")}}, []),
+        (_LOCAL, {"spec": {"nodeAffinity": _reaching("b")}}, ["spec.nodeAffinity"]),
+        (_LOCAL, {"spec": {"nodeAffinity": None}}, ["spec.nodeAffinity"]),
+        (_LOCAL, {"spec": {"nodeAffinity": _reaching("a")}}, []),
         ({"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": {"name": "c"}},
          {"spec": {"devices": {"requests": []}}}, ["spec"]),
         ({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c", "uid": "u"}}, {"metadata": {"uid": "v"}},
