@@ -372,7 +372,9 @@ def test_there_are_only_so_many_arrows(monkeypatch: pytest.MonkeyPatch) -> None:
     line.placed("high", 1, 0, "n", 10)
     line.close(DAY)
     _, axes = strip(monkeypatch, line, row("low"), row("high"))
-    assert len(axes.arrows) == 3
+    # of six slots the last is the preemptor's
+    middles = [round(0.08 + 0.84 / 6 * (slot + 0.5), 3) for slot in range(6)]
+    assert [(begin, end) for _, begin, _, end in axes.arrows] == [(middles[5], middles[slot]) for slot in range(3)]
 
 
 @pytest.mark.parametrize(("nodes", "shown"), [(24, 24), (25, 24)])

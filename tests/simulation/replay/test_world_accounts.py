@@ -326,3 +326,15 @@ def test_jobs_are_scheduled_by_whatever_profile_a_policy_has() -> None:
     base = default_profile(FeatureGates())
     other = Policy((Profile("other", base.plugins, dict(base.score_weights)),))
     assert times(replay([job("j", 0, 10)], gpu_nodes(1), policy=other)) == {"j": (0, 10)}
+
+
+def test_workers_and_groups_of_an_ended_job_are_gone() -> None:
+    """One worker runs, the other waits until the job has ended; nothing waits then, and its group is no more."""
+    jobs = [job("elastic", 0, 100, gpu=8, workers=2, min_workers=1), job("late", 200, 1), job("later", 300, 1)]
+    run = replay(jobs, gpu_nodes(1))
+    assert times(run) == {"elastic": (0, 100), "late": (200, 201), "later": (300, 301)}
+    assert [(one.at, one.by_waiting) for one in run.fragmentation.samples] == [
+        (at, None) for at in (100_000, 200_000, 300_000)
+    ]
+    assert not run.engine.cluster.groups
+    assert not run.engine.cluster.pods

@@ -294,7 +294,7 @@ class _Strip:
         hit = {timeline.node[stay] for _, _, victims in timeline.preemptions for stay in victims}
         there = set(timeline.node)
         order = sorted(there, key=lambda name: (name not in hit, name))[:MOST_NODES]
-        self._begin, self._end = 0, max(timeline.end, default=0) or 1
+        self._begin, self._end = 0, max(timeline.end) or 1
         middle = self._middle()
         at_once = Counter(
             node for stay, node in enumerate(timeline.node) if timeline.begin[stay] <= middle < timeline.end[stay]

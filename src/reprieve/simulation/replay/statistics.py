@@ -145,7 +145,7 @@ def size_of(account: Account) -> str:
 def report(name: str, replay: Replay, *, interrupted: bool = False) -> PolicyReport:
     """Sum up a run that was closed (`Replay.close`)."""
     now = replay.series.at
-    arrived = [account for account in replay.accounts if account.job.submit <= now]
+    arrived = _arrived(replay)
     priority = replay.makers.priority
     ranks = {account.job.shape.priority_class: -priority(account.job.shape) for account in arrived}
     order = [label for _, label in SIZES] + ["none"]
@@ -194,10 +194,8 @@ def rows(replay: Replay) -> list[JobRow]:
     """A row per job that came, in order of submit."""
     now = replay.series.at
     found = []
-    for account in replay.accounts:
+    for account in _arrived(replay):
         job = account.job
-        if job.submit > now:
-            continue
         completion = None if account.end is None else account.end - job.submit
         found.append(
             JobRow(
@@ -222,6 +220,11 @@ def rows(replay: Replay) -> list[JobRow]:
             )
         )
     return found
+
+
+def _arrived(replay: Replay) -> list[Account]:
+    """The jobs that came while it was simulated."""
+    return [account for account in replay.accounts if account.job.submit <= replay.series.at]
 
 
 def distribution(numbers: Iterable[float], digits: int = 3) -> Distribution:
