@@ -121,6 +121,20 @@ def test_4_if_preemption_does_not_help_the_placed_ones_are_bound() -> None:
     assert world.pending == ["p1"]
 
 
+def test_4_only_nominations_that_a_member_had_are_cleared_where_the_group_preempts() -> None:
+    """preemption.md 7: one without a place in the preemption gives its nomination back, if it had one."""
+    for nominated in ("", "n2"):
+        world = World(node("n1", cpu=2), node("n2", cpu=1), pod("low", cpu=2, node="n1"))
+        world.add(
+            group("crew", min_count=2, priority=5), *(pod(f"p{i}", cpu=1, group="crew", priority=5) for i in "ab")
+        )
+        world.add(pod("vast", cpu=9, group="crew", priority=5, nominated=nominated))
+        decision = world.step()
+        assert decision.preemption is not None
+        assert sorted(pod.name for pod, _ in decision.nominations) == ["pa", "pb"]
+        assert [one.name for one in decision.cleared] == ["vast"] * bool(nominated)
+
+
 def test_5_basic_has_no_minimum_and_binds_before_it_preempts() -> None:
     """scheduling.md 3.5: "no minimum; binding goes before preemption"."""
     world = World(node("n1", cpu=1), node("n2", cpu=1), pod("low", cpu=1, node="n2"), group("crew", priority=5))

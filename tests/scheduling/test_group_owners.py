@@ -204,11 +204,12 @@ def test_a_controller_asks_later_and_changes_its_size() -> None:
 def test_a_gang_of_a_controller_has_the_highest_priority_of_its_pods() -> None:
     """workloads.md 2.6."""
     controller, _, group = GANGS["Job"]
-    pods = [pod("p0", job="o", priority=3), pod("p1", job="o", priority=7)]
-    for items in ([controller, *pods], [*pods, controller], [pods[1], controller, pods[0]]):
-        spec = World(0).add(*items).engine.cluster.groups[group].spec
-        assert spec is not None
-        assert spec.priority == 7
+    for low, high in ((3, 7), (0, 1), (-1, 0)):
+        pods = [pod("p0", job="o", priority=low), pod("p1", job="o", priority=high)]
+        for items in ([controller, *pods], [*pods, controller], [pods[1], controller, pods[0]]):
+            spec = World(0).add(*items).engine.cluster.groups[group].spec
+            assert spec is not None
+            assert spec.priority == high
 
 
 def test_the_priority_of_a_gang_of_a_controller_is_the_highest_of_the_pods_that_are_left() -> None:

@@ -280,6 +280,9 @@ def test_4_every_end_of_a_hold_is_reported() -> None:
     world.virtual.until(START + 5)
     assert released(world) == [("pod/uid-high", ["n1"], "Moved")]
 
+    world = preempting().gone("high")
+    assert released(world) == [("pod/uid-high", ["n1"], "Deleted")]
+
 
 def test_1_a_nomination_by_somebody_else_holds_room_for_as_long() -> None:
     """From now on, as nobody leaves for it; the first frees nothing, the next what the one before held."""

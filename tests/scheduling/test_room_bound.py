@@ -575,6 +575,16 @@ def test_those_that_run_in_a_full_domain_count_there(members: int, out: bool) ->
     assert bool(_asked(world, "p")) is out
 
 
+@pytest.mark.parametrize(("domains", "out"), [(None, False), (1, False), (2, False), (3, True)])
+def test_below_its_minimum_of_domains_a_constraint_counts_from_nought(domains: int | None, out: bool) -> None:
+    """scheduling.md 1.7, `minDomains`: of two zones with two each, as if a third were empty."""
+    labels = {"app": "x"}
+    world = World(*(node(name, cpu=8, labels={"zone": name}) for name in "ab"))
+    world.add(*(pod(f"r{turn}", cpu=1, node="ab"[turn % 2], priority=9, labels=labels) for turn in range(4)))
+    world.add(*(_spread(item, _over("zone", min_domains=domains)) for item in gang("p", 2, cpu=1, labels=labels)))
+    assert bool(_asked(world, "p")) is out
+
+
 def test_a_constraint_that_does_not_count_the_members_bounds_nothing_and_the_next_does() -> None:
     """scheduling.md 1.7: of two constraints the first is about others; by the second two hosts hold one each."""
     of_others = objects.LabelSelector(match_labels={"app": "other"})

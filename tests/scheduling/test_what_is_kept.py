@@ -273,3 +273,17 @@ def test_what_is_gone_leaves_nothing_behind(life: Callable[[Engine, str, float],
         sizes.append({path: size for path, size in kept(engine).items() if not path.endswith(LOGS)})
     assert engine.cluster.groups == {}
     assert sizes[3] == sizes[2]
+
+
+def test_of_an_attempt_nothing_is_kept_once_its_binding_is_confirmed() -> None:
+    """scheduling.md 1: how often a pod was tried matters only while its binding may still fail."""
+    left = {}
+    for confirms in (False, True):
+        engine = Engine(EngineOptions())
+        engine.set_node(node("n", cpu=4), 0.0)
+        for turn in range(3):
+            engine.set_pod(pod(f"p{turn}", cpu=1), 1.0)
+        settle(engine, 2.0, confirms=confirms)
+        left[confirms] = kept(engine)
+    fewer = {path: size - left[True][path] for path, size in left[False].items() if left[True][path] < size}
+    assert fewer == {"engine._assumed_after": 3}
