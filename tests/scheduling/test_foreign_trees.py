@@ -12,7 +12,6 @@ from msgspec.structs import replace
 from reprieve.api.decoding import decode_object
 from reprieve.api.objects import (
     CompositePodGroupSchedulingPolicy,
-    Node,
     Pod,
     PodGroup,
     PodGroupSchedulingPolicy,
@@ -20,21 +19,13 @@ from reprieve.api.objects import (
 from reprieve.cluster.groups import Group
 from reprieve.framework.events import ClusterEvent, EventKind
 from reprieve.framework.gates import FeatureGates
-from reprieve.scheduling.engine import Engine
 from reprieve.scheduling.engine_options import EngineOptions
 from reprieve.scheduling.foreign_trees import tree_of
 from reprieve.scheduling.group_changes import GroupChanges
 from reprieve.scheduling.group_objects import GroupChange, Move
-from tests.building import check_queue
+from tests.scheduling.checked_engine import CheckedEngine
 
 VOLCANO = "scheduling.volcano.sh/v1beta1"
-
-
-def node(name: str, cpu: int) -> Node:
-    status = {"allocatable": {"cpu": str(cpu), "memory": "64Gi", "pods": "100"}}
-    found = decode_object({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "status": status})
-    assert isinstance(found, Node)
-    return found
 
 
 def pod(name: str, task: str = "", *, cpu: int = 1, priority: int = 0, **labels: str) -> Pod:
@@ -55,41 +46,11 @@ def group(least: int, **spec: Any) -> PodGroup:
     return found
 
 
-class World:
-    """An engine that checks itself after every step, and who is placed in it."""
+class World(CheckedEngine):
+    """And which group each pod is in."""
 
     def __init__(self, cpu: int, **gates: bool) -> None:
-        self.engine = Engine(EngineOptions(gates=FeatureGates.of(gates), validate=True))
-        self.now = 0.0
-        self.engine.set_node(node("n", cpu), 0.0)
-
-    def add(self, *items: Pod | PodGroup) -> World:
-        for item in items:
-            self.now += 1.0
-            if isinstance(item, Pod):
-                self.engine.set_pod(item, self.now)
-            else:
-                self.engine.set_group(item, self.now, created=1.0)
-            check_queue(self.engine)
-        return self
-
-    def gone(self, name: str) -> None:
-        self.now += 1.0
-        self.engine.pod_gone(f"default/{name}", self.now)
-        check_queue(self.engine)
-
-    def run(self) -> World:
-        for _ in range(50):
-            self.now += 20.0
-            self.engine.tick(self.now)
-            while (decision := self.engine.step(self.now)) is not None:
-                for binding in decision.bindings:
-                    self.engine.bound(binding.pod.uid)
-        return self
-
-    @property
-    def placed(self) -> set[str]:
-        return {one.name for one in self.engine.cluster.pods.values() if one.row >= 0}
+        super().__init__(cpu, EngineOptions(gates=FeatureGates.of(gates), validate=True), created=1.0)
 
     @property
     def groups(self) -> dict[str, str | None]:

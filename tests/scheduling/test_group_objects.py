@@ -8,20 +8,12 @@ from typing import Any
 import pytest
 
 from reprieve.api.decoding import decode_object
-from reprieve.api.objects import Node, Pod, PodGroup
+from reprieve.api.objects import Pod, PodGroup
 from reprieve.cluster.groups import GroupState
-from reprieve.scheduling.engine import Engine
 from reprieve.scheduling.engine_options import EngineOptions
-from tests.building import check_queue
+from tests.scheduling.checked_engine import CheckedEngine
 
 COSCHEDULING, VOLCANO, NATIVE = "scheduling.x-k8s.io/v1alpha1", "scheduling.volcano.sh/v1beta1", ""
-
-
-def node(cpu: int) -> Node:
-    status = {"allocatable": {"cpu": str(cpu), "memory": "64Gi", "pods": "100"}}
-    found = decode_object({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}, "status": status})
-    assert isinstance(found, Node)
-    return found
 
 
 def pod(name: str, size: int | str | None = 2, *, priority: int = 0, **more: Any) -> Pod:
@@ -54,38 +46,11 @@ def group(version: str, least: int, **spec: Any) -> PodGroup:
     return found
 
 
-class World:
-    """An engine that checks itself after every step."""
+class World(CheckedEngine):
+    """And what the group is."""
 
     def __init__(self, cpu: int = 9) -> None:
-        self.engine = Engine(EngineOptions(validate=True))
-        self.now = 0.0
-        self.engine.set_node(node(cpu), 0.0)
-
-    def add(self, *items: Pod | PodGroup) -> World:
-        for item in items:
-            self.now += 1.0
-            if isinstance(item, Pod):
-                self.engine.set_pod(item, self.now)
-            else:
-                self.engine.set_group(item, self.now, created=self.now)
-            check_queue(self.engine)
-        return self
-
-    def gone(self, name: str) -> World:
-        self.now += 1.0
-        self.engine.pod_gone(f"default/{name}", self.now)
-        check_queue(self.engine)
-        return self
-
-    def run(self) -> set[str]:
-        for _ in range(10):
-            self.now += 20.0
-            self.engine.tick(self.now)
-            while (decision := self.engine.step(self.now)) is not None:
-                for binding in decision.bindings:
-                    self.engine.bound(binding.pod.uid)
-        return {one.name for one in self.engine.cluster.pods.values() if one.row >= 0}
+        super().__init__(cpu, EngineOptions(validate=True))
 
     @property
     def group(self) -> GroupState | None:
@@ -111,17 +76,17 @@ def test_a_group_is_as_large_as_its_pods_say_as_long_as_one_of_them_is_there() -
 
 
 def test_all_of_them_run_or_none() -> None:
-    assert World(2).add(pod("a", 3), pod("b", 3), pod("c", 3)).run() == set()
-    assert World(3).add(pod("a", 3), pod("b", 3)).run() == set()
-    assert World(3).add(pod("a", 3), pod("b", 3), pod("c", 3)).run() == {"a", "b", "c"}
+    assert World(2).add(pod("a", 3), pod("b", 3), pod("c", 3)).run().placed == set()
+    assert World(3).add(pod("a", 3), pod("b", 3)).run().placed == set()
+    assert World(3).add(pod("a", 3), pod("b", 3), pod("c", 3)).run().placed == {"a", "b", "c"}
 
 
 def test_a_pod_without_a_size_makes_no_group() -> None:
     """workloads.md 2.4: it waits; with one that says how many they are it is one of them."""
     world = World().add(pod("a", None), pod("b", "many"))
-    assert world.run() == set()
+    assert world.run().placed == set()
     assert world.least is None
-    assert world.add(pod("c", 3)).run() == {"a", "b", "c"}
+    assert world.add(pod("c", 3)).run().placed == {"a", "b", "c"}
 
 
 def test_a_group_of_pods_has_the_highest_priority_of_those_that_are_there() -> None:
@@ -154,16 +119,16 @@ def test_of_several_objects_of_one_name_that_of_the_first_source_counts(
 def test_when_the_object_goes_its_pods_stand_for_the_group_again(version: str) -> None:
     """workloads.md 1.4: and where they do not say how many they are, they wait for an object."""
     world = World().add(pod("a", 2), group(version, 5), pod("b", 2))
-    assert (world.least, world.run()) == (5, set())
+    assert (world.least, world.run().placed) == (5, set())
     world.engine.remove_group("default/g", world.now)
     assert world.least == 2
-    assert world.run() == {"a", "b"}
+    assert world.run().placed == {"a", "b"}
     silent = World().add(pod("a", None), group(version, 5))
     silent.engine.remove_group("default/g", silent.now)
     assert silent.least is None
     silent.engine.remove_group("default/g", silent.now)
     silent.add(pod("b", None, priority=9))  # nothing is remembered of the object
-    assert (silent.least, silent.run()) == (None, set())
+    assert (silent.least, silent.run().placed) == (None, set())
 
 
 @pytest.mark.parametrize("version", [COSCHEDULING, VOLCANO])

@@ -55,7 +55,7 @@ class _Kind:
         self.rows: list[int] = []
         self.active: list[FilterPlugin] = []
         self.filters: list[IncrementalFilter] = []
-        self.crowded: list[int] = []
+        self.with_nominated: list[int] = []
         """Positions on rows where nominated pods count as running: those are asked about whenever anything counts."""
 
     def stand(self, cluster: ClusterState) -> None:
@@ -63,8 +63,8 @@ class _Kind:
         for plugin in self.active:
             self.filters.append(plugin.incremental_filter(self.states, self.rows) or _Each(plugin, self.states))
         priority = self.states[0].pod.priority
-        crowded = {row for row, _ in nominated_pods(cluster, priority, slice(0, len(cluster.nodes)))}
-        self.crowded = [position for position, row in enumerate(self.rows) if row in crowded]
+        with_nominated = {row for row, _ in nominated_pods(cluster, priority, slice(0, len(cluster.nodes)))}
+        self.with_nominated = [position for position, row in enumerate(self.rows) if row in with_nominated]
 
     def count(self, unit: PreemptionUnit, by: int) -> bool:
         """The unit came back (1) or left again (-1); returns whether that counts for anything."""
@@ -115,7 +115,7 @@ class IncrementalFilters:
         suspects: set[int] = set()
         for kind in self._kinds:
             if kind.count(unit, 1):
-                positions = set(kind.crowded)
+                positions = set(kind.with_nominated)
                 for kept in kind.filters:
                     positions.update(kept.suspects())
                 suspects.update(kind.indices[position] for position in positions)

@@ -90,8 +90,8 @@ def free_for(cluster: ClusterState, usable: Mask, columns: Sequence[int], priori
     nodes = cluster.nodes
     n = len(nodes)
     left = nodes.allocatable[columns, :n] - nodes.used[columns, :n]
-    crowded = nominated_rows(cluster, priority, slice(0, n))
-    left[:, crowded.rows] -= crowded.amounts[columns]
+    with_nominated = nominated_rows(cluster, priority, slice(0, n))
+    left[:, with_nominated.rows] -= with_nominated.amounts[columns]
     result: npt.NDArray[np.int64] = np.where(usable, np.maximum(left, 0), 0)
     return result
 

@@ -201,9 +201,9 @@ class VictimColumns:
         for (column, amount), free in zip(requests, left, strict=True):
             np.subtract(nodes.allocatable[column][of], nodes.used[column][of], out=free)
             free -= amount
-        crowded = nominated_rows(self._cluster, pod.priority, rows)
-        if len(crowded.rows):
-            left[:, place[crowded.rows]] -= crowded.amounts[[column for column, _ in requests]]
+        with_nominated = nominated_rows(self._cluster, pod.priority, rows)
+        if len(with_nominated.rows):
+            left[:, place[with_nominated.rows]] -= with_nominated.amounts[[column for column, _ in requests]]
         return left
 
     def _charge(self, priority: int) -> None:

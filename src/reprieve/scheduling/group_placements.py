@@ -195,8 +195,8 @@ def holds_at_most(running: RunningProfile, pods: Sequence[PodRecord], placements
         if counted:
             columns = [column for column, _ in pod.signature.requests]
             left = nodes.allocatable[columns, : len(nodes)] - nodes.used[columns, : len(nodes)]
-            crowded = nominated_rows(cluster, pod.priority, slice(0, len(nodes)))
-            left[:, crowded.rows] -= crowded.amounts[columns]
+            with_nominated = nominated_rows(cluster, pod.priority, slice(0, len(nodes)))
+            left[:, with_nominated.rows] -= with_nominated.amounts[columns]
             for free, (_, amount) in zip(left, pod.signature.requests, strict=True):
                 holds = np.minimum(holds, np.maximum(free, 0) // amount)
         if evaluator.identity(pod) is not None:

@@ -96,9 +96,9 @@ def numbers_of(
     free = (nodes.allocatable[columns, : len(nodes)] - nodes.used[columns, : len(nodes)])[:, order]
     place = np.full(len(nodes), -1, dtype=np.int64)
     place[order] = np.arange(len(order))
-    crowded = nominated_rows(cluster, priority, slice(0, len(nodes)))
-    crowded = crowded.only(place[crowded.rows] >= 0)
-    free[:, place[crowded.rows]] -= crowded.amounts[columns]
+    with_nominated = nominated_rows(cluster, priority, slice(0, len(nodes)))
+    with_nominated = with_nominated.only(place[with_nominated.rows] >= 0)
+    free[:, place[with_nominated.rows]] -= with_nominated.amounts[columns]
     rows = order.tolist()
     takes, on = shares_of(ranking.ordered, dict(zip(rows, range(len(rows)), strict=True)), columns, len(rows))
     charged, allowed = budgets_that_matter(ranking)

@@ -1,0 +1,57 @@
+"""An engine without a virtual cluster around it, for objects as a watch delivers them: one node, and who is placed."""
+
+from __future__ import annotations
+
+from typing import Self
+
+from reprieve.api.decoding import decode_object
+from reprieve.api.objects import Node, Pod, PodGroup
+from reprieve.scheduling.engine import Engine
+from reprieve.scheduling.engine_options import EngineOptions
+from tests.building import check_queue
+
+
+class CheckedEngine:
+    """An engine that checks itself after every step. `created`: when its groups were made; None: as they come."""
+
+    def __init__(self, cpu: int, options: EngineOptions, *, created: float | None = None) -> None:
+        self.engine = Engine(options)
+        self.now = 0.0
+        self.created = created
+        status = {"allocatable": {"cpu": str(cpu), "memory": "64Gi", "pods": "100"}}
+        node = decode_object({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}, "status": status})
+        assert isinstance(node, Node)
+        self.engine.set_node(node, 0.0)
+
+    def add(self, *items: Pod | PodGroup) -> Self:
+        """Objects come, one each second."""
+        for item in items:
+            self.now += 1.0
+            if isinstance(item, Pod):
+                self.engine.set_pod(item, self.now)
+            else:
+                self.engine.set_group(item, self.now, created=self.now if self.created is None else self.created)
+            check_queue(self.engine)
+        return self
+
+    def gone(self, name: str) -> Self:
+        """A pod vanishes."""
+        self.now += 1.0
+        self.engine.pod_gone(f"default/{name}", self.now)
+        check_queue(self.engine)
+        return self
+
+    def run(self) -> Self:
+        """All that can be placed is."""
+        for _ in range(50):
+            self.now += 20.0
+            self.engine.tick(self.now)
+            while (decision := self.engine.step(self.now)) is not None:
+                for binding in decision.bindings:
+                    self.engine.bound(binding.pod.uid)
+        return self
+
+    @property
+    def placed(self) -> set[str]:
+        """The names of pods that have a node."""
+        return {one.name for one in self.engine.cluster.pods.values() if one.row >= 0}
