@@ -240,7 +240,7 @@ def test_values_are_typed_as_kubectl_reads_them(server: Server, value: str) -> N
         assert "cannot unmarshal" in json.loads(answer)["message"]
 
 
-def test_repeated_keys_are_told_as_the_validation_asks(server: Server) -> None:
+def test_repeated_keys_follow_the_field_validation(server: Server) -> None:
     raw = (MAP % "twice" + "data:\n  a: v\n  a: w\n").encode()
     status, answer = server.request("POST", f"{MAPS}?dryRun=All&fieldValidation=Strict", raw, "application/yaml")
     assert status == 400

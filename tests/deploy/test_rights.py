@@ -72,10 +72,12 @@ class Records:
         authorizer = plane.server.control_plane.authorizer
         decide = authorizer.decide
 
-        def written_down(user: User, asked: Attributes) -> Decision:
-            decision = decide(user, asked)
-            if user.name == ACCOUNT and not asked.path:
-                right = Right(asked.verb, asked.group, asked.full_resource, asked.namespace, asked.name)
+        def written_down(user: User, attributes: Attributes) -> Decision:
+            decision = decide(user, attributes)
+            if user.name == ACCOUNT and not attributes.path:
+                right = Right(
+                    attributes.verb, attributes.group, attributes.full_resource, attributes.namespace, attributes.name
+                )
                 self.used.add(right)
                 if not decision.allowed:
                     self.refused.add(right)

@@ -101,7 +101,7 @@ class Step:
 
 
 class Chain:
-    """Steps in order, looked up by the resource they concern."""
+    """Steps in order, found by the resource they concern."""
 
     def __init__(self, steps: Iterable[Step] = ()) -> None:
         self._steps: list[Step] = []

@@ -36,7 +36,7 @@ _SELF = frozenset(
 
 @dataclass(frozen=True)
 class Attributes:
-    """One question to the authoriser; ``path`` is set for requests that concern no resource."""
+    """What is to be authorised; ``path`` is set for requests that concern no resource."""
 
     verb: str
     group: str = ""
@@ -86,57 +86,61 @@ class Authorizer(Step):
     def _forget(self) -> None:
         self._grants = None
 
-    def decide(self, user: User, asked: Attributes) -> Decision:
-        """Answer one question."""
+    def decide(self, user: User, attributes: Attributes) -> Decision:
+        """Whether a user may, and why."""
         if MASTERS in user.groups:
             return Decision(True)
-        if asked.path:
-            return self._decide_path(user, asked)
-        if READERS in user.groups and asked.verb in _READ_VERBS:
+        if attributes.path:
+            return self._decide_path(user, attributes)
+        if READERS in user.groups and attributes.verb in _READ_VERBS:
             return Decision(True, "reprieve: read-only token")
-        if AUTHENTICATED in user.groups and asked.verb == "create" and (asked.group, asked.resource) in _SELF:
+        if (
+            AUTHENTICATED in user.groups
+            and attributes.verb == "create"
+            and (attributes.group, attributes.resource) in _SELF
+        ):
             return Decision(True, "reprieve: every user may ask about himself")
         for grant in self._granted(user):
-            if grant.namespace is not None and grant.namespace != asked.namespace:
+            if grant.namespace is not None and grant.namespace != attributes.namespace:
                 continue
-            if any(_rule_allows(rule, asked) for rule in grant.rules):
+            if any(_rule_allows(rule, attributes) for rule in grant.rules):
                 return Decision(True, grant.reason)
         return Decision(False)
 
-    def _decide_path(self, user: User, asked: Attributes) -> Decision:
-        if asked.verb in ("get", "head"):
-            if asked.path in _PUBLIC or asked.path.startswith(("/livez/", "/readyz/", "/healthz/")):
+    def _decide_path(self, user: User, attributes: Attributes) -> Decision:
+        if attributes.verb in ("get", "head"):
+            if attributes.path in _PUBLIC or attributes.path.startswith(("/livez/", "/readyz/", "/healthz/")):
                 return Decision(True)
-            discovery = asked.path == "/" or any(
-                asked.path == root or asked.path.startswith(root + "/") for root in _DISCOVERY
+            discovery = attributes.path == "/" or any(
+                attributes.path == root or attributes.path.startswith(root + "/") for root in _DISCOVERY
             )
             if discovery and AUTHENTICATED in user.groups:
                 return Decision(True)
-            if asked.path == "/metrics" and READERS in user.groups:
+            if attributes.path == "/metrics" and READERS in user.groups:
                 return Decision(True, "reprieve: read-only token")
         for grant in self._granted(user):
-            if grant.namespace is None and any(_rule_allows_path(rule, asked) for rule in grant.rules):
+            if grant.namespace is None and any(_rule_allows_path(rule, attributes) for rule in grant.rules):
                 return Decision(True, grant.reason)
         return Decision(False)
 
-    def check(self, user: User, asked: Attributes) -> None:
+    def check(self, user: User, attributes: Attributes) -> None:
         """Raise 403 unless allowed."""
-        if self.decide(user, asked).allowed:
+        if self.decide(user, attributes).allowed:
             return
-        if asked.path:
+        if attributes.path:
             raise StatusError(
                 403,
                 "Forbidden",
-                f'forbidden: User "{user.name}" cannot {asked.verb} path "{asked.path}"',
+                f'forbidden: User "{user.name}" cannot {attributes.verb} path "{attributes.path}"',
                 {},
             )
-        where = f'in the namespace "{asked.namespace}"' if asked.namespace else "at the cluster scope"
+        where = f'in the namespace "{attributes.namespace}"' if attributes.namespace else "at the cluster scope"
         raise forbidden(
-            asked.resource,
-            asked.group,
-            asked.name,
-            f'User "{user.name}" cannot {asked.verb} resource "{asked.full_resource}" in API group '
-            f'"{asked.group}" {where}',
+            attributes.resource,
+            attributes.group,
+            attributes.name,
+            f'User "{user.name}" cannot {attributes.verb} resource "{attributes.full_resource}" in API group '
+            f'"{attributes.group}" {where}',
         )
 
     def rules_for(self, user: User, namespace: str) -> tuple[list[Json], list[Json]]:
@@ -225,12 +229,12 @@ class ClaimStatus(Step):
 
     def _ask(self, request: Request, part: str, prefix: str, name: str) -> None:
         kind, namespace = request.kind, request.namespace
-        asked = [
+        attributes = [
             Attributes(f"{prefix}{verb}", kind.group, kind.plural, part, namespace, name)
             for verb in ("patch", "update")
         ]
-        if not any(self._authorizer.decide(request.user, one).allowed for one in asked):
-            self._authorizer.check(request.user, asked[0])
+        if not any(self._authorizer.decide(request.user, one).allowed for one in attributes):
+            self._authorizer.check(request.user, attributes[0])
 
 
 def _by_driver(status: Json) -> dict[str, list[Json]]:
@@ -256,23 +260,23 @@ def _has(values: Any, *wanted: str) -> bool:
     return bool(values) and ("*" in values or any(value in values for value in wanted))
 
 
-def _rule_allows(rule: Json, asked: Attributes) -> bool:
+def _rule_allows(rule: Json, attributes: Attributes) -> bool:
     names = rule.get("resourceNames")
-    wanted = [asked.full_resource]
-    if asked.subresource:
-        wanted.append(f"*/{asked.subresource}")
+    wanted = [attributes.full_resource]
+    if attributes.subresource:
+        wanted.append(f"*/{attributes.subresource}")
     return (
-        _has(rule.get("verbs"), asked.verb)
-        and _has(rule.get("apiGroups"), asked.group)
+        _has(rule.get("verbs"), attributes.verb)
+        and _has(rule.get("apiGroups"), attributes.group)
         and _has(rule.get("resources"), *wanted)
-        and (not names or asked.name in names)
+        and (not names or attributes.name in names)
     )
 
 
-def _rule_allows_path(rule: Json, asked: Attributes) -> bool:
-    if not _has(rule.get("verbs"), asked.verb):
+def _rule_allows_path(rule: Json, attributes: Attributes) -> bool:
+    if not _has(rule.get("verbs"), attributes.verb):
         return False
     return any(
-        pattern in ("*", asked.path) or (pattern.endswith("*") and asked.path.startswith(pattern[:-1]))
+        pattern in ("*", attributes.path) or (pattern.endswith("*") and attributes.path.startswith(pattern[:-1]))
         for pattern in rule.get("nonResourceURLs") or ()
     )

@@ -88,7 +88,7 @@ class Decoder:
         if pruned is obj:
             pruned = dict(obj)
         if kind.resource == "pods" and (obj.get("spec") or {}).get("overhead") == {}:
-            # Admission of new pods tells overhead without a resource from none; what is stored does not.
+            # Admission of new pods distinguishes overhead without a resource from none; what is stored does not.
             pruned["spec"] = {**pruned.get("spec", {}), "overhead": {}}
         self._check_wanted(kind, pruned, validation, warnings)
         self._default(kind, schema, pruned)

@@ -38,7 +38,7 @@ DEFAULT_GRACE = 30
 
 @dataclass(frozen=True)
 class DeleteOptions:
-    """What a DELETE asks for; None means not set."""
+    """The options of a DELETE; None means not set."""
 
     grace: int | None = None
     propagation: Propagation | None = None
@@ -236,7 +236,7 @@ class Deletion:
 
 
 def _default_propagation(kind: Kind, metadata: Json) -> Propagation | None:
-    """What becomes of dependents where a request does not say: what a finalizer says, else the kind (api.md 6.1).
+    """What becomes of dependents unless a request states it: what a finalizer states, else the kind (api.md 6.1).
 
     A batch/v1 Job and a v1 ReplicationController orphan theirs, as a kube-apiserver does for clients from before there
     was garbage collection (kubectl and the controllers ask for Background themselves).
@@ -245,7 +245,7 @@ def _default_propagation(kind: Kind, metadata: Json) -> Propagation | None:
 
 
 def settles_dependents(metadata: Json) -> bool:
-    """Whether a finalizer says what becomes of the dependents of an object with this metadata."""
+    """Whether a finalizer states what becomes of the dependents of an object with this metadata."""
     return any(name in (ORPHAN, FOREGROUND) for name in metadata.get("finalizers") or ())
 
 

@@ -48,7 +48,7 @@ class Kind:
     ``status_on_create``: a status in a create body is kept. ``status_metadata``: what a write to /status
     does with labels, annotations, finalizers. ``graceful``: DELETE honours grace periods.
     ``returns_deleted``: DELETE answers the object, not a Status, even if it went at once. ``orphans``: a DELETE
-    that says nothing of dependents leaves them behind, as before there was garbage collection. ``fields``:
+    that states nothing of dependents leaves them behind, as before there was garbage collection. ``fields``:
     field-selector label -> dotted path in the stored object, besides metadata.name and metadata.namespace.
     ``stored`` is False for review kinds that are answered and forgotten.
     """

@@ -275,7 +275,7 @@ class _Loading:
         if item.kind.resource == "namespaces" and item.name in IMMORTAL:
             return
         try:
-            # What becomes of dependents was settled when it was deleted: a finalizer says it, or they go.
+            # What becomes of dependents was settled when it was deleted: a finalizer states it, or they go.
             settled = settles_dependents(item.manifest["metadata"])
             options = DeleteOptions(propagation=None if settled else "Background")
             self._registry.delete_now(item.kind, item.namespace, item.name, options)

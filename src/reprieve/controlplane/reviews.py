@@ -44,7 +44,7 @@ def _decision(authorizer: Authorizer, user: User, spec: Json) -> Json:
 
 
 def answer(kind: Kind, review: Json, user: User, authorizer: Authorizer, tokens: Tokens) -> Json:
-    """Return the status that answers ``review`` (a decoded object of a review kind) asked by ``user``; raises 400."""
+    """Return the status that answers ``review`` (a decoded object of a review kind) created by ``user``; raises 400."""
     spec = review.get("spec") or {}
     match kind.kind:
         case "SelfSubjectReview":

@@ -1,4 +1,4 @@
-"""How a write is asked for and what it led to: the values that go into the verbs and come out of them."""
+"""Options and outcome of a write: the values that go into the verbs and come out of them."""
 
 from __future__ import annotations
 

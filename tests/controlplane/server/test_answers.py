@@ -180,7 +180,7 @@ def test_other_events_of_asgi(plane: Plane) -> None:
     assert not sent
 
 
-def test_answers_are_compressed_for_who_says_so(plane: Plane) -> None:
+def test_answers_are_compressed_for_clients_that_accept_it(plane: Plane) -> None:
     path = "/openapi/v2"
     assert plane.ask(f"GET {path}").header("content-encoding") is None
     assert plane.ask(f"GET {path}", accept_encoding="br, gzip;q=0.5").header("content-encoding") == "gzip"

@@ -170,7 +170,7 @@ def test_bodies_that_are_refused(raw: bytes, content_type: str, code: int, messa
     assert error.code == code
 
 
-def test_yaml_that_is_refused_says_what_was_being_done() -> None:
+def test_a_refusal_of_yaml_names_the_operation() -> None:
     for doing, words in (({}, "converting YAML to JSON"), ({"doing": "reading"}, "reading")):
         with pytest.raises(StatusError) as refused:
             load_yaml(b"a: \xff", **doing)

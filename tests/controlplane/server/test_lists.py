@@ -85,7 +85,7 @@ def test_pages_are_one_list(plane: Plane, size: int) -> None:
     assert seen == list("abcd")
 
 
-def test_how_many_are_left_is_not_said_of_a_selection(plane: Plane) -> None:
+def test_a_selection_has_no_remaining_item_count(plane: Plane) -> None:
     answer = plane.ask(f"GET {MAPS}?limit=1&labelSelector=odd")
     assert names(answer) == ["a"]
     assert set(answer.json["metadata"]) == {"resourceVersion", "continue"}

@@ -53,7 +53,7 @@ def test_requests_are_counted_by_code_as_they_end(metrics: Metrics) -> None:
     assert family(metrics, "apiserver_request").samples[0].labels == {**GET._asdict(), "code": "200"}
 
 
-def test_what_is_under_way_is_told_by_whether_it_changes_anything(metrics: Metrics) -> None:
+def test_requests_in_flight_are_counted_by_whether_they_mutate(metrics: Metrics) -> None:
     """Watches are counted apart, by their labels, as they last."""
     name, lasting = "apiserver_current_inflight_requests", "apiserver_longrunning_requests"
     under_way = [metrics.begin(labels) for labels in (GET, GET._replace(verb="LIST"), POST, WATCH, WATCH)]
@@ -123,7 +123,7 @@ def test_events_of_watches_are_counted_by_kind(metrics: Metrics) -> None:
     assert values(metrics, "apiserver_watch_events", "group", "version", "resource")["", "", ""] == 2
 
 
-def test_objects_are_counted_when_asked(metrics: Metrics) -> None:
+def test_objects_are_counted_at_each_scrape(metrics: Metrics) -> None:
     store = metrics._registry.store
     for name in "ab":
         store.put("apps/deployments", "n", name, {"metadata": {"name": name}}, None)

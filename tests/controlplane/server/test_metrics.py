@@ -102,7 +102,7 @@ def test_what_a_request_is_counted_as(case: str) -> None:
     ("query", "dry_run"),
     [(b"", ""), (b"dryRun=", ""), (b"dryRun=All", "All"), (b"dryRun=All&dryRun=All", "All"), (b"dryRun=x", "invalid")],
 )
-def test_dry_runs_are_told_apart(query: bytes, dry_run: str) -> None:
+def test_dry_runs_are_counted_apart(query: bytes, dry_run: str) -> None:
     target = read_target("POST", PODS, query)
     assert labels_of(target, None, "", query, ()).dry_run == dry_run
 
@@ -148,7 +148,7 @@ def test_watches_and_their_events_are_counted(plane: Live) -> None:
     eventually(lambda: value(plane, "apiserver_request_total", code="200", **labels) == 1)
 
 
-def test_requests_under_way_and_objects_are_read_when_asked(plane: Live) -> None:
+def test_requests_in_flight_and_objects_are_read_at_each_scrape(plane: Live) -> None:
     def inflight() -> dict[str, float]:
         found = scraped(plane)["apiserver_current_inflight_requests"]
         return {labels["request_kind"]: number for labels, number in found}

@@ -136,7 +136,7 @@ def test_a_control_plane_needs_no_steps_of_admission() -> None:
     plane.store.close()
 
 
-def test_what_is_told_without_a_word() -> None:
+def test_defaults_of_the_options() -> None:
     """Defaults of the options, as docs/apiserver.md names them."""
     options = ServeOptions()
     assert (options.data_dir, options.host, options.port) == (":memory:", "127.0.0.1", 0)

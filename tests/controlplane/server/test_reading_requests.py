@@ -188,7 +188,7 @@ def test_every_kind_has_one_place_and_one_storage_form() -> None:
         (b"a: \xff", "yaml: not UTF-8 text: byte 3"),
     ],
 )
-def test_yaml_that_cannot_be_read_says_where(raw: bytes, problem: str) -> None:
+def test_invalid_yaml_is_reported_with_its_place(raw: bytes, problem: str) -> None:
     """With its line, where it is known."""
     with pytest.raises(StatusError, match=problem) as refused:
         load_yaml(raw)

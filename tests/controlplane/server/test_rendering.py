@@ -136,7 +136,7 @@ def test_warnings_have_a_number_and_a_length(given: list[int], kept: list[int]) 
 # -- refusals --------------------------------------------------------------------------------------------------
 
 
-def test_a_refusal_says_when_to_try_again() -> None:
+def test_a_refusal_has_a_retry_delay() -> None:
     error = StatusError(504, "Timeout", "late", {"retryAfterSeconds": 1}, headers={"X-A": "b"}, warnings=("w",))
     reply = error_reply(error)
     assert (reply.status, reply.content_type, reply.warnings) == (504, "application/json", ("w",))

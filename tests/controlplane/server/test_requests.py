@@ -313,7 +313,7 @@ def test_the_two_fields_of_a_pods_address_agree(
     [("jobs", "", True), ("jobs", "?propagationPolicy=Background", False), ("jobs", "?orphanDependents=true", False),
      ("cronjobs", "", False)],
 )  # fmt: skip
-def test_who_deletes_a_job_is_told_that_its_pods_stay(
+def test_deleting_a_job_warns_that_its_pods_stay(
     plane: Live, kind: str, query: str, warned: bool, collection: bool
 ) -> None:
     """api.md 6.2: as kube-apiserver warns clients that do not say what becomes of them (kubectl does)."""

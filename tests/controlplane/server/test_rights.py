@@ -109,7 +109,7 @@ def test_who_a_binding_is_for(plane: Plane, subject: Json, user: str, group: str
         ("POST /version", 'forbidden: User "jane" cannot post path "/version"'),
     ],
 )  # fmt: skip
-def test_what_a_refusal_says(plane: Plane, line: str, message: str) -> None:
+def test_a_refusal_names_user_verb_and_resource(plane: Plane, line: str, message: str) -> None:
     assert plane.ask(line, impersonate_user="jane").refusal == (403, "Forbidden", message)
 
 
@@ -127,7 +127,7 @@ def test_the_rules_one_has(plane: Plane) -> None:
     assert reading == [{"verbs": ["get", "list", "watch"], "apiGroups": ["*"], "resources": ["*"]}]
 
 
-def test_the_rights_of_others_are_asked_of_by_name(plane: Plane) -> None:
+def test_rights_of_other_users_are_reviewed_by_name(plane: Plane) -> None:
     line = "POST /apis/authorization.k8s.io/v1/subjectaccessreviews"
     grant(plane, {"verbs": ["list"], "apiGroups": ["apps"], "resources": ["deployments"]}, namespace="default")
     asked = {"verb": "list", "group": "apps", "resource": "deployments", "namespace": "default"}

@@ -50,7 +50,7 @@ NODE = {"target": {"kind": "Node", "name": "n"}}
         ({}, 500, "target.name: Required value"),
     ],
 )  # fmt: skip
-def test_bindings_that_say_the_wrong_thing(plane: Plane, body: Json, code: int, message: str) -> None:
+def test_bindings_that_are_refused(plane: Plane, body: Json, code: int, message: str) -> None:
     plane.create(PODS, pod("p"))
     answer = plane.ask(f"POST {PODS}/p/binding", body)
     assert (answer.status, answer.json["message"]) == (code, message)
@@ -215,7 +215,7 @@ def test_a_budget_without_a_selector_is_for_no_pod(plane: Plane) -> None:
 
 
 @pytest.mark.parametrize(("phase", "code"), [("Pending", 201), ("Succeeded", 201), ("Failed", 201), ("Running", 429)])
-def test_what_does_not_run_asks_no_budget(plane: Plane, phase: str, code: int) -> None:
+def test_a_pod_that_does_not_run_bypasses_budgets(plane: Plane, phase: str, code: int) -> None:
     running_pod(plane, phase=phase)
     budget(plane, allowed=0)
     assert evict(plane).status == code
@@ -304,7 +304,7 @@ def test_a_token_ends_with_what_it_is_bound_to(plane: Plane) -> None:
     assert plane.ask("GET /version", token=token).status == 401
 
 
-def test_a_budget_nobody_has_looked_at_is_still_being_processed(plane: Plane) -> None:
+def test_an_unobserved_budget_is_still_being_processed(plane: Plane) -> None:
     running_pod(plane)
     plane.create(BUDGETS, {"metadata": {"name": "b"}, "spec": {"minAvailable": 1, "selector": {}}})
     answer = evict(plane)

@@ -270,7 +270,7 @@ def test_what_is_forgotten_ends_a_watch_with_the_reason(plane: Plane) -> None:
     assert plane.watched(f"GET {MAPS}?watch=1&resourceVersion={now}&timeoutSeconds=1") == []
 
 
-def test_who_falls_behind_is_told_and_dropped() -> None:
+def test_a_slow_watch_ends_with_an_error() -> None:
     with running(store=Store(limits=Limits(watch_events=2))) as plane:
         kind = plane.registry.kind("v1", "ConfigMap")
 

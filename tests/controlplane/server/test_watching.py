@@ -59,7 +59,7 @@ async def client(options: ServeOptions | None = None) -> AsyncIterator[Client]:
             yield Client(server, session)
 
 
-def test_bookmarks_come_on_time_and_only_if_asked_for() -> None:
+def test_bookmarks_come_on_time_and_only_if_requested() -> None:
     async def run() -> None:
         times = WatchTimes(bookmark=0.05)
         async with client(ServeOptions(tls=False, times=times)) as c:
