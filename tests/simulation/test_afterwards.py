@@ -14,7 +14,7 @@ from reprieve.scheduling.engine import Engine
 from reprieve.simulation.afterwards import afterwards
 from reprieve.simulation.plan import PlanOptions, plan
 
-from .test_draining import CLAIM, LOCAL, budget
+from .test_draining import CLAIM, DEVICE, LOCAL, budget
 from .test_losses import gone, scenario
 from .test_suggestions import gang, loaded, node, pod
 
@@ -144,3 +144,17 @@ def test_what_is_left_can_be_planned_again_to_the_same_end() -> None:
     assert not again.preemptions
     assert [(one.name, one.outcome) for one in again.pods] == [("waits", "Unschedulable")]
     assert pods(afterwards(once, kept.engine, AT)) == pods(once)
+
+
+def test_claims_that_a_plan_made_are_there_behind_all_that_was() -> None:
+    """Of the template that a pod names: its status names the claim, which was made when the plan ended."""
+    users = [pod(name, 1, resourceClaims=[{"name": "c", "resourceClaimTemplateName": "t"}]) for name in ("a", "b")]
+    given = loaded(node("n1"), DEVICE, *users)
+    found = left(node("n1"), DEVICE, *users)
+    claims = found.of(objects.ResourceClaim)
+    assert len({one.object.name for one in claims}) == 2
+    named = {each.resource_claim_name for one in found.pods for each in one.object.status.resource_claim_statuses}
+    assert named == {one.object.name for one in claims}
+    assert [(one.created, str(one.origin)) for one in claims] == [(AT, "<plan>")] * 2
+    before = max(one.order for one in given.all())
+    assert sorted(one.order for one in claims) == [before + 1, before + 2]

@@ -417,9 +417,10 @@ def test_pools_are_called_by_the_size_of_their_nodes() -> None:
     ]
 
 
-def test_parts_of_copies_that_are_not_placed_whole_are_counted_again_without() -> None:
-    """whatif.md 8.7: the last gang evicts for one of its pods in vain where its minimum is less than all of it."""
-    there = [node("n1", cpu=3), *(pod(f"low-{i}", cpu=1, node="n1") for i in range(3))]
-    group, *pods = gang("new", 2, min_count=1, cpu=1, priority=5)
-    found = asked(manifests(*there), manifests(group, *pods))
+def test_victims_of_the_parts_of_a_last_copy_are_not_counted() -> None:
+    """whatif.md 8.7: a gang with less than all of it as its minimum evicts for one of its pods, and the other waits."""
+    there = [node("n1", cpu=3, labels={"side": "left"}), node("n2", cpu=1)]
+    low = [pod(f"low-{i}", cpu=1, node="n1") for i in range(3)]
+    shape = gang("new", 2, min_count=1, cpu=1, priority=5, selector={"side": "left"})
+    found = asked(manifests(*there, *low), manifests(*shape))
     assert (found.now, found.with_preemption, found.victims) == (0, 1, 2)

@@ -15,8 +15,12 @@ from reprieve.cluster.pods import PodRecord
 from reprieve.scheduling.decision import Decision
 from reprieve.simulation.virtual import Preempted
 from tests.building import START, World, composite, gang, group, node, pdb, pod, priority_class, said
+from tests.plugins.devices import template
 from tests.preemption.test_waiting import at, configured, rolling
 from tests.scheduling.test_held_room import holding
+
+from .test_virtual_claims import gang as gang_with_claims
+from .test_virtual_claims import pod as claiming
 
 
 def there(world: World) -> list[str]:
@@ -38,6 +42,7 @@ def test_a_victim_goes_when_its_grace_period_is_over(grace: int | None, after: f
     world = World(node("n1", cpu=1), pod("low", cpu=1, node="n1", grace=grace), pod("high", cpu=1, priority=9))
     world.virtual.drain()
     assert world.virtual.leaving == ([] if after == 0 and "low" not in there(world) else ["default/low"])
+    assert world.where == {}, "it is on its way out"
     assert last(world, lambda: "low" in there(world)) == after
     assert world.evicted == ["low"]
     assert world.settle().where == {"high": "n1"}
@@ -196,6 +201,25 @@ def test_a_deleted_tree_goes_from_the_leaves_up() -> None:
     world.virtual.end("uid-leaf-0")
     assert sorted(cluster.trees.composites) == []
     assert "default/leaf" not in cluster.groups
+
+
+def device_claims(world: World) -> list[str]:
+    """Names of the claims that there are, without what was made up of their names."""
+    known = world.engine.cluster.devices.claims.values()
+    return sorted(each.claim.metadata.name.split("-")[0] for each in known if each.object is not None)
+
+
+def test_the_device_claims_of_pods_and_groups_go_with_them() -> None:
+    """KEP-5729 and the ResourceClaim controller: each has the claim that was made of its template."""
+    members = [claiming("member", templates=("t",), group="g"), claiming("single", templates=("u",))]
+    world = World(node("n1"), template("t"), template("u"), gang_with_claims("t"), *members)
+    assert device_claims(world) == ["g", "single"]
+    world.virtual.end("uid-single")
+    assert device_claims(world) == ["g"]
+    assert world.virtual.delete("PodGroup", "default", "g")
+    assert device_claims(world) == ["g"], "its pod is there"
+    world.virtual.end("uid-member")
+    assert device_claims(world) == []
 
 
 def test_a_tree_that_is_made_again_before_it_went_stays() -> None:
