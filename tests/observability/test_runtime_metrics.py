@@ -212,18 +212,6 @@ def test_plugins_are_counted_by_attempt_and_extension_point() -> None:
         assert seen.value("scheduler_plugin_evaluation_total", extension_point=point, **labels) == 20
 
 
-def test_the_wait_for_permission_is_measured() -> None:
-    """observability.md 3.5: from the attempt that let it wait to the decision."""
-    seen = Observed(node("n1"), pod("a", cpu=1))
-    entity = seen.world.entity("a")
-    (member,) = entity.ready.values()
-    seen.observer._permit_since[member.uid] = seen.world.now
-    seen.observer.permitted(member, "Success", now=seen.world.now + 0.3)
-    seen.observer.permitted(member, "Success", now=seen.world.now + 9)
-    assert seen.value("scheduler_permit_wait_duration_seconds_count", result="Success") == 1
-    assert seen.value("scheduler_permit_wait_duration_seconds_sum", result="Success") == pytest.approx(0.3)
-
-
 def test_what_pods_ask_for_by_resource() -> None:
     """observability.md 3.7."""
     world = World(
