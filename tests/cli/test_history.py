@@ -3,13 +3,18 @@
 import io
 import json
 import re
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from msgspec.structs import replace
 
 from reprieve.api.loading import load
+from reprieve.cli.history import history_sections
+from reprieve.cli.sections import Tone
+from reprieve.observability.history import Evicted, History, HistoryItem
 from reprieve.observability.recording import RecordKeeper
 from reprieve.observability.store import open_store
 from reprieve.simulation.plan import PlanOptions, plan
@@ -92,3 +97,82 @@ def test_bad_questions(run: Run, arguments: tuple[str, ...], message: str) -> No
     ended = run("history", *arguments)
     assert (ended.code, ended.out) == (2, "")
     assert ended.err.startswith(message)
+
+
+ITEM = HistoryItem(
+    time="2026-01-01T00:00:05.123456Z",
+    kind="PodGroup",
+    namespace="a",
+    name="g",
+    priority=9,
+    domain="n1",
+    pods=2,
+    lost_gpu_hours=1.5,
+    lost_cpu_hours=7.0,
+    pdb_violations=0,
+    state="Done",
+)
+VICTIM = Evicted(unit="a/v", kind="Pod", priority=1, pods=1)
+
+
+@pytest.mark.parametrize(
+    ("victim", "line"),
+    [
+        (VICTIM, "a/v (priority 1, 1 pod)"),
+        (replace(VICTIM, pods=2, running_seconds=60.0), "a/v (priority 1, 2 pods) after 1 min"),
+        (replace(VICTIM, running_seconds=0.0), "a/v (priority 1, 1 pod) after 0 s"),
+        (
+            replace(VICTIM, violates_pdb=True, why="it is large"),
+            "a/v (priority 1, 1 pod), although a PodDisruptionBudget forbids it: it is large",
+        ),
+    ],
+)
+def test_each_victim_is_a_line_below_its_preemption(victim: Evicted, line: str) -> None:
+    """whatif.md 9: what is not known is left out."""
+    [section] = history_sections(History(items=(replace(ITEM, victims=(victim, VICTIM)),)), "24h")
+    [row] = section.rows
+    assert row.below == (line, "a/v (priority 1, 1 pod)")
+
+
+@pytest.mark.parametrize(
+    ("items", "title", "cells"),
+    [
+        (
+            (ITEM,),
+            "1 preemption since 24h: 2 pods evicted",
+            [("2026-01-01T00:00:05Z", "podgroup a/g", "9", "2 pods", "1.5 GPU-hours", "Done")],
+        ),
+        (
+            (replace(ITEM, kind="Pod", pods=1, lost_gpu_hours=0.0, time="2026-01-01T00:00:05Z", state="Failed"),),
+            "1 preemption since 24h: 1 pod evicted",
+            [("2026-01-01T00:00:05Z", "pod a/g", "9", "1 pod", "7 CPU-hours", "Failed")],
+        ),
+    ],
+)
+def test_a_preemption_is_a_row_with_the_work_that_was_lost(
+    items: tuple[HistoryItem, ...], title: str, cells: list[tuple[str, ...]]
+) -> None:
+    """Of GPUs where any were, else of CPUs."""
+    [section] = history_sections(History(items=items), "24h")
+    assert section.columns == ("when", "by", "priority", "evicted", "work lost", "state")
+    assert (section.title, [row.cells for row in section.rows]) == (title, cells)
+
+
+def test_preemptions_are_counted_with_all_their_pods() -> None:
+    [section] = history_sections(History(items=(ITEM, replace(ITEM, pods=3))), "7d")
+    assert section.title == "2 preemptions since 7d: 5 pods evicted"
+    [none] = history_sections(History(), "7d")
+    assert (none.title, none.tone) == ("Nobody was evicted since 7d.", Tone.GOOD)
+
+
+@pytest.mark.parametrize("option", [(), ("--since", "24h")])
+def test_without_a_time_it_is_the_last_day(
+    run: Run, records: str, monkeypatch: pytest.MonkeyPatch, option: tuple[str, ...]
+) -> None:
+    """The records are of a plan without dates: of its first creation, and some seconds."""
+    [newest, *_] = json.loads(run("history", "--records", records, "--since", START, "-o", "json").out)["items"]
+    began = datetime.fromisoformat(newest["time"]).timestamp()
+    for later, shown in ((86_399.0, 1), (86_400.0 + 60, 0)):
+        monkeypatch.setattr("reprieve.cli.history.time.time", lambda at=began + later: at)
+        document = json.loads(run("history", "--records", records, *option, "-o", "json").out)
+        assert (len(document["items"]) > 0) == bool(shown)
