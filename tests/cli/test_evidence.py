@@ -16,13 +16,15 @@ from urllib.parse import unquote
 import msgspec
 import pytest
 from aiohttp import web
+from msgspec.structs import replace
 
 from reprieve.cli import evidence
-from reprieve.cli.evidence import Asked, Evidence, leaves_below, read_above
+from reprieve.cli.evidence import EXTENSION, Asked, Evidence, leaves_below, read_above
 from reprieve.client.connection import Connection, Identity
 from reprieve.client.errors import ApiError, ConfigError
 from reprieve.observability.records import DecisionRecord
 from reprieve.observability.store import open_store
+from tests.cli.test_demo_acts import MADE
 from tests.client.scripted import Reply, scripted, status
 
 Json = dict[str, Any]
@@ -456,6 +458,21 @@ def evictions(records: str | None, answers: Mapping[str, Json | int]) -> tuple[l
 def test_preemptions_since_a_time_are_asked_for_by_it() -> None:
     answers: Mapping[str, Json | int] = {"/explain": {"items": [record(1), record(2)]}}
     assert evictions("SERVER", answers) == ([2, 1], "SERVER", ["/explain?since=12.5"])
+
+
+def test_preemptions_since_a_time_are_read_from_the_file_of_the_context(tmp_path: Path) -> None:
+    """Records of attempts that evicted nobody are no preemptions, and older ones are left out."""
+    store = open_store(tmp_path / "decisions.db")
+    for number, time, made in ((1, "1970-01-01T00:00:12Z", MADE), (2, LATER, MADE), (3, LATER, None)):
+        entry = msgspec.convert(record(number), DecisionRecord)
+        store.put(replace(entry, time=time, preemption=made), [("Pod", "default", "p")])
+    store.close()
+    there = Connection("https://api", "test", extensions={EXTENSION: {"records": str(tmp_path / "decisions.db")}})
+    found, source = asyncio.run(evidence.evictions(there, 12.5, None))
+    assert ([one.id for one in found], source) == ([2], str(tmp_path / "decisions.db"))
+
+
+LATER = "1970-01-01T00:00:13Z"
 
 
 @pytest.mark.parametrize(

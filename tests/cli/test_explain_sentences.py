@@ -19,6 +19,7 @@ from reprieve.observability.records import (
     Candidate,
     Comparison,
     Cost,
+    InVain,
     Level,
     Members,
     Message,
@@ -630,3 +631,16 @@ def test_the_document_has_what_is_known_and_nothing_else() -> None:
     helped = document(evidence(computed=Answered(record=record(), priority_that_helps=3)))
     assert (helped["computed"]["gated"], helped["computed"]["priorityThatHelps"]) == (None, 3)
     assert helped["computed"]["record"]["result"] == "Unschedulable"
+
+
+@pytest.mark.parametrize(
+    ("number", "listed", "more"),
+    [(0, 0, []), (3, 0, []), (2, 2, []), (3, 2, ["... and 1 more"]), (9, 7, ["... and 4 more"])],
+)
+def test_potential_victims_beyond_the_five_listed_are_counted(number: int, listed: int, more: list[str]) -> None:
+    """Where none is listed there is no table to add to."""
+    shown = [went(f"v{at}", "Pod", 1, f"v{at}") for at in range(listed)]
+    vain = InVain(reason="DoesNotFit", potential_victims=number, pods=number, looked_at=shown, placed=0, needed=1)
+    found = section(evidence(record(in_vain=vain)), "Nobody is pushed out for it")
+    assert [note for note in found.notes if note.startswith("... and")] == more
+    assert (len(found.rows), bool(found.columns)) == (min(listed, 5), listed > 0)

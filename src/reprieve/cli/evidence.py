@@ -490,7 +490,7 @@ async def _compute(client: ApiClient, evidence: Evidence, *, suggest: bool) -> N
     reading = await read_cluster(client)
     manifests: Manifests = manifests_of(reading, client.connection.server)
     asked = evidence.asked
-    if evidence.pod is not None and pod_group_name(evidence.pod) is not None and evidence.group is not None:
+    if evidence.group is not None:
         asked = Asked("PodGroup", asked.namespace, evidence.group.metadata.name)
     try:
         evidence.computed = ask(manifests, asked.kind, asked.namespace, asked.name, now=time.time(), suggest=suggest)

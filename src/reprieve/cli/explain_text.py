@@ -69,7 +69,7 @@ def document(evidence: Evidence) -> dict[str, Any]:
         "recordsFrom": evidence.source or None,
         "records": [msgspec.to_builtins(record) for record in evidence.records],
     }
-    if asked.kind == "Pod" and pod is not None:
+    if pod is not None:
         found["object"]["nodeName"] = pod.spec.node_name or None
         found["object"]["podGroup"] = pod_group_name(pod)
         found["object"]["priority"] = pod.spec.priority or 0
@@ -79,7 +79,7 @@ def document(evidence: Evidence) -> dict[str, Any]:
         found["object"]["pods"] = len(evidence.members)
         found["object"]["scheduled"] = _scheduled(evidence.members)
     composite = evidence.composite
-    if asked.kind == "CompositePodGroup" and composite is not None:
+    if composite is not None:
         found["object"]["priority"] = composite.spec.priority or 0
         found["object"]["minGroupCount"] = composite.min_group_count
         found["object"]["pods"] = len(evidence.members)
@@ -215,7 +215,7 @@ def state_of(evidence: Evidence) -> tuple[str, str, Tone]:
         if next(iter(_preemptions_of(evidence)), None) is not None:
             return "Preempted", f"{asked} is gone: it was preempted.", Tone.BAD
         return "Gone", f"{asked} is gone; this is from the scheduler's records.", Tone.QUIET
-    if evidence.pod is not None and asked.kind == "Pod":
+    if evidence.pod is not None:
         return _pod_state(evidence, evidence.pod)
     return _group_state(evidence)
 
@@ -286,18 +286,15 @@ def _is_waiting(evidence: Evidence) -> bool:
 
 
 def _conditions(evidence: Evidence) -> Sequence[objects.PodCondition | objects.Condition]:
-    if evidence.asked.kind == "Pod":
-        return evidence.pod.status.conditions or () if evidence.pod is not None else ()
-    if evidence.asked.kind == "CompositePodGroup":
-        return evidence.composite.status.conditions if evidence.composite is not None else ()
-    return evidence.group.status.conditions if evidence.group is not None else ()
+    found = evidence.object
+    return found.status.conditions or () if found is not None else ()
 
 
 def _state_section(evidence: Evidence) -> Section:
     _, title, tone = state_of(evidence)
     notes = []
     pod, group = evidence.pod, evidence.group
-    if evidence.asked.kind == "Pod" and pod is not None:
+    if pod is not None:
         name = pod_group_name(pod)
         notes.append(f"Priority {pod.spec.priority or 0}" + (f", of podgroup {name}." if name else "."))
         if pod.spec.scheduler_name != DEFAULT_SCHEDULER and not pod.spec.node_name:
