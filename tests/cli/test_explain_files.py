@@ -498,6 +498,7 @@ def test_a_member_of_a_gang_has_the_help_of_its_gang(run: Run, cluster: str) -> 
     assert of_pod["help"] == of_gang["help"] != []
     assert of_pod["computed"]["record"]["entity"]["kind"] == "PodGroup"
     assert of_pod["object"]["podGroup"] == "train"
+    assert (of_gang["object"]["pods"], of_gang["object"]["scheduled"]) == (2, 0)
     assert of_pod["computed"]["priorityThatHelps"] == of_gang["computed"]["priorityThatHelps"]
 
 

@@ -136,3 +136,28 @@ def test_manifests_may_name_what_only_the_cluster_has(run: Run, live: list[dict[
     ended = run(*ASKED, "-f", "more.yaml")
     assert (ended.code, ended.out) == (2, "")
     assert "no Node with this name is in the cluster or the input" in ended.err
+
+
+@pytest.mark.parametrize(
+    ("more", "owners", "jobs"),
+    [
+        ("", False, False),
+        ("groupSources: {owners: true}", True, False),
+        (
+            "profiles: [{schedulerName: default-scheduler, pluginConfig: "
+            "[{name: DefaultPreemption, args: {waitForCompletions: 30m}}]}]",
+            False,
+            True,
+        ),
+    ],
+    ids=["default", "owners", "completions"],
+)
+def test_controllers_and_jobs_are_read_where_the_configuration_asks_for_them(
+    run: Run, live: list[dict[str, Any]], more: str, owners: bool, jobs: bool
+) -> None:
+    """Beside plans under another configuration as well: each is of the same cluster."""
+    Path("c.yaml").write_text(f"{CONFIGURATION}{more}\n")
+    for asked in (("--config", "c.yaml"), ("--compare", "c.yaml")):
+        ended = run("plan", "--kubeconfig", "k", *asked)
+        assert ended.code == 0, ended.err
+        assert {(each["owners"], each["jobs"]) for each in live} == {(owners, jobs)}

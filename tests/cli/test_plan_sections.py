@@ -18,6 +18,16 @@ from reprieve.cli.render import (
     waiting_sections,
 )
 from reprieve.cli.sections import BUDGET_OVERRULED, Row, Section, Tone
+from reprieve.observability.records import (
+    DecisionRecord,
+    InVain,
+    Members,
+    Order,
+    Reason,
+    Ref,
+    Shortage,
+    Shortfall,
+)
 from reprieve.simulation.report import (
     Account,
     Answer,
@@ -37,6 +47,8 @@ from reprieve.simulation.report import (
     Stats,
     UnitAccount,
 )
+
+from .test_explain_text import record
 
 ACCOUNT = Account(nodes=2, running_before=1, running_after=3)
 
@@ -310,6 +322,98 @@ def test_the_most_frequent_messages_of_a_group_are_shown_and_none_within_another
     found = titled("Waiting", Plan(pods=pods, pod_groups=(group("g", "Unschedulable", message="whole: a, b"),)))
     assert found is not None
     assert [row.below for row in found.rows] == [("whole: a, b", "c")]
+
+
+def attempt(**more: Any) -> DecisionRecord:
+    return record(entity=Ref(kind="PodGroup", namespace="a", name="g", priority=9), message="", **more)
+
+
+def of_gang(outcome: str = "Unschedulable", *, messages: tuple[str, ...] = ("m",), **more: Any) -> Plan:
+    """A gang of pods with these messages, of which none is placed."""
+    pods = (pod(f"g-{at}", "Unschedulable", pod_group="g", message=text) for at, text in enumerate(messages))
+    return Plan(pods=tuple(pods), pod_groups=(group("g", outcome, message="pod group is unschedulable", **more),))
+
+
+def reasons_of(plan: Plan, found: DecisionRecord | None) -> tuple[str, ...]:
+    """What stands below the gang where that is the record of its last attempt."""
+    answer = Answer(plan, ACCOUNT)
+    asked: list[tuple[str, str, str]] = []
+
+    def record_of(*who: str) -> DecisionRecord | None:
+        asked.append((who[0], who[1], who[2]))
+        return found
+
+    [waiting] = [section for section in plan_sections(answer, record_of) if section.title == "Waiting"]
+    assert asked == [("PodGroup", "a", "g")]
+    return waiting.rows[0].below
+
+
+TRIED = Members(tried=2, placed=1, min_count=2)
+
+
+@pytest.mark.parametrize(
+    ("number", "listed"),
+    [
+        (0, ""),
+        (1, " None of 3 nodes would do for the others: 1 r0."),
+        (6, " None of 3 nodes would do for the others: 1 r0, 1 r1, 1 r2, 1 r3, 1 r4, 1 r5."),
+        (8, " None of 3 nodes would do for the others: 1 r0, 1 r1, 1 r2, 1 r3, 1 r4, 1 r5 and 2 more reasons."),
+    ],
+)
+def test_a_gang_that_waits_has_six_reasons_of_its_last_attempt(number: int, listed: str) -> None:
+    reasons = [Reason(reason=f"r{at}", nodes=1) for at in range(number)]
+    below = reasons_of(of_gang(), attempt(members=TRIED, reasons=reasons))
+    assert below == (f"Of 2 pods tried together 1 found a place.{listed}", "m")
+
+
+def test_the_scarcest_resource_is_the_first_reason() -> None:
+    reasons = [Reason(reason=f"Insufficient {name}", nodes=1) for name in ("cpu", "memory", "gpu")]
+    lack = Shortfall(closest=Shortage(missing={"gpu": "1", "cpu": "2"}, nodes=1, names=["n1"]), more=1)
+    below = reasons_of(of_gang(), attempt(members=TRIED, reasons=reasons, lack=lack))
+    assert below[0].endswith(": 1 Insufficient gpu, 1 Insufficient cpu, 1 Insufficient memory.")
+
+
+@pytest.mark.parametrize(
+    ("message", "kept"),
+    [
+        ("pod group is unschedulable", ()),
+        ("waiting for minCount pods from a gang to be scheduled: 1 of 2", ()),
+        ("0/3 nodes are available: 3 Insufficient cpu.", ()),
+        ("0/4 nodes are available: of another attempt.", ("0/4 nodes are available: of another attempt.",)),
+        ("pod group is unschedulable, because of x", ("because of x",)),
+        ("0/1 placements are available, first placement status: it is full", ("it is full",)),
+        ("something of a plugin", ("something of a plugin",)),
+    ],
+)
+def test_messages_that_say_no_more_than_the_attempt_are_left_out(message: str, kept: tuple[str, ...]) -> None:
+    found = attempt(members=TRIED, reasons=[Reason(reason="Insufficient cpu", nodes=3)])
+    first, *others = reasons_of(of_gang(messages=(message, message)), found)
+    assert first.startswith("Of 2 pods tried together 1 found a place. None of 3 nodes would do")
+    assert tuple(others) == kept
+
+
+def test_why_no_room_was_made_and_what_would_help_stand_below_the_attempt() -> None:
+    helps = (Help(kind="Priority", sentence="A priority of 9."),)
+    found = attempt(members=TRIED, in_vain=InVain(reason="NoLowerPriority"), order=Order(search="Retry"), reasons=[])
+    below = reasons_of(of_gang(help=helps), found)
+    assert below[:2] == ("Of 2 pods tried together 1 found a place.", "Nothing runs that could make room.")
+    assert below[2].startswith("A placement may exist: ")
+    assert below[3:] == ("m", "would help: A priority of 9.")
+
+
+@pytest.mark.parametrize(
+    ("plan", "found"),
+    [
+        (of_gang(), None),
+        (of_gang(), attempt(reasons=[])),
+        (of_gang("Gated"), attempt(members=TRIED)),
+        (Plan(pods=of_gang().pods), attempt(members=TRIED)),
+    ],
+    ids=["no record", "of a pod", "gated", "no group"],
+)
+def test_without_an_attempt_that_failed_there_are_the_messages(plan: Plan, found: DecisionRecord | None) -> None:
+    messages = ("pod group is unschedulable", "m") if plan.pod_groups else ("m",)
+    assert reasons_of(plan, found) == messages
 
 
 def tree(name: str, **more: Any) -> CompositeOutcome:

@@ -360,3 +360,28 @@ def test_of_as_many_objects_as_may_be_it_is_still_tried_what_would_help(
     assert ask("queue", documents=pod("huge", "7", 1))["items"][0]["help"]
     monkeypatch.setattr(queue, "MOST_OBJECTS", 5)
     assert not ask("queue", documents=pod("huge", "7", 1))["items"][0]["help"]
+
+
+TWICE = """---
+apiVersion: reprieve.dev/v1alpha1
+kind: Scenario
+metadata: {name: s}
+spec:
+  steps:
+  - create: &pod [{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {containers: [{name: c}]}}]
+  - create: *pod
+"""
+
+
+@pytest.mark.parametrize("question", ["plan", "plan --compare-to pod.yaml", "queue", "explain --all-waiting"])
+def test_what_cannot_be_planned_is_bad_input_of_every_question(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, question: str
+) -> None:
+    """One line that names the place, and no half answer."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "pod.yaml").write_text(pod("one", "1"))
+    (tmp_path / "c.yaml").write_text(CLUSTER + TWICE)
+    ended = run(*question.split(), "-f", "c.yaml")
+    assert (ended.code, ended.out, ended.err.count("\n")) == (2, "", 1)
+    assert ended.err.startswith("error: c.yaml: document 2 ")
+    assert ended.err.endswith("Pod default/p already exists at that time\n")

@@ -278,3 +278,10 @@ def test_a_kind_with_two_letters_the_wrong_way_round_is_recognized(run: Run, tmp
     ended = run("plan", "-f", write(tmp_path / "a.yaml", NODE, "apiVersion: v1\nkind: Pdo\nmetadata: {name: p}\n"))
     assert ended.code == 2
     assert 'did you mean "Pod"' in ended.err
+
+
+def test_a_pod_runs_on_a_node_of_the_input(run: Run, tmp_path: Path) -> None:
+    """Without a cluster there is nothing else where its node could be."""
+    ended = run("plan", "-f", write(tmp_path / "a.yaml", NODE, POD % ("", "  nodeName: nowhere\n")))
+    assert (ended.code, ended.out) == (2, "")
+    assert 'spec.nodeName: Invalid value: "nowhere"' in ended.err

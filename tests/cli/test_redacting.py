@@ -12,6 +12,7 @@ from msgspec.structs import replace as with_fields
 
 from reprieve.api import objects
 from reprieve.api.errors import Origin
+from reprieve.api.loading import read
 from reprieve.api.manifests import Loaded, Manifests
 from reprieve.cli.evidence import Asked, Evidence, Occurrence, Owned
 from reprieve.cli.redacting import Redaction, redacted, redacted_waiting
@@ -294,3 +295,12 @@ def test_priorities_of_whoever_waits_are_those_of_their_objects() -> None:
     plan = Plan(pods=(pod("own", "ours", message="theirs/a and theirs/b"),))
     found = redacted_waiting(plan, lambda *_: None, manifests, "ours")
     assert found.plan.pods[0].message == "a pod of priority 0 and a pod of priority 7"
+
+
+def test_names_in_a_namespace_of_any_object_are_redacted() -> None:
+    """Not only where pods and groups are; of what has no namespace it is the default one."""
+    manifests = read([("q", "apiVersion: v1\nkind: Service\nmetadata: {name: s, namespace: apart}\nspec: {}\n")])
+    manifests.objects[objects.Node] = [Loaded(building.node("n1"), Origin("test"), 0, 0.0)]
+    plan = Plan(pods=(pod("own", "ours", message="apart/x, default/y and unknown/z"),))
+    found = redacted_waiting(plan, lambda *_: None, manifests, "ours")
+    assert found.plan.pods[0].message == "another object, another object and unknown/z"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import re
 import sys
 from pathlib import Path
@@ -318,3 +319,30 @@ def test_numbers_of_jobs_are_above_zero(run: Run, desk: Path, option: str) -> No
     assert (ended.code, ended.out) == (2, "")
     assert "0 is not in the range x>=1" in ended.err
     assert run("replay", "jobs.csv", "--cluster", "nodes.yaml", option, "2").code == 0
+
+
+def test_the_document_has_the_setting_of_the_replay(run: Run, desk: Path) -> None:
+    """Times in seconds; what was not asked for is null (replay.md 4)."""
+    plain = json.loads(run("replay", "jobs.csv", "--cluster", "nodes.yaml", "-o", "json").out)["setting"]
+    assert {key: plain[key] for key in SETTING} == SETTING
+    asked = ("--until", "30m", "--checkpoint", "5m", "--restart", "90s", "--seed", "3")
+    found = json.loads(run("replay", "jobs.csv", "--cluster", "nodes.yaml", "-o", "json", *asked).out)["setting"]
+    changed = {"until": 1800.0, "checkpointSeconds": 300.0, "restartSeconds": 90.0, "seed": 3}
+    assert {key: found[key] for key in SETTING} == {**SETTING, **changed}
+
+
+SETTING = {"jobs": 2, "nodes": 1, "until": None, "checkpointSeconds": None, "restartSeconds": 0.0, "seed": None}
+
+
+@pytest.mark.parametrize("policies", [("--policy", "a=c.yaml"), ("--policy", "a=c.yaml", "--policy", "b=c.yaml")])
+def test_a_configuration_is_warned_of_once_for_each_policy(run: Run, desk: Path, policies: tuple[str, ...]) -> None:
+    """By the file; not again by the processes of their own."""
+    extenders = "extenders: [{urlPrefix: 'http://127.0.0.1:1', filterVerb: filter}]"
+    (desk / "c.yaml").write_text(
+        f"apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n{extenders}\n"
+    )
+    ended = run("replay", "jobs.csv", "--cluster", "nodes.yaml", *policies)
+    assert ended.code == 0, ended.err
+    warnings = [line for line in ended.err.splitlines() if line.startswith("warning: ")]
+    assert len(warnings) == len(policies) // 2
+    assert all(line.startswith("warning: c.yaml: ") and "extenders are not asked" in line for line in warnings)
