@@ -292,6 +292,7 @@ def test_as_few_workers_of_equal_size_as_there_can_be(gpus: int, least: int, wor
         (None, 5, None, "never ran"),
         (1, None, None, "never ran"),
         (5, 5, None, "ran no time at all"),
+        (5, 6, None, 1),
         (1, 5, 0, "ran no time at all"),
     ],
 )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import sys
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -326,6 +327,16 @@ def test_values_of_parquet_are_read_as_their_text(tmp_path: Path) -> None:
     for zone, submit in ((None, 60_000), (UTC, 60_000), (timezone(timedelta(hours=-1)), 3_660_000)):
         dated = read_jobs(parquet(tmp_path, job=["a"], submit=[plain.replace(tzinfo=zone)]))
         assert ([job.submit for job in dated.jobs], dated.dated) == ([submit], True)
+
+
+def test_parquet_without_what_reads_it_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(JobListError) as refused:
+        read_jobs(tmp_path / "jobs.parquet")
+    assert (
+        str(refused.value)
+        == f"{tmp_path / 'jobs.parquet'}: Parquet needs pyarrow: pip install pyarrow, or write it as CSV"
+    )
 
 
 def test_rows_of_parquet_are_counted_from_2_as_those_of_csv(tmp_path: Path) -> None:

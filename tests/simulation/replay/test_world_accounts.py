@@ -338,3 +338,20 @@ def test_workers_and_groups_of_an_ended_job_are_gone() -> None:
     ]
     assert not run.engine.cluster.groups
     assert not run.engine.cluster.pods
+
+
+def test_a_worker_that_waits_goes_with_the_others_of_a_job_that_goes_as_a_whole() -> None:
+    """Two of three workers run and are preempted; three others come, and nothing is left of the first three."""
+    jobs = [job("gang", 0, 100, gpu=4, workers=3, min_workers=2), job("high", 10, 20, gpu=8, priority=5)]
+    run = started(jobs, gpu_nodes(1))
+    run.run(5000)
+    assert len(run.engine.cluster.pods) == 3
+    run.run(45_000)
+    assert sorted(found.name for found in run.engine.cluster.pods.values()) == [
+        "gang~2-0",
+        "gang~2-1",
+        "gang~2-2",
+        "high",
+    ]
+    run.run()
+    assert times(run) == {"gang": (0, 160), "high": (40, 60)}

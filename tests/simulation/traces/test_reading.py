@@ -142,7 +142,7 @@ def test_a_node_is_once_in_a_list_of_nodes(tmp_path: Path) -> None:
     with pytest.raises(JobListError, match=r'nodes, line 4: "a" is on line 2 already'):
         read_machines(SIMPLE, file)
     for less in (replace(SIMPLE, machine_of=None), replace(SIMPLE, machine_columns=None)):
-        with pytest.raises(JobListError, match="traces of the format simple have no list of nodes"):
+        with pytest.raises(JobListError, match="nodes: traces of the format simple have no list of nodes"):
             read_machines(less, file)
     file.write_text("name,gpus\na,x\n")
     with pytest.raises(JobListError, match="nodes, line 2, column gpus: want a whole number"):

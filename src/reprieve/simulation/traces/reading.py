@@ -154,7 +154,7 @@ def table(
             for name in columns:
                 if name not in header and name not in optional:
                     shows = shown(",".join(header))
-                    raise JobListError(file, line or 1, name, f"no such column; the first line has {shows}")
+                    raise JobListError(file, line, name, f"no such column; the first line has {shows}")
             wanted = [(header.index(name) if name in header else -1, name, read) for name, read in columns.items()]
             continue
         try:
