@@ -1,4 +1,4 @@
-"""Manifests whose every name, value and text tells about somebody: what of them may leave in a snapshot."""
+"""Manifests whose every name, value and text says something about somebody: what of them may leave in a snapshot."""
 
 from __future__ import annotations
 

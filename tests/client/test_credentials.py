@@ -24,7 +24,7 @@ BETA = "client.authentication.k8s.io/v1beta1"
 
 
 def script(tmp_path: Path, code: str) -> str:
-    """A program of the given Python code; `n` is how often it was run, `info` what it was told."""
+    """A program of the given Python code; `n` is how often it was run, `info` what it was given."""
     path = tmp_path / "plugin"
     head = f"""#!{sys.executable} -ES
 import json, os, sys, pathlib
@@ -183,27 +183,31 @@ def printing(monkeypatch: pytest.MonkeyPatch, *outputs: Any, code: int = 0) -> l
     return started
 
 
-def said(version: str = V1, kind: str = "ExecCredential", **status_of: Any) -> dict[str, Any]:
+def exec_credential(version: str = V1, kind: str = "ExecCredential", **status_of: Any) -> dict[str, Any]:
     return {"kind": kind, "apiVersion": version, "status": status_of}
 
 
 LONGEST = 1024 * 1024
 PRINTED: dict[str, tuple[Any, int, str]] = {
-    "another kind": (said(kind="Other", token="t"), 0, "want an ExecCredential of"),
-    "another version": (said(BETA, token="t"), 0, "want an ExecCredential of"),
+    "another kind": (exec_credential(kind="Other", token="t"), 0, "want an ExecCredential of"),
+    "another version": (exec_credential(BETA, token="t"), 0, "want an ExecCredential of"),
     "no status": ({"kind": "ExecCredential", "apiVersion": V1}, 0, "neither a token nor a client certificate"),
-    "an empty status": (said(), 0, "neither a token nor a client certificate"),
-    "a key alone": (said(token="t", clientKeyData="k"), 0, "or a key alone"),
-    "a certificate alone": (said(token="t", clientCertificateData="c"), 0, "without its key"),
-    "a blank in the token": (said(token="a b"), 0, "white space"),
-    "a time without a zone": (said(token="t", expirationTimestamp="2026-01-01T00:00:00"), 0, "without a time zone"),
+    "an empty status": (exec_credential(), 0, "neither a token nor a client certificate"),
+    "a key alone": (exec_credential(token="t", clientKeyData="k"), 0, "or a key alone"),
+    "a certificate alone": (exec_credential(token="t", clientCertificateData="c"), 0, "without its key"),
+    "a blank in the token": (exec_credential(token="a b"), 0, "white space"),
+    "a time without a zone": (
+        exec_credential(token="t", expirationTimestamp="2026-01-01T00:00:00"),
+        0,
+        "without a time zone",
+    ),
     "no JSON": (b"hello", 0, "did not print an ExecCredential in JSON"),
     "nothing": (b"", 0, "did not print an ExecCredential in JSON"),
-    "a line end in the token": (said(token="a\nb"), 0, "white space"),
+    "a line end in the token": (exec_credential(token="a\nb"), 0, "white space"),
     "deep JSON": (b"[" * 200_000, 0, "did not print an ExecCredential in JSON"),
     "a byte too many": (b"x" * (LONGEST + 1), 0, f"printed more than {LONGEST} bytes"),
     "as many bytes as may be": (b"x" * LONGEST, 0, "did not print an ExecCredential in JSON"),
-    "a failure": (said(token="t"), 1, "failed with exit code 1"),
+    "a failure": (exec_credential(token="t"), 1, "failed with exit code 1"),
 }
 
 
@@ -226,7 +230,7 @@ def test_what_a_plugin_prints_that_is_no_credential(name: str, monkeypatch: pyte
 def test_what_a_plugin_prints_is_what_a_request_carries(
     status_of: dict[str, str], authorization: str | None, certificate: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    printing(monkeypatch, said(**status_of))
+    printing(monkeypatch, exec_credential(**status_of))
     found = asyncio.run(plugin("p", FakeClock()).current())
     assert (found.authorization, found.certificate) == (authorization, certificate)
 
@@ -237,7 +241,9 @@ def test_five_seconds_before_it_expires_a_plugin_is_run_again(
 ) -> None:
     clock = FakeClock()
     expires = (clock.now() + timedelta(seconds=600)).isoformat()
-    started = printing(monkeypatch, said(token="one", expirationTimestamp=expires), said(token="two"))
+    started = printing(
+        monkeypatch, exec_credential(token="one", expirationTimestamp=expires), exec_credential(token="two")
+    )
 
     async def run() -> None:
         asked = plugin("p", clock)
@@ -266,16 +272,16 @@ def test_whether_a_plugin_gets_the_terminal(
             return terminal
 
     monkeypatch.setattr(sys, "stdin", Terminal())
-    started = printing(monkeypatch, said(token="t"))
+    started = printing(monkeypatch, exec_credential(token="t"))
     asyncio.run(plugin("p", FakeClock(), interactive_mode=mode).current())
     [how] = started
     assert how["stdin"] is (None if interactive else asyncio.subprocess.DEVNULL)
     spec = json.loads(how["env"]["KUBERNETES_EXEC_INFO"])["spec"]
-    assert spec == {"interactive": interactive}, "of the cluster it is told only where it asks for that"
+    assert spec == {"interactive": interactive}, "it learns of the cluster only where the kubeconfig provides that"
 
 
 @pytest.mark.parametrize(
-    ("tls", "told"),
+    ("tls", "given"),
     [
         (TlsSettings(), {}),
         (TlsSettings(insecure=True), {"insecure-skip-tls-verify": True}),
@@ -285,14 +291,17 @@ def test_whether_a_plugin_gets_the_terminal(
     ],
 )
 def test_what_a_plugin_learns_of_the_server_s_certificate(
-    tls: TlsSettings, told: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tls: TlsSettings, given: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("ca.pem").write_text("FILE")
-    started = printing(monkeypatch, said(token="t"))
+    started = printing(monkeypatch, exec_credential(token="t"))
     connection = Connection("https://api", "test", tls=tls)
     asyncio.run(plugin("p", FakeClock(), connection, provide_cluster_info=True).current())
-    assert json.loads(started[0]["env"]["KUBERNETES_EXEC_INFO"])["spec"]["cluster"] == {"server": "https://api", **told}
+    assert json.loads(started[0]["env"]["KUBERNETES_EXEC_INFO"])["spec"]["cluster"] == {
+        "server": "https://api",
+        **given,
+    }
 
 
 def test_a_certificate_of_the_server_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
@@ -303,7 +312,9 @@ def test_a_certificate_of_the_server_that_cannot_be_read_is_an_error(tmp_path: P
 
 def test_a_plugin_is_run_again_only_for_the_credential_that_was_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever comes with an older one has another to try already."""
-    started = printing(monkeypatch, said(token="one"), said(token="two"), said(token="two"))
+    started = printing(
+        monkeypatch, exec_credential(token="one"), exec_credential(token="two"), exec_credential(token="two")
+    )
 
     async def run() -> None:
         asked = plugin("p", FakeClock())
@@ -471,7 +482,7 @@ def test_a_plugin_with_the_terminal_may_take_its_time(monkeypatch: pytest.Monkey
     monkeypatch.setattr(sys, "stdin", Terminal())
     monkeypatch.setenv("OF_THE_MACHINE", "1")
     monkeypatch.setenv("OF_BOTH", "1")
-    started = printing(monkeypatch, said(token="t"))
+    started = printing(monkeypatch, exec_credential(token="t"))
     monkeypatch.setattr(asyncio, "timeout", noted)
     how: dict[str, Any] = {"environment": (("OF_BOTH", "2"), ("KUBERNETES_EXEC_INFO", "mine")), "arguments": ("a", "b")}
     asyncio.run(plugin("p", FakeClock(), interactive_mode="Always", **how).current())

@@ -188,9 +188,9 @@ def test_which_group_versions_may_be_missing(missing: str, code: int, passed_ove
 
     if passed_over:
         served = asyncio.run(run())
-        [said] = served.unavailable
-        assert said.startswith(f"{missing}/v1: ")
-        assert said.endswith(f"not now ({code} No)")
+        [reported] = served.unavailable
+        assert reported.startswith(f"{missing}/v1: ")
+        assert reported.endswith(f"not now ({code} No)")
         kinds = {group: table["v1"][0][1] for group, table in OTHERS.items()}
         assert {group for group, kind in kinds.items() if not served.readable(kind)} == {missing}
         assert len(served.readable("Pod")) == 1

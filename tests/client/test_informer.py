@@ -118,7 +118,7 @@ CASES: dict[str, Case] = {
         "40",
         (FIRST, {"resourceVersion": "40"}),
     ),
-    "what is sent twice is told once": Case(
+    "what is sent twice is reported once": Case(
         (
             lines(bookmark(5, end=True), event("ADDED", pod("a", 6)), event("MODIFIED", pod("a", 7)), then="cut"),
             lines(
@@ -321,13 +321,13 @@ def test_an_informer(name: str) -> None:
             for query, part in zip(observed.queries(), case.asked, strict=False):
                 assert part.items() <= query.items()
             kept = {f"{item.name}@{item.metadata.resource_version}" for item in observed.informer.objects.values()}
-            told: dict[str, str] = {}
+            reported: dict[str, str] = {}
             for change in observed.changes:
                 what, _, which = change.partition(" ")
-                told.pop(which.split("@")[0], None)
+                reported.pop(which.split("@")[0], None)
                 if what != "deleted":
-                    told[which.split("@")[0]] = which
-            assert kept == set(told.values())
+                    reported[which.split("@")[0]] = which
+            assert kept == set(reported.values())
 
     asyncio.run(run())
 
@@ -362,7 +362,7 @@ def test_a_server_that_ignores_sendinitialevents_is_listed() -> None:
             assert not observed.informer.synced
 
             def later() -> bool:
-                """Its silence begins with the last it said, which may be on its way."""
+                """Its silence begins with the last it sent, which may be on its way."""
                 observed.clock.advance(1.0)
                 return observed.informer.revision == "4"
 
@@ -472,10 +472,10 @@ def test_an_informer_that_may_not_read_ends_with_either_code(code: int) -> None:
 
 
 def test_an_item_of_a_list_that_cannot_be_read_stays_as_it_was() -> None:
-    """It is told with its metadata; one that was never seen is left out."""
+    """It is reported with its metadata; one that was never seen is left out."""
     broken, unknown = pod("a", 7), pod("b", 8)
     broken["spec"] = unknown["spec"] = {"containers": "none"}
-    told: list[str] = []
+    reported: list[str] = []
 
     async def run() -> None:
         replies = (
@@ -491,14 +491,14 @@ def test_an_item_of_a_list_that_cannot_be_read_stays_as_it_was() -> None:
                 Pod,
                 options=InformerOptions(watch_list=False),
                 on_trouble=lambda _: None,
-                on_unreadable=lambda meta, error: told.append(f"{meta.key}: {error.path}"),
+                on_unreadable=lambda meta, error: reported.append(f"{meta.key}: {error.path}"),
             )
             task = asyncio.create_task(informer.run())
             await until(lambda: informer.revision == "10")
             task.cancel()
             found = {key: item.metadata.resource_version for key, item in informer.objects.items()}
         assert found == {"default/a": "3", "default/c": "9"}
-        assert told == ["default/a: spec.containers", "default/b: spec.containers"]
+        assert reported == ["default/a: spec.containers", "default/b: spec.containers"]
 
     asyncio.run(run())
 
@@ -606,7 +606,7 @@ def test_selectors_and_namespaces_are_requested() -> None:
 
 
 @pytest.mark.parametrize(
-    ("known", "sent", "told"),
+    ("known", "sent", "reported"),
     [
         ("7", "7", 0),
         ("7", "6", 0),
@@ -619,7 +619,7 @@ def test_selectors_and_namespaces_are_requested() -> None:
         ("x7", "7", 1),
     ],
 )
-def test_what_a_resumed_stream_repeats_is_not_reported_again(known: str, sent: str, told: int) -> None:
+def test_what_a_resumed_stream_repeats_is_not_reported_again(known: str, sent: str, reported: int) -> None:
     """An object that cannot be read is reported for each revision once."""
     broken = pod("a", 1)
     broken["spec"] = {"containers": "none"}
@@ -634,7 +634,7 @@ def test_what_a_resumed_stream_repeats_is_not_reported_again(known: str, sent: s
         async with informing(first, second) as observed:
             await until(lambda: observed.changes)
             assert observed.changes == ["added last@99"]
-            assert len(observed.trouble) == told
+            assert len(observed.trouble) == reported
 
     asyncio.run(run())
 
@@ -666,7 +666,7 @@ def test_how_long_an_informer_waits_after_a_refusal(refusal: Reply, waited: floa
 @pytest.mark.parametrize(
     ("between", "waits"),
     [
-        (bookmark(6), [0.1, 0.1]),  # something was observed: from the start
+        (bookmark(6), [0.1, 0.1]),  # after an event: from the start
         (None, [0.1, 0.2]),
     ],
 )
@@ -777,8 +777,8 @@ def test_whatever_cannot_be_read_is_reported_wherever_it_comes(watch_list: bool)
     found = asyncio.run(run())
     assert found.changes == ["added a", "deleted a"]
     assert found.unreadable == ["default/b spec.containers", "default/a spec.containers"]
-    told = [text.partition(":")[0] for text in found.trouble]
-    assert told == ["left out", *([] if watch_list else ["left out"]), "not updated"]
+    reported = [text.partition(":")[0] for text in found.trouble]
+    assert reported == ["left out", *([] if watch_list else ["left out"]), "not updated"]
     assert found.cuts == []
 
 

@@ -1,4 +1,4 @@
-"""Whatever is cut, an informer tells every change once and in order; what it could not see it makes up for."""
+"""Whatever is cut, an informer reports every change once and in order; what it could not see it makes up for."""
 
 from __future__ import annotations
 
@@ -161,10 +161,10 @@ async def _check(steps: list[tuple[str, bool]], faults: list[tuple[str, int]], w
             assert known.metadata.uid == change.object.metadata.uid
             del state[name]
     assert state == {item.name: item for item in informer.objects.values()}
-    told = Counter((change.kind, change.object.name, _revision(change.object)) for change in changes)
-    assert not told or max(told.values()) == 1
+    reported = Counter((change.kind, change.object.name, _revision(change.object)) for change in changes)
+    assert not reported or max(reported.values()) == 1
     if lossless and informer.synced:
-        # The server forgot nothing: from the first whole state on every single change was told.
+        # The server forgot nothing: from the first whole state on every single change was reported.
         told_revisions = {_revision(change.object) for change in changes}
         assert [r for r, _, _ in model.history if r > synced[0] and r not in told_revisions] == []
 

@@ -272,15 +272,15 @@ def test_a_leader_whose_lease_was_taken_stops_at_once() -> None:
     async def run() -> None:
         async with candidates("a") as (lease, clock, (only,)):
             await until(lambda: only.leads)
-            told: list[bool] = []
-            only.election.fence.on_shut(lambda: told.append(only.leads))
+            reported: list[bool] = []
+            only.election.fence.on_shut(lambda: reported.append(only.leads))
             assert lease.lease is not None
             lease.revision += 1
             lease.lease["metadata"]["resourceVersion"] = str(lease.revision)
             lease.lease["spec"] |= {"holderIdentity": "thief", "leaseTransitions": 9}
             await tick(clock, 3.0, only)
             assert not only.leads
-            assert told == [False]
+            assert reported == [False]
             await until(only.task.done)
             assert lease.holder == "thief", "what is not ours is not given back"
 
@@ -321,8 +321,8 @@ def test_times_that_cannot_work_are_refused() -> None:
 def test_a_fence_is_shut_until_opened_and_notifies_once() -> None:
     clock = FakeClock()
     fence = Fence(clock)
-    told: list[int] = []
-    fence.on_shut(lambda: told.append(1))
+    reported: list[int] = []
+    fence.on_shut(lambda: reported.append(1))
     assert (fence.open, fence.term) == (False, 0)
     fence.shut()
     fence.opened(clock.monotonic() + 5, 3)
@@ -330,7 +330,7 @@ def test_a_fence_is_shut_until_opened_and_notifies_once() -> None:
     assert (fence.open, fence.term) == (True, 3)
     fence.shut()
     fence.shut()
-    assert told == [1]
+    assert reported == [1]
 
 
 @pytest.mark.parametrize(

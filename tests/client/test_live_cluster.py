@@ -425,7 +425,7 @@ def test_gangs_of_controllers_are_gangs_in_a_plan_of_their_cluster(run: Run, tmp
 
 
 def test_what_is_scaled_is_made_of_its_template_in_the_cluster(run: Run) -> None:
-    """whatif.md 4.8: also where none of its pods is there; else after one of them, which is said."""
+    """whatif.md 4.8: also where none of its pods is there; else after one of them, which is reported."""
     apps = "/apis/apps/v1/namespaces/default"
     labels = {"app": "idle"}
     container = {"name": "c", "image": "x", "resources": {"requests": {"cpu": "3"}}}
@@ -454,8 +454,8 @@ def test_what_is_scaled_is_made_of_its_template_in_the_cluster(run: Run) -> None
             assert "like pod" not in found["changes"][0]["sentence"]
         cloned = scaled("rs/gone=2")
         assert [one["outcome"] for one in cloned["pods"]] == ["Scheduled"]
-        said = "replicaset default/gone 1 -> 2, the new ones like pod gone-1: its template is not in the input"
-        assert cloned["changes"][0]["sentence"] == said
+        reported = "replicaset default/gone 1 -> 2, the new ones like pod gone-1: its template is not in the input"
+        assert cloned["changes"][0]["sentence"] == reported
         ended = run("plan", "--kubeconfig", running.server.kubeconfig, "--scale", "deploy/absent=2")
         assert ended.code == 2
         assert "deployment default/absent" in ended.err

@@ -118,8 +118,8 @@ def test_which_refusals_of_an_optional_kind_are_passed_over(code: int, passed_ov
         return
     reading = cluster.read()
     assert [item.name for item in reading.objects] == ["n1", "p"]
-    [said] = [warning for warning in reading.warnings if "services" in warning]
-    assert said.startswith("services not read: ")
+    [reported] = [warning for warning in reading.warnings if "services" in warning]
+    assert reported.startswith("services not read: ")
 
 
 @pytest.mark.parametrize("path", ["/api/v1/pods", "/api/v1/nodes"])
@@ -140,9 +140,9 @@ def test_a_refusal_does_not_wait_for_lists_that_hang() -> None:
 
 
 def test_what_is_not_served_is_named_once_and_in_order() -> None:
-    [said] = Cluster({"/api/v1/namespaces": [named("default")]}).read().warnings
-    assert said.startswith("not served by this API server: PriorityClass, PodGroup, CompositePodGroup, Workload, ")
-    assert "Namespace" not in said
+    [reported] = Cluster({"/api/v1/namespaces": [named("default")]}).read().warnings
+    assert reported.startswith("not served by this API server: PriorityClass, PodGroup, CompositePodGroup, Workload, ")
+    assert "Namespace" not in reported
 
 
 @pytest.mark.parametrize("missing", ["pods", "nodes"])
@@ -166,8 +166,8 @@ def test_of_two_groups_of_one_name_the_stronger_version_counts() -> None:
     }
     reading = Cluster(paths).read()
     assert sorted(item.name for item in reading.objects if item.KIND == "PodGroup") == ["a", "b", "g"]
-    [said] = [warning for warning in reading.warnings if "counts" in warning]
-    assert said == f'PodGroup "default/g" of scheduling.x-k8s.io/v1alpha1 left out: that of {NATIVE} counts'
+    [reported] = [warning for warning in reading.warnings if "counts" in warning]
+    assert reported == f'PodGroup "default/g" of scheduling.x-k8s.io/v1alpha1 left out: that of {NATIVE} counts'
 
 
 def test_an_unreadable_object_is_left_out_and_reported() -> None:
@@ -175,15 +175,15 @@ def test_an_unreadable_object_is_left_out_and_reported() -> None:
     bad["spec"]["priority"] = "high"
     reading = Cluster({"/api/v1/pods": [pod_on("p"), bad]}).read()
     assert [item.name for item in reading.objects] == ["n1", "p"]
-    [said] = [warning for warning in reading.warnings if warning.startswith("left out: ")]
-    assert 'Pod "default/bad": spec.priority' in said
+    [reported] = [warning for warning in reading.warnings if warning.startswith("left out: ")]
+    assert 'Pod "default/bad": spec.priority' in reported
 
 
 # --- pods of nodes that are gone -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("pods", "kept", "said"),
+    ("pods", "kept", "reported"),
     [
         ([pod_on("p", "n1")], ["p"], None),
         ([pod_on("p")], ["p"], None),
@@ -201,10 +201,10 @@ def test_an_unreadable_object_is_left_out_and_reported() -> None:
         ),
     ],
 )
-def test_pods_of_nodes_that_are_gone(pods: list[Json], kept: list[str], said: str | None) -> None:
+def test_pods_of_nodes_that_are_gone(pods: list[Json], kept: list[str], reported: str | None) -> None:
     reading = Cluster({"/api/v1/pods": pods}).read()
     assert [item.name for item in reading.objects if item.KIND == "Pod"] == kept
-    assert [warning for warning in reading.warnings if "gone" in warning] == ([said] if said else [])
+    assert [warning for warning in reading.warnings if "gone" in warning] == ([reported] if reported else [])
 
 
 # --- controllers that are scaled -------------------------------------------------------------------------------
@@ -310,10 +310,10 @@ def test_new_objects_come_after_everything_and_after_now_in_their_order(now: flo
     """Unless they say when they were made."""
     cluster = manifests(pod("a", created='"2026-03-01T00:00:00Z"'), pod("b"))
     before = created(cluster)
-    said = '"2026-02-01T00:00:00Z"'
-    more = manifests(pod("x"), pod("dated", created=said), pod("z"))
+    reported = '"2026-02-01T00:00:00Z"'
+    more = manifests(pod("x"), pod("dated", created=reported), pod("z"))
     latest = max(now - FIRST_CREATION.timestamp(), *before.values(), 0.0)
-    dated = created(manifests(pod("dated", created=said)))["dated"]
+    dated = created(manifests(pod("dated", created=reported)))["dated"]
     add_new(cluster, more, now)
     assert created(cluster) == {**before, "x": latest + 1, "dated": dated, "z": latest + 3}
     stamps = {found.object.name: found.object.metadata.creation_timestamp for found in cluster.all()}
@@ -427,8 +427,8 @@ def test_controllers_are_read_where_their_pods_or_ends_count(
     )
     reading = cluster.read(**how)
     assert [item.KIND for item in reading.objects] == ["Node", *found]
-    [said] = reading.warnings
-    assert "Job" not in said
+    [reported] = reading.warnings
+    assert "Job" not in reported
 
 
 # --- priorities that the server left open ----------------------------------------------------------------------
@@ -472,9 +472,9 @@ def test_a_group_keeps_a_preemption_class_that_counts(
     if passed_over is None:
         assert reading.warnings == []
     else:
-        [said] = reading.warnings
-        assert said.startswith('PodGroup "default/g": ')
-        assert said.endswith(f"{passed_over}: passed over")
+        [reported] = reading.warnings
+        assert reported.startswith('PodGroup "default/g": ')
+        assert reported.endswith(f"{passed_over}: passed over")
 
 
 def test_the_classes_of_a_cluster_are_known_to_what_is_added() -> None:

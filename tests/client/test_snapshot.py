@@ -572,7 +572,7 @@ def test_groups_of_other_apis_stay_what_they_are(source: str, anonymize: bool) -
             assert group["apiVersion"] == objects[0]["apiVersion"]
             assert group["spec"]["minMember"] == 2
     answers = [plan(read([("a", one) for one in found])).plan for found in (before, manifests)]
-    told = [[(pod.outcome, pod.message) for pod in answer.pods] for answer in answers]
-    assert told[0] == told[1]
-    assert {outcome for outcome, _ in told[0]} == {"Unschedulable"}, "one of two fits, so none is placed"
+    reported = [[(pod.outcome, pod.message) for pod in answer.pods] for answer in answers]
+    assert reported[0] == reported[1]
+    assert {outcome for outcome, _ in reported[0]} == {"Unschedulable"}, "one of two fits, so none is placed"
     assert [group.priority for answer in answers for group in answer.pod_groups][:1] == [5]

@@ -302,8 +302,8 @@ def test_a_higher_priority_helps_who_may_preempt(
     found = helps_of(rejection(message=message, pods=pods, priority=-3), lowest)
     assert [one.kind for one in found] == kinds
     if kinds == ["Priority"]:
-        said = f"A priority of {lowest} or more (it has -3): as the cluster is now it could then make room."
-        assert [(one.priority, one.sentence) for one in found] == [(lowest, said)]
+        reported = f"A priority of {lowest} or more (it has -3): as the cluster is now it could then make room."
+        assert [(one.priority, one.sentence) for one in found] == [(lowest, reported)]
 
 
 def test_nothing_helps_who_has_room_made_for_it() -> None:
@@ -479,7 +479,7 @@ def test_what_calls_for_pods_for_certain_is_an_error_unless_lenient(
 
 
 @pytest.mark.parametrize(
-    ("message", "reason", "told"),
+    ("message", "reason", "reported"),
     [
         ("no room", "Unschedulable", "no room"),
         ("", "SchedulingGated", "SchedulingGated"),
@@ -487,7 +487,7 @@ def test_what_calls_for_pods_for_certain_is_an_error_unless_lenient(
         ("", "", "Waiting"),
     ],
 )
-def test_why_a_pod_waits_is_the_most_that_is_known(message: str, reason: str, told: str) -> None:
+def test_why_a_pod_waits_is_the_most_that_is_known(message: str, reason: str, reported: str) -> None:
     """The message, else the reason, else the outcome; of who has a place nothing."""
     cluster = ClusterBuilder().add_node("n1", {"cpu": "4"}).add_pod("waits", requests={"cpu": "8"}).build()
     found = cluster.plan(suggest=False)
@@ -495,6 +495,6 @@ def test_why_a_pod_waits_is_the_most_that_is_known(message: str, reason: str, to
     waits = msgspec.structs.replace(pod, message=message, reason=reason, outcome="Waiting")
     placed = msgspec.structs.replace(waits, name="runs", node_name="n1")
     found = replace(found, plan=msgspec.structs.replace(found.plan, pods=(waits, placed)))
-    assert found.waiting == {"default/waits": told}
+    assert found.waiting == {"default/waits": reported}
     assert found.placements == {"default/runs": "n1"}
     assert found.preemptions == ()

@@ -118,6 +118,21 @@ def test_the_same_warning_is_given_once() -> None:
     assert "spc" in warning
 
 
+def test_what_is_added_may_refer_to_what_is_there() -> None:
+    """A node, and a PriorityClass; what is nowhere is an error all the same."""
+    high = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "high"}, "value": 7}
+    cluster = reprieve.load(NODE, high)
+    spec: dict[str, Any] = {"containers": [{"name": "c"}], "priorityClassName": "high", "nodeName": "n1"}
+    meta = {"name": "p", "namespace": "default"}
+    more: dict[str, Any] = {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}
+    found = cluster.with_manifests(more)
+    assert found.pods == {"default/p": "n1"}
+    assert [pod.object.spec.priority for pod in found.manifests.pods] == [7]
+    for name, wrong in (("nodeName", "n9"), ("priorityClassName", "low")):
+        with pytest.raises(reprieve.InputError, match=wrong):
+            cluster.with_manifests(more | {"spec": spec | {name: wrong}})
+
+
 def test_nothing_of_a_cluster_can_be_set_or_deleted() -> None:
     cluster: Any = reprieve.load(NODE)
     with pytest.raises(AttributeError, match="a Cluster does not change: 'nodes' cannot be set"):

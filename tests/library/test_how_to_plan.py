@@ -39,7 +39,7 @@ def pod(name: str, cpu: str = "1", phase: str = "", **spec: Any) -> dict[str, An
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "reported"),
     [
         (b"", "want one document, found 0"),
         (f"{TEXT}---\n{TEXT}".encode(), "want one document, found 2"),
@@ -48,12 +48,12 @@ def pod(name: str, cpu: str = "1", phase: str = "", **spec: Any) -> dict[str, An
         (TEXT.encode() + b"#" * (configuring.MAX_CONFIGURATION_BYTES - len(TEXT) + 1), "larger than 1048576 bytes"),
     ],
 )
-def test_a_file_that_is_no_configuration_is_named(tmp_path: Path, content: bytes, said: str) -> None:
+def test_a_file_that_is_no_configuration_is_named(tmp_path: Path, content: bytes, reported: str) -> None:
     file = tmp_path / "c.yaml"
     file.write_bytes(content)
     with pytest.raises(reprieve.InputError) as refused:
         read_configuration(file)
-    assert str(refused.value).startswith(f"{file}: {said}")
+    assert str(refused.value).startswith(f"{file}: {reported}")
 
 
 def test_a_configuration_may_be_as_large_as_its_bound_and_begin_with_a_mark(tmp_path: Path) -> None:
@@ -91,8 +91,8 @@ EXTENDED = {**FORM, "extenders": [{"urlPrefix": "http://127.0.0.1:1", "filterVer
 
 def test_extenders_are_called_on_demand_alone_and_else_there_is_a_warning() -> None:
     silent = plan_options(EXTENDED)
-    said = "<configuration>: its extenders are not asked, so the answer may differ from what happens"
-    assert (silent.warnings, silent.on_object) == ((said,), None)
+    reported = "<configuration>: its extenders are not asked, so the answer may differ from what happens"
+    assert (silent.warnings, silent.on_object) == ((reported,), None)
     assert plan_options(EXTENDED, not_asked="{} is left out").warnings == ("<configuration> is left out",)
     asking = plan_options(EXTENDED, call_extenders=True)
     assert asking.warnings == ()
@@ -101,17 +101,17 @@ def test_extenders_are_called_on_demand_alone_and_else_there_is_a_warning() -> N
 
 
 @pytest.mark.parametrize(
-    ("config", "said"),
+    ("config", "reported"),
     [
         ({**FORM, "profiles": 3}, "<configuration>: profiles: "),
         ({**FORM, "profiles": [{"plugin": {}}]}, "<configuration>: profiles[0].plugin: unknown field"),
         ({"kind": "X"}, "<configuration>: "),
     ],
 )
-def test_an_error_of_a_configuration_names_its_field(config: dict[str, Any], said: str) -> None:
+def test_an_error_of_a_configuration_names_its_field(config: dict[str, Any], reported: str) -> None:
     with pytest.raises(reprieve.InputError) as refused:
         plan_options(config)
-    assert str(refused.value).startswith(said)
+    assert str(refused.value).startswith(reported)
 
 
 # -- plans ---------------------------------------------------------------------------------------------------------
@@ -160,14 +160,14 @@ class Seen:
 
     def __init__(self) -> None:
         self.attached: list[object] = []
-        self.told: list[float] = []
+        self.reported: list[float] = []
 
     def attach(self, engine: object) -> None:
         self.attached.append(engine)
 
     def decided(self, decision: object, *, seconds: float, now: float) -> None:
         assert seconds >= 0
-        self.told.append(now)
+        self.reported.append(now)
 
 
 def test_an_observer_is_notified_of_each_decision() -> None:
@@ -175,7 +175,7 @@ def test_an_observer_is_notified_of_each_decision() -> None:
     options = reprieve.PlanOptions(observer=seen, now=2e9)
     reprieve.plan(reprieve.load(node("n1"), pod("p"), pod("q")), options, suggest=False)
     assert len(seen.attached) == 1
-    assert seen.told == [2e9, 2e9]
+    assert seen.reported == [2e9, 2e9]
 
 
 def test_help_is_searched_for_unless_it_is_not_wanted() -> None:
@@ -234,20 +234,20 @@ def test_victims_are_listed_by_decision_with_why_they_have_to_go() -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "reported"),
     [
         (b"\xff", "not UTF-8 text"),
         (b"#" * (MOST_BYTES + 1), f"larger than {MOST_BYTES} bytes"),
         (b"#" * MOST_BYTES, ""),
     ],
 )
-def test_a_file_of_kinds_is_bounded(tmp_path: Path, content: bytes, said: str) -> None:
+def test_a_file_of_kinds_is_bounded(tmp_path: Path, content: bytes, reported: str) -> None:
     file = tmp_path / "kinds.yaml"
     file.write_bytes(content)
     with pytest.raises(reprieve.InputError) as refused:
         reprieve.load(node("n1"), workload_kinds=file)
-    assert str(refused.value).startswith(f"{file}: {said}")
-    assert ("larger" in str(refused.value)) == ("larger" in said)
+    assert str(refused.value).startswith(f"{file}: {reported}")
+    assert ("larger" in str(refused.value)) == ("larger" in reported)
 
 
 def test_manifests_that_are_read_already_are_a_cluster_by_themselves() -> None:

@@ -114,11 +114,11 @@ def test_a_method_answers_as_its_flag(
     wanted = json.loads(ended.out)
     given = reprieve.load(tmp_path)
     before = repr(given), given.pods
-    told = json.loads(msgspec.json.encode(change(given).plan().plan))
+    reported = json.loads(msgspec.json.encode(change(given).plan().plan))
     assert (repr(given), given.pods) == before
-    for document in (wanted, told):
+    for document in (wanted, reported):
         document["stats"]["seconds"] = 0
-    assert told == wanted
+    assert reported == wanted
 
 
 def test_a_result_holds_placements_victims_and_the_cluster_afterwards() -> None:
