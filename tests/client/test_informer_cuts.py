@@ -188,9 +188,9 @@ def test_however_the_bytes_arrive_the_events_are_the_same(cuts: list[int], blank
     data = (b"\n\n" if blank else b"\n").join(json.dumps(item).encode() for item in events) + b"\n"
     places = sorted({0, len(data), *(cut for cut in cuts if cut < len(data))})
     pieces: Any = Pieces([data[start:end] for start, end in pairwise(places)] + [b'{"type": "half'])
-    heard: list[Any] = []
-    asyncio.run(_lines(pieces, pieces, lambda found: heard.append(json.loads(bytes(found.object))), "here"))
-    assert heard == [item["object"] for item in events]
+    received: list[Any] = []
+    asyncio.run(_lines(pieces, pieces, lambda found: received.append(json.loads(bytes(found.object))), "here"))
+    assert received == [item["object"] for item in events]
 
 
 def _revision(item: Pod) -> int:

@@ -176,7 +176,7 @@ def test_a_new_authority_file_is_noticed(tmp_path: Path) -> None:
 
 
 class Proxy:
-    """A proxy that knows CONNECT, with a password if told so."""
+    """A proxy that knows CONNECT, and wants a password if it is given one."""
 
     def __init__(self, password: str = "") -> None:
         self.wanted = base64.b64encode(f"me:{password}".encode()).decode() if password else ""

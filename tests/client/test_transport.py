@@ -335,16 +335,16 @@ def test_a_guard_is_checked_before_every_attempt() -> None:
 
 def test_secrets_are_not_shown() -> None:
     async def run() -> list[str]:
-        said: list[str] = []
+        shown: list[str] = []
         async with scripted(status(403, "Forbidden")) as server:
             identity = Identity(token="s3cret", password="s3cret")
             async with client_of(server, identity=identity, proxy=None) as client:
-                said.append(repr(client.connection))
+                shown.append(repr(client.connection))
                 try:
                     await client.get("/api")
                 except ClientError as error:
-                    said += [str(error), repr(error)]
-        return said
+                    shown += [str(error), repr(error)]
+        return shown
 
     assert not any("s3cret" in text for text in asyncio.run(run()))
 

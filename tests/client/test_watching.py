@@ -61,16 +61,16 @@ class Client(ApiClient):
 
 
 async def seen(pieces: list[bytes]) -> list[str]:
-    """What is heard of a stream; `opened` first."""
-    heard: list[str] = []
+    """What is reported of a stream; `opened` first."""
+    reported: list[str] = []
 
     def handle(event: Event) -> None:
-        heard.append(f"{event.type} {msgspec.json.decode(event.object)}")
+        reported.append(f"{event.type} {msgspec.json.decode(event.object)}")
 
     client = Client(Pieces(pieces))
-    await watch(client, "/pods", {"a": "b"}, handle, silence=lambda: 7.0, opened=lambda: heard.append("opened"))
+    await watch(client, "/pods", {"a": "b"}, handle, silence=lambda: 7.0, opened=lambda: reported.append("opened"))
     assert client.asked == [("/pods", {"a": "b", "watch": "true"}, 7.0)]
-    return heard
+    return reported
 
 
 @pytest.mark.parametrize("at", range(len(ONE + TWO) + 1))
@@ -142,10 +142,10 @@ def test_a_silent_stream_is_cut_when_nothing_came_for_long_enough(later: bool) -
         stream = Pieces([ONE], ends=False)
         client = Client(stream)
         limits = [60.0] if later else [10.0]
-        heard: list[Event] = []
-        watching = asyncio.create_task(watch(client, "/pods", {}, heard.append, silence=lambda: limits[0]))
+        reported: list[Event] = []
+        watching = asyncio.create_task(watch(client, "/pods", {}, reported.append, silence=lambda: limits[0]))
         clock = cast(FakeClock, client.clock)
-        await until(lambda: heard and clock.sleeping)
+        await until(lambda: reported and clock.sleeping)
         limits[0] = 10.0
         clock.advance(59.0 if later else 9.0)
         await asyncio.sleep(0)

@@ -271,7 +271,7 @@ def test_a_write_whose_task_never_began_ends_too() -> None:
 
 
 def test_a_fence_that_ran_out_stops_the_next_attempt() -> None:
-    """Nobody said that leadership is over, but its time is: the fence asks the clock."""
+    """No end of leadership was reported, but its time is over: the fence checks the clock."""
 
     async def run() -> None:
         tried: list[int] = []

@@ -259,7 +259,7 @@ def test_reasons_that_somebody_can_change_are_reported_with_their_nodes() -> Non
 def test_where_least_is_missing_is_reported_with_its_amounts(
     group: bool, names: list[str], nodes: int, more: int, asked: int, sentence: str
 ) -> None:
-    """Of a group so many nodes as members are missing; where fewer lack that little it is said for each member."""
+    """Of a group so many nodes as members are missing; where fewer lack that little it is stated for each member."""
     missing = {"cpu": "2", "memory": "1Gi"}
     lack = Shortfall(closest=Shortage(missing=missing, nodes=nodes, names=names), more=more)
     [found] = helps_of(rejection(members=Members(tried=4, placed=0, min_count=4) if group else None, lack=lack))

@@ -156,7 +156,7 @@ def test_a_time_is_one_moment_in_every_zone() -> None:
 
 
 class Seen:
-    """An observer that notes what it is told."""
+    """An observer that notes what it is notified of."""
 
     def __init__(self) -> None:
         self.attached: list[object] = []
