@@ -9,9 +9,11 @@ import sqlite3
 import stat
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -26,6 +28,7 @@ from reprieve.observability.records import (
     encode,
 )
 from reprieve.observability.store import Bounds, FileStore, MemoryStore, Name, RecordStore, find_in_file, open_store
+from tests.waiting import DEADLINE
 
 
 def record(store: RecordStore, name: str, message: str = "no", number: int | None = None) -> DecisionRecord:
@@ -305,6 +308,41 @@ def test_a_disk_that_fails_costs_records_and_nothing_else(tmp_path: Path) -> Non
     assert messages(store, "a") == ["kept again", "kept"]
     store.close()
     assert reports[1:] == ["decision records are kept again; lost: 3"]
+
+
+def test_where_the_disk_does_not_keep_up_the_oldest_that_wait_are_dropped_and_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody waits for it: `put` returns at once, and what was put last is kept."""
+    monkeypatch.setattr("reprieve.observability.store._QUEUE", 2)
+    writes, goes = threading.Event(), threading.Event()
+
+    class Slow(FileStore):
+        def _write(self, batch: Any) -> None:
+            writes.set()
+            assert goes.wait(DEADLINE)
+            super()._write(batch)
+
+    lost: list[int] = []
+    store = Slow(tmp_path / "records.db", lost=lost.append)
+    put(store, "a", "0")
+    assert writes.wait(DEADLINE)
+    for number in range(1, 5):
+        put(store, "a", f"{number}")
+    assert (store.dropped, lost) == (2, [1, 1])
+    goes.set()
+    assert messages(store, "a") == ["4", "3", "0"]
+    store.close()
+
+
+def test_what_is_put_after_the_end_is_dropped_and_counted(tmp_path: Path) -> None:
+    lost: list[int] = []
+    store = FileStore(tmp_path / "records.db", lost=lost.append)
+    put(store, "a", "kept")
+    store.close()
+    put(store, "a", "late")
+    assert (store.dropped, lost) == (1, [1])
+    assert [found.message for found in find_in_file(tmp_path / "records.db", "Pod", "d", "a")] == ["kept"]
 
 
 def test_reading_a_file_that_is_not_there(tmp_path: Path) -> None:
