@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from reprieve.framework.plugin import CycleState
-from reprieve.preemption.outcome import Preemption
+from reprieve.preemption.outcome import Missing, Preemption
 from reprieve.queueing.entity import QueueState
 from reprieve.scheduling.decision import Decision, Result
 from tests.building import World, gang, group, node, pdb, pod
@@ -259,6 +259,21 @@ def test_31_the_reason_names_what_is_short_beside_nominated_pods(plain: bool) ->
         "0/1 nodes are available: 1 Insufficient cpu, 1 Insufficient memory. "
         "no new claims to deallocate, preemption: 0/1 nodes are available: 1 Insufficient cpu, 1 Insufficient memory."
     )
+
+
+@pytest.mark.parametrize("ports", [(), (80,)], ids=["resources alone", "a host port too"])
+@pytest.mark.parametrize("plain", [False, True])
+def test_34_a_victim_s_reason_has_the_amount_that_is_short_beside_nominated_pods(
+    plain: bool, ports: tuple[int, ...]
+) -> None:
+    """preemption.md 3.4: there is room for p beside the victim, and none beside the victim and the nominated pod."""
+    world = World(node("n", cpu=4), pod("low", cpu=2, node="n"), plain=plain)
+    world.add(pod("holds", cpu=1, priority=100, gates=["g"], nominated="n"))
+    decision = world.add(pod("p", cpu=2, priority=100, ports=ports)).step()
+    assert decision.preemption is not None
+    (verdict,) = decision.preemption.verdicts
+    assert verdict.reason is not None
+    assert (verdict.reason.text, verdict.reason.missing) == ("Insufficient cpu", (Missing("cpu", 1000, 2000),))
 
 
 def test_34_nominated_pods_count_as_running_while_reprieving() -> None:

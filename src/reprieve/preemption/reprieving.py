@@ -9,10 +9,12 @@ none after.  A unit comes back whole or not at all.
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
+import numpy as np
+
 from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.resources import insufficient
 from reprieve.cluster.state import ClusterState
-from reprieve.framework.diagnoser import any_concerned
+from reprieve.framework.diagnoser import any_concerned, nominated_rows
 from reprieve.framework.plugin import CycleState, FilterPlugin
 from reprieve.framework.running import RunningProfile
 from reprieve.framework.status import call_plugin
@@ -137,12 +139,14 @@ def _asked(assigned: Sequence[tuple[PodRecord, int]]) -> dict[int, Counter[int]]
 
 
 def _missing(cluster: ClusterState, plugin: str, pod: PodRecord, row: int) -> tuple[Missing, ...]:
-    """What one pod lacks on a row in the present view, if it is the amounts that do not fit."""
+    """What one pod lacks on a row in the present view beside nominated pods, if it is the amounts that do not fit."""
     if plugin != RESOURCES_PLUGIN:
         return ()
     nodes, names = cluster.nodes, cluster.resources.names
+    held = nominated_rows(cluster, pod.priority, np.array([row], dtype=np.int64)).amounts.sum(axis=1)
     free = {
-        column: int(nodes.allocatable[column, row] - nodes.used[column, row]) for column, _ in pod.signature.requests
+        column: int(nodes.allocatable[column, row] - nodes.used[column, row] - held[column])
+        for column, _ in pod.signature.requests
     }
     return scarcest_first(
         Missing(names[column], amount - free[column], amount)
