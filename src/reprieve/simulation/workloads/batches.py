@@ -152,7 +152,7 @@ class Batch:
             "name": pod.name,
             "namespace": self.workload.namespace,
             "labels": {**mapping(meta.get("labels")), **self.labels, **pod.labels},
-            **({"annotations": annotations} if annotations else {}),
+            "annotations": annotations,
             "ownerReferences": [
                 {
                     "apiVersion": self.owner.api_version,

@@ -269,7 +269,7 @@ def _newest(owner: Mapping[str, Any]) -> tuple[int, str, str]:
 
 
 def _number(value: object) -> int:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
+    return max(0, value) if isinstance(value, int) and not isinstance(value, bool) else 0
 
 
 def _with_daemons_own(spec: Mapping[str, Any]) -> list[Any]:

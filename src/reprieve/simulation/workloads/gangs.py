@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
@@ -42,10 +42,10 @@ class _Gang:
     """None: of everybody."""
     more: Mapping[str, Any]
     """disruptionMode, schedulingConstraints."""
-    basic: bool = False
-    named: bool = False
+    basic: bool
+    named: bool
     """Its pods name it by an annotation: without it they would wait for it."""
-    parts: Mapping[str, int] = field(default_factory=dict)
+    parts: Mapping[str, int]
     """Where each part has a minimum of its own: how many pods of it are needed."""
     members: int = 0
     batch: Batch | None = None
