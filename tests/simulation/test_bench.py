@@ -195,7 +195,7 @@ def test_the_default_set_is_the_seven_and_the_table_s_others_run_by_name() -> No
         *("unlike-gang-preempt-1000", "devices-1000"),
         *("churn-1h", "churn-24h", "big-15000", "take-in-5000", "take-in-15000", "apart-5000"),
     }
-    sizes = {name: (scenario.nodes, scenario.pods) for name, scenario in SCENARIOS.items()}
+    sizes = {name: (named(name).nodes, named(name).pods) for name in SCENARIOS}
     assert sizes == {
         "basic-500": (500, 1_000),
         "basic-5000": (5_000, 10_000),
