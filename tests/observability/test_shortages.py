@@ -140,6 +140,17 @@ def test_room_that_is_held_for_the_pod_itself_is_not_missing() -> None:
     assert closest(lack) == ({"cpu": "1"}, 1, ["n1"])
 
 
+def test_room_that_is_held_for_a_stranger_is_missing_for_a_gang() -> None:
+    lack = lack_of(
+        *(node("n1", cpu=5), pod("held", cpu=2, priority=9, nominated="n1", gates=["wait"])),
+        *gang("a", 2, cpu=2, priority=4),
+        kind="PodGroup",
+    )
+    assert closest(lack) == ({"cpu": "1"}, 1, ["n1"])
+    assert lack is not None
+    assert lack.more == 1, "one of the two has a place beside it"
+
+
 def test_room_that_is_held_for_a_fellow_member_is_not_missing() -> None:
     """Four members of 2 CPUs, two places: the room held for one of them is one of the two."""
     crew = [pod(f"a-{i}", cpu=2, group="a", priority=4, nominated="n1" if i == 3 else "") for i in range(4)]
