@@ -26,7 +26,7 @@ from reprieve.client.transport import Answer
 from ..waiting import DEADLINE
 from .clock import FakeClock
 from .scripted import answer, client_of, scripted
-from .test_credentials import script
+from .test_credentials import exec_credential, printing
 
 Signed = tuple[x509.Certificate, ec.EllipticCurvePrivateKey]
 
@@ -136,10 +136,10 @@ def test_client_certificates_as_text_and_as_files(tmp_path: Path) -> None:
         asyncio.run(ask(tmp_path, TlsSettings(ca_data=CA_PEM, server_name=INNER), demand=True))
 
 
-def test_a_client_certificate_from_a_plugin(tmp_path: Path) -> None:
+def test_a_client_certificate_from_a_plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cert, key = (text.decode() for text in pem(CLIENT))
-    path = script(tmp_path, f"say(clientCertificateData={cert!r}, clientKeyData={key!r})")
-    plugin = ExecPlugin("client.authentication.k8s.io/v1", path, interactive_mode="Never")
+    printing(monkeypatch, exec_credential(clientCertificateData=cert, clientKeyData=key))
+    plugin = ExecPlugin("client.authentication.k8s.io/v1", "login", interactive_mode="Never")
     settings = TlsSettings(ca_data=CA_PEM, server_name=INNER)
     asyncio.run(ask(tmp_path, settings, demand=True, identity=Identity(plugin=plugin)))
 

@@ -2,7 +2,6 @@
 
 import copy
 import json
-import subprocess
 import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -346,16 +345,6 @@ def test_without_pandas_the_error_names_what_to_install(monkeypatch: pytest.Monk
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(ImportError, match=r"pip install 'reprieve\[pandas\]'"):
         cluster().to_dataframe()
-
-
-def test_a_plan_loads_no_network_client_and_no_terminal() -> None:
-    code = (
-        "import sys, reprieve\n"
-        "reprieve.load({'apiVersion': 'v1', 'kind': 'Node', 'metadata': {'name': 'n'}}).plan()\n"
-        "print(sorted({'aiohttp', 'pandas', 'typer', 'rich', 'uvicorn'} & set(sys.modules)))"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
 
 
 def test_a_plan_of_something_else_names_the_way_to_load_it() -> None:
