@@ -50,7 +50,7 @@ _DECISIONS = ("tests/cases", "tests/preemption", "tests/scheduling", "tests/queu
 _SERVED = ("tests/controlplane/server",)
 _VERBS = (
     *("verbs", "kinds", "metadata", "refusals", "served_kinds", "objects_loaded", "security", "packed_schemas"),
-    *("authorization", "registry", "loading_owners", "parts_of_writes"),
+    *("authorization", "impersonation", "registry", "loading_owners", "decoding", "parts_of_writes"),
 )
 _OF_VERBS = (
     "tests/api/test_unknown_fields.py",
