@@ -157,6 +157,42 @@ def test_a_silent_stream_is_cut_when_nothing_came_for_long_enough(later: bool) -
     asyncio.run(act())
 
 
+def test_every_byte_begins_the_count_of_silence_anew() -> None:
+    """Also one that ends no line: the connection lives."""
+
+    class Later(Pieces):
+        def __init__(self) -> None:
+            super().__init__([ONE], ends=False)
+            self.more = asyncio.Event()
+            self.taken = 0
+
+        async def piece(self) -> bytes:
+            self.taken += 1
+            if self.taken == 2:
+                await self.more.wait()
+                return b" "
+            return await super().piece()
+
+    async def act() -> None:
+        stream = Later()
+        client = Client(stream)
+        clock = cast(FakeClock, client.clock)
+        watching = asyncio.create_task(watch(client, "/pods", {}, lambda _: None, silence=lambda: 10.0))
+        await until(lambda: stream.taken == 2 and clock.sleeping)
+        clock.advance(6.0)
+        stream.more.set()
+        await until(lambda: stream.taken == 3)
+        clock.advance(4.0)
+        await until(lambda: len(clock.slept) == 2)
+        assert clock.slept == [10.0, 6.0]
+        assert not stream.is_cut.is_set()
+        clock.advance(6.0)
+        with pytest.raises(IdleTimeoutError, match="the watch was silent for 10 s"):
+            await watching
+
+    asyncio.run(act())
+
+
 @pytest.mark.parametrize("cut", [False, True])
 def test_nothing_goes_on_after_a_watch(cut: bool) -> None:
     """Whoever guards against silence has ended with it."""
