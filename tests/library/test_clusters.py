@@ -45,7 +45,16 @@ def annotated(key: str) -> dict[str, Any]:
 # -- what is loaded ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("run", "made"), [((), []), (("default/a",), ["a"]), (["default/b", "default/a"], ["a", "b"])])
+@pytest.mark.parametrize(
+    ("run", "made"),
+    [
+        ((), []),
+        (("default/a",), ["a"]),
+        (["default/b", "default/a"], ["a", "b"]),
+        ("cronjob/a", ["a"]),
+        (["default/cronjob/b", "cj/a"], ["a", "b"]),
+    ],
+)
 def test_a_cron_job_runs_where_that_is_wanted(run: Any, made: list[str]) -> None:
     """whatif.md 1.8: it calls for nothing by itself, and a warning says so of each that is not run."""
     cluster = reprieve.load(NODE, cron_job("a"), cron_job("b"), run=run)

@@ -164,12 +164,14 @@ def check_source(files: Sequence[str] | None, kubeconfig: str | None, context: s
 
 def read_runs(run: Sequence[str] | None) -> list[str]:
     """The CronJobs of `--run`, as `NAMESPACE/NAME`."""
+    from reprieve.simulation.workloads.expanding import run_of
+
     found = []
     for each in run or ():
-        *space, kind, name = each.split("/") if each.count("/") in (1, 2) else ("", "")
-        if kind.lower() not in ("cronjob", "cronjobs", "cj", "cronjob.batch") or not name:
+        named = run_of(each)
+        if named is None:
             refuse(f"--run {each}: want cronjob/NAME or NAMESPACE/cronjob/NAME")
-        found.append(f"{space[0] if space else 'default'}/{name}")
+        found.append(named)
     return found
 
 

@@ -25,7 +25,7 @@ from reprieve.library.tables import Table, data_frame, html
 from reprieve.library.wording import count
 from reprieve.simulation.plan_inputs import misread_annotations
 from reprieve.simulation.whatif.changes import Change, Changed, changed_and_expanded
-from reprieve.simulation.workloads.expanding import expand
+from reprieve.simulation.workloads.expanding import expand, run_of
 from reprieve.simulation.workloads.rows import MOST_BYTES, Rows, read_rows
 from reprieve.simulation.workloads.table import TABLE
 
@@ -43,7 +43,7 @@ def load(
     max_bytes: int = MAX_INPUT_BYTES,
     strict: bool = False,
     lenient: bool = False,
-    run: Sequence[str] = (),
+    run: str | Sequence[str] = (),
     workload_kinds: str | Path | None = None,
 ) -> Cluster:
     """A cluster from manifests: files, directories, `-` for standard input, YAML or JSON text, or plain data.
@@ -51,7 +51,7 @@ def load(
     A string of one line is a path; sequences are taken apart.  At most `max_bytes` are read in all.  Pods with a
     nodeName run, pods without one are what a plan is about; Jobs, Deployments and the like become the pods that their
     controllers would make, with `workload_kinds` a file of further kinds, and `run` CronJobs to run
-    (`NAMESPACE/NAME`).
+    (`cronjob/NAME`, `NAMESPACE/cronjob/NAME` or `NAMESPACE/NAME`).
 
     What is not understood stands in `Cluster.warnings`; with `strict` it is an error, and with `lenient` a workload
     that cannot be expanded is none.  Raises InputError.
@@ -61,7 +61,8 @@ def load(
     rows = TABLE if workload_kinds is None else TABLE.with_more(_kinds_in(Path(workload_kinds)))
     ready = sources[0] if len(sources) == 1 and isinstance(sources[0], Manifests) else None
     manifests = ready if ready is not None else _read(sources, max_bytes=max_bytes)
-    return Cluster(manifests, rows=rows, run=tuple(run), strict=strict, lenient=lenient)
+    runs = tuple(run_of(each) or each for each in ((run,) if isinstance(run, str) else run))
+    return Cluster(manifests, rows=rows, run=runs, strict=strict, lenient=lenient)
 
 
 @dataclass(frozen=True, slots=True)

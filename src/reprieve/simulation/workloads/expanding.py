@@ -46,6 +46,14 @@ class Expansion:
     suspended: list[Suspended] = field(default_factory=list)
 
 
+def run_of(text: str) -> str | None:
+    """The CronJob that `cronjob/NAME` or `NAMESPACE/cronjob/NAME` means, as `NAMESPACE/NAME`; None for other text."""
+    *space, kind, name = text.split("/") if text.count("/") in (1, 2) else ("", "")
+    if kind.lower() not in ("cronjob", "cronjobs", "cj", "cronjob.batch") or not name:
+        return None
+    return f"{space[0] if space else 'default'}/{name}"
+
+
 def expand(manifests: Manifests, *, rows: Rows = TABLE, run: Sequence[str] = (), now: float | None = None) -> Expansion:
     """Make the pods that the input calls for. `run`: CronJobs to run, `[NAMESPACE/]NAME`; `now` names their Jobs.
 
