@@ -5,6 +5,7 @@ At the end stands how much did not happen for want of data (`tests/outside.py`).
 
 from __future__ import annotations
 
+import gc
 import time
 from collections import Counter
 
@@ -69,6 +70,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         drawn = [item for item in items if is_hypothesis_test(getattr(item, "obj", None))]
         config.hook.pytest_deselected(items=[item for item in items if item not in drawn])
         items[:] = drawn
+
+
+def pytest_collection_finish() -> None:
+    """Tens of thousands of tests stay until the end: no collection of garbage is to go through them again and again."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(tryfirst=True)
