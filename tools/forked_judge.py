@@ -94,6 +94,7 @@ class _Plugin:
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         for item in session.items:
             _without_shrinking(item)
+        gc.unfreeze()  # what is frozen is not listed
         gc.collect()
         for found in gc.get_objects():
             if isinstance(found, FunctionType):
