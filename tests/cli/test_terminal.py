@@ -2,6 +2,7 @@
 
 import io
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -171,6 +172,17 @@ FOLDED = Section("T", ("who", "why"), (Row(("pod a", "it is too large"), below=(
 def test_columns_shrink_to_their_longest_words_and_then_move_below(width: int, shown: list[str]) -> None:
     """The last column first, behind its name; a row of which nothing has room is folded as it is."""
     assert lines(FOLDED, width) == shown
+
+
+@pytest.mark.parametrize("width", range(1, 12))
+def test_a_terminal_of_a_few_columns_loses_nothing_either(width: int) -> None:
+    """The margin of what stands below a row is given up before the text is."""
+    section = replace(FOLDED, notes=("and so on",))
+    shown = lines(section, width)
+    assert max(map(len, shown)) <= width
+    row = FOLDED.rows[0]
+    for text in (*row.cells, *row.below, *section.notes):
+        assert text.replace(" ", "") in "".join(shown).replace(" ", "")
 
 
 def test_sections_are_apart_by_one_empty_line_and_what_has_no_columns_has_no_line_below_them() -> None:

@@ -115,9 +115,6 @@ def redacted(evidence: Evidence) -> Evidence:
     for record in records:
         for level in record.levels:
             redaction.own.add(_split(level.name))
-        entity = record.entity
-        if entity.namespace == asked.namespace and entity.name in evidence.above:
-            redaction.own.add((entity.namespace, entity.name))
     for record in records:
         for namespace, name, kind, priority in _named_in(record):
             if not redaction.is_own(namespace, name):

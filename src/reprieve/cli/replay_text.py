@@ -36,7 +36,7 @@ def _by(
         return None
     notes: tuple[str, ...] = ()
     if len(names) > MOST_TENANTS:
-        size = {name: max((of_one[name].jobs for of_one in groups if name in of_one), default=0) for name in names}
+        size = {name: max(of_one[name].jobs for of_one in groups if name in of_one) for name in names}
         kept = set(sorted(names, key=lambda name: (-size[name], name))[:MOST_TENANTS])
         notes = (f"the {MOST_TENANTS} with the most jobs, of {len(names)}; -o json has them all",)
         names = [name for name in names if name in kept]
@@ -44,7 +44,7 @@ def _by(
     rows = []
     for name in names:
         found = [of_one.get(name) for of_one in groups]
-        jobs = next((group.jobs for group in found if group is not None), 0)
+        jobs = next(group.jobs for group in found if group is not None)
         values = [None if group is None else group.waiting.mean for group in found]
         rows.append(Row((name or "none", count_text(jobs), *compared(values, measure))))
     return Section(title, ("", "jobs", *(report.name for report in reports)), tuple(rows), notes)

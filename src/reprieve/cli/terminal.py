@@ -40,7 +40,7 @@ def drawn(sections: Iterable[Section], *, colour: bool = True, width: int | None
             for line in _rows(section, console):
                 console.print(line)
             for text in section.notes:
-                console.print(_indented(Text(text), _INDENT))
+                console.print(_indented(Text(text), _INDENT, console))
     return capture.get()
 
 
@@ -56,7 +56,7 @@ def _rows(section: Section, console: "Console") -> Iterator["RenderableType"]:
         if widths is not None:
             return _table(section, widths, console)
         if len(section.columns) < 2:
-            return _listed(section)
+            return _listed(section, console)
         section = _without_last(section)
     return iter(())
 
@@ -91,11 +91,11 @@ def _table(section: Section, widths: Sequence[int], console: "Console") -> Itera
 
     if any(section.columns) and section.rows:
         yield from _row(section.columns, widths, "bold", console)
-        yield _indented(Text("─" * (sum(widths) + _GAP * (len(widths) - 1))), _INDENT)
+        yield _indented(Text("─" * (sum(widths) + _GAP * (len(widths) - 1))), _INDENT, console)
     for row in section.rows:
         yield from _row(row.cells, widths, str(row.tone), console)
         for text in row.below:
-            yield _indented(Text(text, style=str(Tone.QUIET)), _BELOW)
+            yield _indented(Text(text, style=str(Tone.QUIET)), _BELOW, console)
 
 
 def _row(cells: Sequence[str], widths: Sequence[int], style: str, console: "Console") -> Iterator["RenderableType"]:
@@ -109,17 +109,18 @@ def _row(cells: Sequence[str], widths: Sequence[int], style: str, console: "Cons
         yield Text(" " * _INDENT + line.rstrip(), style=style)
 
 
-def _listed(section: Section) -> Iterator["RenderableType"]:
+def _listed(section: Section, console: "Console") -> Iterator["RenderableType"]:
     """Rows of which not even the first cell has room beside the margin: each one folded."""
     from rich.text import Text
 
     for row in section.rows:
-        yield _indented(Text(row.cells[0], style=f"bold {row.tone}".strip()), _INDENT)
+        yield _indented(Text(row.cells[0], style=f"bold {row.tone}".strip()), _INDENT, console)
         for text in row.below:
-            yield _indented(Text(text, style=str(Tone.QUIET)), _BELOW)
+            yield _indented(Text(text, style=str(Tone.QUIET)), _BELOW, console)
 
 
-def _indented(text: "Text", by: int) -> "RenderableType":
+def _indented(text: "Text", by: int, console: "Console") -> "RenderableType":
+    """A text behind a margin, which leaves it a column at least however narrow the terminal is."""
     from rich.padding import Padding
 
-    return Padding(text, (0, 0, 0, by), expand=False)
+    return Padding(text, (0, 0, 0, min(by, console.width - 1)), expand=False)

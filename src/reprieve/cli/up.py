@@ -109,7 +109,7 @@ def features_of(gates: "FeatureGates") -> "Features":
     )
 
 
-_TOLD_OF = {
+_REPORTED = {
     "nodes": "nodes",
     "pods": "pods",
     "scheduling.k8s.io/podgroups": "pod groups",
@@ -122,7 +122,7 @@ _TOLD_OF = {
 
 def _found(counts: "Mapping[str, int]") -> str:
     """What an earlier run left, empty if nothing that a user would know of."""
-    return ", ".join(f"{counts[resource]} {word}" for resource, word in _TOLD_OF.items() if counts.get(resource))
+    return ", ".join(f"{counts[resource]} {word}" for resource, word in _REPORTED.items() if counts.get(resource))
 
 
 async def _run(options: "LocalOptions", read_only_kubeconfig: "Path | None") -> None:

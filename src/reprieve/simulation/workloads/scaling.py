@@ -232,7 +232,7 @@ class Workloads:
         index = self._maker(found)
         manifest = self._manifests.pod_makers[index].manifest if index is not None else None
         there = sorted((one for one in self.pods_of(found) if is_active(one.object)), key=_goes_last(found))
-        if manifest is None or not _says_what_it_makes(manifest):
+        if manifest is None or not _has_template_or_runtime(manifest):
             if not there:
                 raise NotThereError("", f"{found} has no template and no pods: nothing to scale")
             return len(there), there[number:], there[:1] * (number - len(there))
@@ -414,7 +414,7 @@ def _with_priority(manifest: Mapping[str, Any], name: str, number: int) -> tuple
     return manifest, len(places)
 
 
-def _says_what_it_makes(manifest: Mapping[str, Any]) -> bool:
+def _has_template_or_runtime(manifest: Mapping[str, Any]) -> bool:
     """Whether an object has a pod template, or names the runtime that has it; a light object of a snapshot does not."""
     return "runtimeRef" in mapping(manifest.get("spec")) or any(True for _ in templates_in(manifest))
 
