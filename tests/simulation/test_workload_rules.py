@@ -1,6 +1,6 @@
-"""Rules of workloads, one by one: what pods are like, gangs that are asked for, how many, rows (whatif.md 1-3).
+"""Rules of workloads, one by one: what pods are like, and how many there are (whatif.md 1-2).
 
-Beside `test_workloads.py`, which expands whole manifests.
+Beside `test_workloads.py`, which expands whole manifests, and the files on gangs and on rows of users.
 """
 
 from __future__ import annotations
@@ -10,17 +10,15 @@ from typing import Any
 import pytest
 
 from reprieve.api.errors import InputError
-from reprieve.api.manifests import Manifests
 from reprieve.api.objects import Pod
 from reprieve.simulation.workloads.expanding import expand
-from reprieve.simulation.workloads.rows import read_rows
-from reprieve.simulation.workloads.table import TABLE
 
-from .test_workloads import FILE, TEMPLATE, loaded, made, made_of, pod
+from .test_workload_gangs import GANG
+from .test_workloads import TEMPLATE, loaded, made, made_of, pod
 
 Json = dict[str, Any]
 TRAINER = "trainer.kubeflow.org/v1alpha1"
-GANG = {"scheduling.reprieve.dev/gang": "true"}
+RS = ("apps/v1", "ReplicaSet", {"selector": {"matchLabels": {"a": "b"}}, "template": TEMPLATE})
 
 
 # -- what pods are like ----------------------------------------------------------------------------
@@ -293,220 +291,6 @@ def test_jobs_with_a_deadline_are_known_whoever_makes_them() -> None:
     assert [one.started for one in found] == [1767225600.0, None, None]
 
 
-# -- gangs -----------------------------------------------------------------------------------------
-
-RS = ("apps/v1", "ReplicaSet", {"selector": {"matchLabels": {"a": "b"}}, "template": TEMPLATE})
-GROUP = {"reprieve.dev/pod-group": "true"}
-
-
-def job(annotations: Json, there: int = 0, **spec: Any) -> tuple[Json, ...]:
-    """A Job of four, of which some are there."""
-    owner = ("batch/v1", "Job", "x")
-    whole = made("batch/v1", "Job", {"parallelism": 4, "completions": 4, "template": TEMPLATE, **spec})
-    whole["metadata"]["annotations"] = annotations
-    return whole, *(pod(f"there-{turn}", owner) for turn in range(there))
-
-
-@pytest.mark.parametrize(
-    ("documents", "minimum"),
-    [
-        (job({}), None),
-        (job({"scheduling.reprieve.dev/gang": "false"}), None),
-        (job(GANG), 4),
-        (job(GANG, 1), 3),
-        (job(GANG, 4), None),
-        (job(GANG, parallelism=0), None),
-        (job(GROUP), 4),
-        (job(GROUP, 1), 3),
-        (job(GROUP, 4), None),
-        (job({"reprieve.dev/pod-group": "yes"}), None),
-        (job({}, scheduling={}), 4),
-        (job({}, 1, scheduling={}), 3),
-        (job({}, scheduling={"schedulingPolicy": {"gang": {}}}), 4),
-        (job({}, scheduling={"schedulingPolicy": {"gang": {"minCount": 3}}}), 3),
-        (job({}, 1, scheduling={"schedulingPolicy": {"gang": {"minCount": 3}}}), 2),
-        (job({}, 3, scheduling={"schedulingPolicy": {"gang": {"minCount": 3}}}), None),
-        (job({}, scheduling={"schedulingPolicy": {"basic": {}}}), 0),
-        (job({}, 4, scheduling={"schedulingPolicy": {"basic": {}}}), 0),
-        (job(GROUP, scheduling={"schedulingPolicy": {"gang": {"minCount": 2}}}), 2),
-        (job(GANG, scheduling="x"), 4),
-    ],
-)
-def test_how_many_of_a_job_must_run_together(documents: tuple[Json, ...], minimum: int | None) -> None:
-    """whatif.md 2.10: its parallelism, or what it says itself, less those that are there. 0: a group without a gang."""
-    found = expand(loaded(*documents)).manifests
-    groups = [one.object for one in found.pod_groups]
-    assert [one.min_count or 0 for one in groups] == ([] if minimum is None else [minimum])
-    assert [one.name for one in groups] == ["x"] * len(groups)
-    of = {
-        one.object.spec.scheduling_group and one.object.spec.scheduling_group.pod_group_name
-        for one in found.pods[len(documents) - 1 :]
-    }
-    assert of <= ({None} if minimum is None else {"x"})
-
-
-@pytest.mark.parametrize(
-    ("annotations", "mode", "topology"),
-    [
-        ({}, "", ""),
-        ({"reprieve.dev/disruption-mode": "all"}, "all", ""),
-        ({"reprieve.dev/disruption-mode": "single"}, "single", ""),
-        ({"reprieve.dev/disruption-mode": "some"}, "", ""),
-        ({"reprieve.dev/topology-key": "rack"}, "", "rack"),
-        ({"reprieve.dev/disruption-mode": "all", "reprieve.dev/topology-key": "rack"}, "all", "rack"),
-    ],
-)
-def test_what_the_annotations_of_a_job_ask_of_its_group(annotations: Json, mode: str, topology: str) -> None:
-    [group] = [one.object for one in expand(loaded(*job({**GROUP, **annotations}))).manifests.pod_groups]
-    mode_of = group.spec.disruption_mode
-    assert mode_of is not None
-    assert (mode_of.all is not None) == (mode == "all"), "as by default a single one"
-    constraints = group.spec.scheduling_constraints
-    assert ([each.key for each in constraints.topology] if constraints is not None else []) == topology.split()
-
-
-@pytest.mark.parametrize(
-    ("own", "priority", "policy"),
-    [
-        ({}, 0, None),
-        ({"priorityClassName": "high"}, 1000, "PreemptLowerPriority"),
-        ({"priorityClassName": "meek"}, 500, "Never"),
-        ({"priority": 7}, 7, None),
-    ],
-)
-def test_a_gang_has_the_priority_of_its_pods(own: Json, priority: int, policy: str | None) -> None:
-    classes = [
-        {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name}, **more}
-        for name, more in (
-            ("high", {"value": 1000}),
-            ("meek", {"value": 500, "preemptionPolicy": "Never"}),
-        )
-    ]
-    template = {"spec": {"containers": [{"name": "c"}], **own}}
-    found = expand(loaded(*classes, *job(GANG, template=template))).manifests
-    [group] = [one.object for one in found.pod_groups]
-    assert (group.spec.priority or 0) == priority
-    assert group.spec.priority_class_name == own.get("priorityClassName", "")
-    assert {one.object.spec.priority for one in found.pods} == {priority}
-    if policy is not None:
-        assert {group.spec.preemption_policy} | {one.object.spec.preemption_policy for one in found.pods} == {policy}
-
-
-def test_a_group_of_that_name_in_the_input_counts_instead() -> None:
-    given = made("scheduling.k8s.io/v1beta1", "PodGroup", {"schedulingPolicy": {"gang": {"minCount": 2}}})
-    found = expand(loaded(given, *job(GANG))).manifests
-    assert [one.object.min_count for one in found.pod_groups] == [2]
-    assert {
-        one.object.spec.scheduling_group and one.object.spec.scheduling_group.pod_group_name for one in found.pods
-    } == {"x"}
-    other = {**given, "metadata": {"name": "x", "namespace": "team"}}
-    found = expand(loaded(other, *job(GANG))).manifests
-    assert [(one.object.namespace, one.object.min_count) for one in found.pod_groups] == [("team", 2), ("default", 4)]
-
-
-@pytest.mark.parametrize(
-    ("documents", "path", "message"),
-    [
-        (
-            job({}, scheduling={"disruptionMode": {"all": {}, "single": {}}}),
-            "spec.scheduling.disruptionMode",
-            "",
-        ),
-        (
-            job({}, scheduling={"schedulingConstraints": {"topology": 5}}),
-            "spec.scheduling.schedulingConstraints.topology",
-            "",
-        ),
-        (job({}, scheduling={"schedulingPolicy": {"gang": {"minCount": -1}}}), "spec.scheduling", "whole number"),
-        (
-            job(GANG, template={"spec": {"priorityClassName": "gold", "containers": [{"name": "c"}]}}),
-            "spec.template.spec.priorityClassName",
-            "no PriorityClass with name gold",
-        ),
-        (job({**GROUP, "reprieve.dev/topology-key": "no key"}), "metadata.annotations", ""),
-    ],
-    ids=["two modes", "no list", "below none", "no such class", "no label"],
-)
-def test_a_group_that_cannot_be_made_is_an_error_of_its_object(
-    documents: tuple[Json, ...], path: str, message: str
-) -> None:
-    """whatif.md 1.9: at the field of the object that the input has."""
-    with pytest.raises(InputError) as caught:
-        expand(loaded(*documents))
-    assert caught.value.subject == 'Job "default/x"'
-    assert caught.value.path == path
-    assert message in caught.value.message
-
-
-def with_gang(document: Json) -> Json:
-    return {**document, "metadata": {**document["metadata"], "annotations": GANG}}
-
-
-def groups_named(found: Manifests) -> list[str]:
-    """What each pod says its group is; empty: none."""
-    groups = [one.object.spec.scheduling_group for one in found.pods]
-    return [(group.pod_group_name or "") if group is not None else "" for group in groups]
-
-
-@pytest.mark.parametrize(
-    ("kind", "there", "minimum"),
-    [
-        ("Deployment", 0, 3),
-        ("Deployment", 1, 2),
-        ("Deployment", 3, None),
-        ("ReplicaSet", 1, 2),
-        ("StatefulSet", 0, 3),
-        ("StatefulSet", 1, 2),
-        ("StatefulSet", 3, None),
-    ],
-)
-def test_a_gang_of_a_set_is_all_that_is_missing(kind: str, there: int, minimum: int | None) -> None:
-    """whatif.md 2.10: everything that is made; those that run are in no group that is made now."""
-    pods = [pod(f"x-{turn}", ("apps/v1", kind, "x")) for turn in range(there)]
-    whole = with_gang(made("apps/v1", kind, {"replicas": 3, "template": TEMPLATE}))
-    if kind == "Deployment":
-        pods = [
-            pod(f"x-{turn}", ("apps/v1", "ReplicaSet", "x-5d4"), labels={"pod-template-hash": "5d4"})
-            for turn in range(there)
-        ]
-    found = expand(loaded(whole, *pods)).manifests
-    assert len(found.pods) == 3
-    assert [one.object.min_count for one in found.pod_groups] == ([] if minimum is None else [minimum])
-
-
-def test_each_replica_of_a_row_that_says_so_is_a_gang() -> None:
-    """whatif.md 2.10, as of a LeaderWorkerSet; and one replica's pods are numbered from where its index starts."""
-    text = FILE + "- {group: e.com, kind: X, gang: replica, sets: [{each: spec, replicas: 2, size: 2, start: first}]}"
-    rows = TABLE.with_more(read_rows("f", text))
-    for first in (None, 4):
-        plain = made("e.com/v1", "X", {"template": TEMPLATE, **({} if first is None else {"first": first})})
-        names = [f"x--{(first or 0) + turn}" for turn in range(4)]
-        found = expand(loaded(plain), rows=rows).manifests
-        assert ([one.object.name for one in found.pods], found.pod_groups) == (names, [])
-        found = expand(loaded(with_gang(plain)), rows=rows).manifests
-        groups = [f"x-{(first or 0) + turn}" for turn in range(2)]
-        assert [one.object.name for one in found.pods] == names
-        assert groups_named(found) == [each for each in groups for _ in range(2)]
-        assert [(one.object.name, one.object.min_count) for one in found.pod_groups] == [(each, 2) for each in groups]
-
-
-@pytest.mark.parametrize(
-    ("minima", "in_parts"),
-    [((None, None), False), ((1, None), True), ((None, 2), True), ((1, 2), True)],
-)
-def test_minima_of_tasks_are_asked_for_where_a_task_has_one(minima: tuple[int | None, ...], in_parts: bool) -> None:
-    """whatif.md 2.9: else the group is a plain gang, which its pods name themselves."""
-    tasks = [
-        {"name": f"t{turn}", "replicas": turn + 1, "template": TEMPLATE}
-        | ({} if least is None else {"minAvailable": least})
-        for turn, least in enumerate(minima)
-    ]
-    found = expand(loaded(made("batch.volcano.sh/v1alpha1", "Job", {"minAvailable": 3, "tasks": tasks}))).manifests
-    [group] = [one.object for one in found.pod_groups]
-    assert (group.foreign is not None) is in_parts
-    assert set(groups_named(found)) == {"" if in_parts else "x"}
-
-
 # -- how many --------------------------------------------------------------------------------------
 
 
@@ -584,168 +368,6 @@ def test_of_replica_sets_of_one_revision_the_latest_is_the_newest(
     assert made_of(made("apps/v1", "Deployment", {"template": TEMPLATE}), *sets) == [f"x-{newest}-00000"]
 
 
-# -- rows of users ---------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("field", ["replicas", "size", "default", "less"])
-@pytest.mark.parametrize(("number", "good"), [(-1, False), (0, True), (1_000_000, True), (1_000_001, False)])
-def test_both_sides_of_what_a_number_of_a_row_may_be(field: str, number: int, good: bool) -> None:
-    text = FILE + f"- {{group: e.com, kind: X, sets: [{{}}, {{{field}: {number}}}]}}"
-    if good:
-        [row] = read_rows("f", text)
-        assert getattr(row.sets[1], field) == number
-        return
-    with pytest.raises(InputError, match="0 to 1000000") as caught:
-        read_rows("f", text)
-    assert caught.value.path == f"workloadKinds[0].sets[1].{field}"
-
-
-@pytest.mark.parametrize(("count", "good"), [(1_000, True), (1_001, False)])
-def test_how_many_rows_a_file_may_have(count: int, good: bool) -> None:
-    text = FILE + "".join(f"- {{group: e.com, kind: X{turn}, sets: [{{}}]}}\n" for turn in range(count))
-    if good:
-        assert len(read_rows("f", text)) == count
-        return
-    with pytest.raises(InputError, match="more than 1000 kinds"):
-        read_rows("f", text)
-
-
-@pytest.mark.parametrize(
-    ("row", "place"),
-    [
-        ("{group: e.com, sets: [{}]}", "workloadKinds[0]"),
-        ('{group: e.com, kind: "", sets: [{}]}', "workloadKinds[0].kind"),
-        ("{kind: X, sets: [{}, {makes: a b c}]}", "workloadKinds[0].sets[1].makes"),
-        ("{kind: X, sets: [{owner: apps/v1 StatefulSet}]}", "workloadKinds[0].sets[0].owner"),
-        ("{kind: X, sets: [{owner: 'apps/v1 StatefulSet {x}'}]}", "workloadKinds[0].sets[0].owner"),
-        ("{kind: X, sets: [{hostname: '{'}]}", "workloadKinds[0].sets[0].hostname"),
-        ("{kind: X, sets: [{labels: {a/b: '{0}'}}]}", "workloadKinds[0].sets[0].a/b"),
-        ("{kind: X, sets: [{annotations: {c: '{name[0]}'}}]}", "workloadKinds[0].sets[0].c"),
-        ("{kind: X, sets: {}}", "workloadKinds[0].sets"),
-    ],
-)
-def test_a_row_that_is_wrong_is_named_with_its_field(row: str, place: str) -> None:
-    """whatif.md 3.3."""
-    with pytest.raises(InputError) as caught:
-        read_rows("f", f"{FILE}- {row}")
-    assert caught.value.path == place
-
-
-@pytest.mark.parametrize(
-    ("text", "document", "line"),
-    [
-        (FILE + "- {kind: X, sets: [{}]}\n---\nkind: Other\n", 2, 5),
-        (FILE + "- {kind: X, sets: [{}]}\n---\na: {\n", 2, 7),
-        ("a: b", 1, 1),
-    ],
-)
-def test_an_error_of_a_row_has_its_document_and_line(text: str, document: int, line: int) -> None:
-    with pytest.raises(InputError) as caught:
-        read_rows("f", text)
-    assert (caught.value.origin.document, caught.value.origin.line) == (document, line)
-
-
-def test_of_two_rows_the_later_counts_and_only_for_its_versions() -> None:
-    """whatif.md 3.1."""
-    row = "- {{group: e.com, kind: X, versions: [{}], suspended: {}, sets: [{{}}]}}\n"
-    first, second, third = (read_rows("f", FILE + row.format(*each)) for each in (("", "a"), ("v2", "b"), ("v2", "c")))
-    rows = TABLE.with_more([*first, *second])
-    assert [getattr(rows.of(f"e.com/{version}", "X"), "suspended", None) for version in ("v1", "v2")] == ["a", "b"]
-    more = rows.with_more(third)
-    assert [getattr(more.of(f"e.com/{version}", "X"), "suspended", None) for version in ("v1", "v2")] == ["a", "c"]
-    assert rows.with_more([]) is rows
-    assert rows.of("e.com/v1", "Y") is rows.of("f.com/v1", "X") is None
-    assert [each for each in more.kinds() if each[0] == "e.com"] == [("e.com", "X")]
-    assert TABLE.of("kubeflow.org/v1", "MPIJob") != TABLE.of("kubeflow.org/v2beta1", "MPIJob")
-
-
-def test_a_row_of_a_user_counts_before_the_rules_of_a_kind() -> None:
-    """whatif.md 3.1: of the kinds that have rules of their own too."""
-    text = (
-        FILE + "- {group: batch, kind: Job, sets: [{each: spec, replicas: parallelism, name: '{name}-mine-{index}'}]}"
-    )
-    given = loaded(made("batch/v1", "Job", {"parallelism": 2, "completions": 1, "template": TEMPLATE}))
-    found = expand(given, rows=TABLE.with_more(read_rows("f", text)))
-    assert [one.object.name for one in found.manifests.pods] == ["x-mine-0", "x-mine-1"]
-
-
-def test_a_set_that_a_row_makes_is_there_for_its_selector() -> None:
-    """whatif.md 3.2: an object between, of a kind that a scheduler reads; its pods are made in turn."""
-    text = FILE + "- {group: e.com, kind: X, sets: [{each: spec, makes: apps/v1 ReplicaSet, name: '{name}-set'}]}"
-    inner = {"spec": {"replicas": 2, "selector": {"matchLabels": {"a": "b"}}, "template": TEMPLATE}}
-    found = expand(loaded(made("e.com/v1", "X", {"template": inner})), rows=TABLE.with_more(read_rows("f", text)))
-    assert [(one.object.KIND, one.object.name) for one in found.manifests.all()] == [
-        ("ReplicaSet", "x-set"),
-        ("Pod", "x-set-00000"),
-        ("Pod", "x-set-00001"),
-    ]
-
-
-def test_what_is_not_expanded_is_not_planned_without_its_pods() -> None:
-    """whatif.md 1.7: it is a problem, and no part of the input any more; what only may have pods stays."""
-    documents = (
-        made("e.com/v1", "Thing", {"workers": [TEMPLATE]}),
-        made("e.com/v1", "Other", {"size": 1}),
-        made("v1", "ConfigMap"),
-    )
-    found = expand(loaded(*documents))
-    assert [(one.kind, one.certain) for one in found.problems] == [("Thing", True), ("Other", False)]
-    assert [one.kind for one in found.manifests.unknown] == ["Other", "ConfigMap"]
-
-
-NESTED = (
-    FILE
-    + """- group: e.com
-  kind: X
-  sets:
-  - {each: spec.inner, makes: e.com/v1 X, name: "{name}-c", optional: true}
-  - {each: spec.pods, name: "{name}-{index}", optional: true}
-"""
-)
-
-
-def nested(levels: int) -> Json:
-    """The spec of an X that makes an X that makes ..., the last of which makes a pod."""
-    spec: Json = {"pods": {"template": TEMPLATE}}
-    for _ in range(levels):
-        spec = {"inner": {"template": {"spec": spec}}}
-    return spec
-
-
-@pytest.mark.parametrize("in_the_input", [False, True])
-@pytest.mark.parametrize(("levels", "good"), [(1, True), (6, True), (7, False)])
-def test_objects_are_made_six_levels_deep(levels: int, good: bool, in_the_input: bool) -> None:
-    """A bound for rows that make what they are of; an object of that name in the input is a level as well."""
-    rows = TABLE.with_more(read_rows("f", NESTED))
-    documents = [made("e.com/v1", "X", nested(levels - turn), name="x" + "-c" * turn) for turn in range(levels + 1)]
-    given = loaded(*(documents if in_the_input else documents[:1]))
-    if good:
-        assert [one.object.name for one in expand(given, rows=rows).manifests.pods] == ["x" + "-c" * levels + "-0"]
-        return
-    with pytest.raises(InputError, match="makes objects more than 6 levels deep"):
-        expand(given, rows=rows)
-
-
-@pytest.mark.parametrize("field", ["owner: 'apps/v1 StatefulSet {name}'", "makes: batch/v1 Job", "makes: v1 Pod"])
-def test_a_row_names_other_kinds_by_version_and_kind(field: str) -> None:
-    [row] = read_rows("f", f"{FILE}- {{group: e.com, kind: X, sets: [{{{field}}}]}}")
-    name, _, value = field.partition(": ")
-    assert getattr(row.sets[0], name) == value.strip("'")
-
-
-@pytest.mark.parametrize("name", ["{name}-{index}", "{name}-"], ids=["by index", "made up"])
-@pytest.mark.parametrize(("there", "more"), [(0, 6), (1, 5), (2, 4), (3, 3), (4, 2), (6, 0)])
-def test_what_is_missing_of_a_set_is_made_whichever_replica_it_is_of(name: str, there: int, more: int) -> None:
-    """whatif.md 1.1: of two replicas of three pods."""
-    text = FILE + f"- {{group: e.com, kind: X, sets: [{{each: spec, replicas: 2, size: 3, name: '{name}'}}]}}"
-    pods = [pod(f"x-{turn}", ("e.com/v1", "X", "x")) for turn in range(there)]
-    given = loaded(made("e.com/v1", "X", {"template": TEMPLATE}), *pods)
-    found = expand(given, rows=TABLE.with_more(read_rows("f", text))).manifests.pods
-    assert len(found) == there + more
-    if name.endswith("}"):
-        assert [one.object.name for one in found] == [f"x-{turn}" for turn in range(6)]
-
-
 @pytest.mark.parametrize(("status", "cluster"), [({}, "x-00000"), ({"rayClusterName": "x-abcde"}, "x-abcde")])
 def test_the_cluster_of_a_ray_job_has_the_name_of_its_status(status: Json, cluster: str) -> None:
     """whatif.md 1.3, 1.6: what is there already is not made under another name."""
@@ -791,19 +413,6 @@ def test_a_runtime_that_is_not_there_is_named_in_bounds(length: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("row", "message"),
-    [
-        ("{group: e.com, sets: [{}]}", "object missing required field `kind`"),
-        ("{kind: X, sets: {}}", "expected `array`, got `object`"),
-    ],
-)
-def test_errors_of_rows_begin_with_a_small_letter(row: str, message: str) -> None:
-    with pytest.raises(InputError) as caught:
-        read_rows("f", f"{FILE}- {row}")
-    assert caught.value.message == message
-
-
-@pytest.mark.parametrize(
     ("conditions", "over"),
     [
         ([], False),
@@ -822,3 +431,15 @@ def test_a_job_has_ended_by_a_condition_that_is_true(conditions: list[tuple[str,
     """whatif.md 1.5."""
     status = {"conditions": [{"type": type_, "status": status} for type_, status in conditions]}
     assert len(pods_of(made("batch/v1", "Job", {"template": TEMPLATE}, status=status))) == (0 if over else 1)
+
+
+def test_what_is_not_expanded_is_not_planned_without_its_pods() -> None:
+    """whatif.md 1.7: it is a problem, and no part of the input any more; what only may have pods stays."""
+    documents = (
+        made("e.com/v1", "Thing", {"workers": [TEMPLATE]}),
+        made("e.com/v1", "Other", {"size": 1}),
+        made("v1", "ConfigMap"),
+    )
+    found = expand(loaded(*documents))
+    assert [(one.kind, one.certain) for one in found.problems] == [("Thing", True), ("Other", False)]
+    assert [one.kind for one in found.manifests.unknown] == ["Other", "ConfigMap"]
