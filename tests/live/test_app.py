@@ -471,7 +471,7 @@ def test_a_member_that_cannot_be_bound_is_reported_and_the_gang_is_completed_lat
                 [now] = (await world.client.get(f"{GROUPS}/gang")).read(dict)["status"]["conditions"]
                 assert now["status"] == "True"
                 # Nothing is kept of who was first scheduled once their bindings have ended.
-                assert found.executor.first_bindings_under_way == 0
+                assert found.executor._first_bindings == {}
             events = (await world.client.get("/apis/events.k8s.io/v1/namespaces/default/events")).read(dict)["items"]
             said = {(e["regarding"]["name"], e["reason"]) for e in events}
             assert ("g1", "FailedScheduling") in said

@@ -38,7 +38,7 @@ def test_a_binding_that_the_api_has_is_reported_to_engine_and_observer() -> None
         await stage.settle()
         assert stage.observer.told("bound") == [("a", "n1")]
         assert stage.engine.cluster.pods["uid-a"].bound
-        assert stage.executor.first_bindings_under_way == 0
+        assert stage.executor._first_bindings == {}
 
     play(test)
 
@@ -75,7 +75,7 @@ def test_a_gang_that_falls_below_its_minimum_by_a_failed_binding_is_reported(fai
     async def test(stage: Stage) -> None:
         stage.gang("a", "b", "c", least=2)
         stage.step()
-        assert stage.executor.first_bindings_under_way == 1
+        assert stage.executor._first_bindings.keys() == {"default/g"}
         await until(lambda: len(stage.writes.bindings) == 3)
         names = ["a", "b", "c"]
         for name in names[:failing]:
@@ -83,7 +83,7 @@ def test_a_gang_that_falls_below_its_minimum_by_a_failed_binding_is_reported(fai
         for name in names[failing:]:
             stage.writes.bindings[name].set_result(None)
         await stage.settle()
-        assert stage.executor.first_bindings_under_way == 0
+        assert stage.executor._first_bindings == {}
         assert [status for status, _ in stage.said][-1] == ("False" if below else "True")
         if below:
             assert "failed: no (403 Forbidden); 1 of the 2 have a node" in stage.said[-1][1]
@@ -146,7 +146,7 @@ def test_a_member_that_came_later_takes_nothing_back() -> None:
         await stage.settle()
         stage.pod("b", group="g", cpu="1")
         stage.step()
-        assert stage.executor.first_bindings_under_way == 0
+        assert stage.executor._first_bindings == {}
         await until(lambda: "b" in stage.writes.bindings)
         stage.see(pod("a", uid="uid-a", group="g", cpu="1", node="n1"), o.Pod, ChangeKind.DELETED)
         stage.writes.bindings["b"].set_exception(ApiError(403, "Forbidden", "no"))
@@ -160,9 +160,9 @@ def test_a_group_that_is_gone_is_forgotten_with_its_bindings() -> None:
     async def test(stage: Stage) -> None:
         stage.gang("a", "b", least=2)
         stage.step()
-        assert stage.executor.first_bindings_under_way == 1
+        assert stage.executor._first_bindings.keys() == {"default/g"}
         stage.see(the_group(2), o.PodGroup, ChangeKind.DELETED)
-        assert stage.executor.first_bindings_under_way == 0
+        assert stage.executor._first_bindings == {}
         for future in stage.writes.bindings.values():
             future.set_exception(ApiError(403, "Forbidden", "no"))
         await stage.settle()
@@ -372,8 +372,8 @@ def test_a_group_is_first_scheduled_once() -> None:
         )
         stage.writes.bindings["a"].set_result(None)
         await stage.settle()
-        assert stage.executor.first_bindings_under_way == 0
+        assert stage.executor._first_bindings == {}
         stage.executor.decided(again, seconds=0.0, now=stage.now)
-        assert stage.executor.first_bindings_under_way == 0
+        assert stage.executor._first_bindings == {}
 
     play(test)

@@ -126,12 +126,12 @@ def test_an_object_that_cannot_be_taken_in_is_reported_and_left_out() -> None:
 
 def test_warnings_are_remembered_within_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each warning once, until there are so many that none of them is remembered."""
-    monkeypatch.setattr("reprieve.live.event_handlers._MOST_SAID", 2)
+    monkeypatch.setattr("reprieve.live.event_handlers._MOST_WARNINGS", 2)
 
     async def act(stage: Stage) -> None:
         for text in ("a", "b", "a", "b", "c", "c", "a"):
             stage.feed._warn_once(text)
-            assert len(stage.feed._said) <= 2
+            assert len(stage.feed._warned) <= 2
         assert stage.troubles == ["a", "b", "c", "a"]
 
     play(act)

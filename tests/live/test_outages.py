@@ -51,7 +51,7 @@ def test_what_fails_together_is_said_once_and_its_end_once() -> None:
         for kind in kinds:
             heard.fail(kind)
         heard.pass_time(3)
-    assert heard.said == ["watch: pods: refused (what else fails until this is over is counted, not said)"]
+    assert heard.said == ["watch: pods: refused (what else fails until this is over is counted, not logged)"]
     assert heard.counted == 11
     for kind in kinds:
         heard.outages.well(kind)
@@ -170,7 +170,7 @@ def test_a_new_outage_is_reported_as_the_first_one_was() -> None:
         heard.outages.well("pods")
         heard.pass_time(10)
     assert [text.rpartition("(")[2] for text in heard.said] == [
-        "what else fails until this is over is counted, not said)",
+        "what else fails until this is over is counted, not logged)",
         "for 60 s now: pods)",
     ] * 2
     assert heard.over == [(60.0, 61)] * 2

@@ -252,16 +252,16 @@ def test_nodes_that_are_examined_again_count_as_steps() -> None:
     made = problem([(12,)] * 2, [unit(f"u{i}", {i % 2: (1,)}) for i in range(10)], [kind((3,), 2)])
     state, bundles = _bundles(made)
     bundles.every()
-    assert bundles.looked == 0
+    assert bundles.examined == 0
     bundles.touch([0])
     bundles.every()
-    assert bundles.looked == 1 + 5 // 4
+    assert bundles.examined == 1 + 5 // 4
     bundles.every()
-    assert bundles.looked == 1 + 5 // 4, "nothing has changed"
+    assert bundles.examined == 1 + 5 // 4, "nothing has changed"
     state.evict(0)
     bundles.touch(state.dirty)
     bundles.every()
-    assert bundles.looked == 2 * (1 + 5 // 4) + 1 + 4 // 4
+    assert bundles.examined == 2 * (1 + 5 // 4) + 1 + 4 // 4
 
 
 def _row(made: Problem) -> list[tuple[int, tuple[str, ...]]]:

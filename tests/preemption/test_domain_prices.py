@@ -27,7 +27,7 @@ def _bounded(*items: Any) -> tuple[World, DomainBounds | None, Preemption | None
 
     world = World(*items)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(for_group, "_ALL_LOOKED_AT", 0)
+        patched.setattr(for_group, "_FEW_DOMAINS", 0)
         patched.setattr(for_group, "bounds_of", noted)
         found = world.step().preemption
     return world, made[0] if made else None, found
@@ -251,7 +251,7 @@ def test_the_choice_is_that_of_looking_at_every_domain(seed: int, alike: bool) -
             return look(search, placement)
 
         with pytest.MonkeyPatch.context() as patched:
-            patched.setattr(for_group, "_ALL_LOOKED_AT", looked_at)
+            patched.setattr(for_group, "_FEW_DOMAINS", looked_at)
             patched.setattr(for_group._Search, "candidate", noted)
             found = World(*items).step().preemption
         tried.append(len(tries))

@@ -58,7 +58,7 @@ def _racked(chance: random.Random) -> list[Any]:
 
 
 def _decided(items: list[Any], from_domains: int) -> Preemption | None:
-    with mock.patch.object(for_group, "_ALL_LOOKED_AT", from_domains):
+    with mock.patch.object(for_group, "_FEW_DOMAINS", from_domains):
         return World(*items).step().preemption
 
 
@@ -105,7 +105,7 @@ def test_no_candidate_is_cheaper_than_the_bound_of_its_domain(seed: int) -> None
         return found
 
     with (
-        mock.patch.object(for_group, "_ALL_LOOKED_AT", 0),
+        mock.patch.object(for_group, "_FEW_DOMAINS", 0),
         mock.patch.object(for_group, "bounds_of", noted),
         mock.patch.object(for_group._Search, "candidate", watched),
     ):

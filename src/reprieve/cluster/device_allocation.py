@@ -29,7 +29,7 @@ MOST_STEPS = 20_000
 FEWER_STEPS = 500
 """The same once that happened on `MOST_GIVEN_UP` nodes: what cannot be found there is not searched for everywhere."""
 MOST_GIVEN_UP = 8
-_SECOND_LOOK = 1000
+_COUNT_AFTER = 1000
 """After so many steps it is worth asking whether the requests have enough devices at all."""
 BLOCKING = ("NoSchedule", "NoExecute")
 """Effects of taints that keep claims from devices; any other is for information."""
@@ -82,7 +82,7 @@ class _TooManyError(Exception):
 
 
 def allocate(
-    wishes: Sequence[PendingClaim],
+    pending: Sequence[PendingClaim],
     node: str,
     labels: Mapping[str, str],
     pools: Sequence[Pool],
@@ -92,7 +92,7 @@ def allocate(
     steps: int = MOST_STEPS,
 ) -> list[list[Chosen]] | None:
     """Devices for each claim, in order; None if there is no solution. Raises DeviceError or NodeError."""
-    search = _Search(wishes, node, labels, pools, in_use, classes, matcher, steps)
+    search = _Search(pending, node, labels, pools, in_use, classes, matcher, steps)
     try:
         if search.claim(0):
             return search.chosen
@@ -114,7 +114,7 @@ class _Search:
 
     def __init__(
         self,
-        wishes: Sequence[PendingClaim],
+        pending: Sequence[PendingClaim],
         node: str,
         labels: Mapping[str, str],
         pools: Sequence[Pool],
@@ -123,7 +123,7 @@ class _Search:
         matcher: DeviceMatcher,
         steps: int,
     ) -> None:
-        self._wishes = wishes
+        self._pending = pending
         self._node = node
         self._labels = labels
         self._pools = pools
@@ -133,41 +133,41 @@ class _Search:
         self._slots = [
             _Slot(pool, one, device) for pool in pools if pool.usable for one in pool.slices for device in one.devices
         ]
-        self.chosen: list[list[Chosen]] = [[] for _ in wishes]
+        self.chosen: list[list[Chosen]] = [[] for _ in pending]
         self._taking: dict[DeviceId, set[int]] = {}
         """Devices taken in this search, and by which claims (by number)."""
         self._sharing: dict[DeviceId, list[Mapping[str, int]]] = {}
         self._counters_left: dict[PoolId, dict[str, dict[str, int]]] = {}
-        self._values: list[list[dict[str, int]]] = [[{} for _ in wish.shape.constraints] for wish in wishes]
+        self._values: list[list[dict[str, int]]] = [[{} for _ in claim.shape.constraints] for claim in pending]
         """Per claim and constraint: attribute value -> how many chosen devices have it."""
         self._selectable: dict[tuple[int, str, DeviceId], bool] = {}
         self._steps = 0
         self._most_steps = steps
         self._all: dict[tuple[int, str], list[_Slot]] = {}
-        for number, wish in enumerate(wishes):
-            self._check(number, wish)
+        for number, claim in enumerate(pending):
+            self._check(number, claim)
 
     # -- before the search --------------------------------------------------------------------------------------------
 
-    def _check(self, number: int, wish: PendingClaim) -> None:
+    def _check(self, number: int, claim: PendingClaim) -> None:
         least = 0
-        for request in wish.shape.requests:
+        for request in claim.shape.requests:
             if not request.options:
-                raise DeviceError(f"resource claim {wish.key}, request {request.name}: unknown request type")
-            least += min(self._demand(number, wish, option) for option in request.options)
+                raise DeviceError(f"resource claim {claim.key}, request {request.name}: unknown request type")
+            least += min(self._demand(number, claim, option) for option in request.options)
         if least > MOST_RESULTS:
             raise DeviceError(
-                f"claim {wish.key}: number of requested devices {least} exceeds the claim limit of {MOST_RESULTS}"
+                f"claim {claim.key}: number of requested devices {least} exceeds the claim limit of {MOST_RESULTS}"
             )
-        for index, constraint in enumerate(wish.shape.constraints):
+        for index, constraint in enumerate(claim.shape.constraints):
             if not constraint.attribute:
                 raise DeviceError(
-                    f"claim {wish.key}, constraint #{index}: empty constraint (unsupported constraint type?)"
+                    f"claim {claim.key}, constraint #{index}: empty constraint (unsupported constraint type?)"
                 )
 
-    def _demand(self, number: int, wish: PendingClaim, option: Option) -> int:
+    def _demand(self, number: int, claim: PendingClaim, option: Option) -> int:
         """How many devices an option needs."""
-        where = f"claim {wish.key}, request {option.name}"
+        where = f"claim {claim.key}, request {option.name}"
         for index, text in enumerate(option.selectors):
             if text is None:
                 raise DeviceError(f"{where}, selector #{index}: CEL expression empty (unsupported selector type?)")
@@ -200,12 +200,12 @@ class _Search:
 
     def claim(self, number: int) -> bool:
         """Allocate this claim and all after it."""
-        if number == len(self._wishes):
+        if number == len(self._pending):
             return True
         return self._request(number, 0)
 
     def _request(self, number: int, index: int) -> bool:
-        requests = self._wishes[number].shape.requests
+        requests = self._pending[number].shape.requests
         if index == len(requests):
             try:
                 return self.claim(number + 1)
@@ -264,7 +264,7 @@ class _Search:
     def _suits(self, number: int, option: Option, slot: _Slot, *, free: bool = False) -> bool:
         """Whether class and request would have the device; with `free` also whether it is there to be had."""
         self._steps += 1
-        if self._steps == _SECOND_LOOK and self._hopeless():
+        if self._steps == _COUNT_AFTER and self._hopeless():
             raise _HopelessError
         if self._steps > self._most_steps:
             raise GaveUpError(f"gave up trying to allocate devices after {self._most_steps} steps")
@@ -287,8 +287,8 @@ class _Search:
     def _hopeless(self) -> bool:
         """Whether a request has too few devices whatever the others take. A fault is left for the search to find."""
         try:
-            for number, wish in enumerate(self._wishes):
-                for request in wish.shape.requests:
+            for number, claim in enumerate(self._pending):
+                for request in claim.shape.requests:
                     if not any(self._enough(number, option) for option in request.options):
                         return True
         except DeviceError:
@@ -314,7 +314,7 @@ class _Search:
         held = self._classes[option.class_name]
         for where, texts in (
             (f"class {option.class_name}", expressions(held.spec.selectors)),
-            (f"claim {self._wishes[number].key}", option.selectors),
+            (f"claim {self._pending[number].key}", option.selectors),
         ):
             for index, text in enumerate(texts):
                 if text is None:
@@ -326,8 +326,8 @@ class _Search:
                     name = "/".join(device.id)
                     kind = str(fault) if str(fault).startswith("compilation") else f"CEL runtime error: {fault}"
                     at = "" if kind == str(fault) else f" on device {name}"
-                    said = kind.replace("compilation failed:", "CEL compile error: compilation failed:", 1)
-                    raise DeviceError(f"{where}: selector #{index}{at}: {said}") from None
+                    message = kind.replace("compilation failed:", "CEL compile error: compilation failed:", 1)
+                    raise DeviceError(f"{where}: selector #{index}{at}: {message}") from None
         return True
 
     def _take(self, number: int, option: Option, slot: _Slot, *, must: bool = False) -> Callable[[], None] | None:
@@ -351,7 +351,7 @@ class _Search:
                 self._counters(slot.pool, device, 1)
             if must:
                 raise DeviceError(
-                    f"claim {self._wishes[number].key}, request {option.name}: cannot add device "
+                    f"claim {self._pending[number].key}, request {option.name}: cannot add device "
                     f"{'/'.join(device.id)} because a claim constraint would not be satisfied"
                 )
             return None
@@ -379,7 +379,7 @@ class _Search:
     def _keep_constraints(self, number: int, option: Option, device: Device) -> list[tuple[dict[str, int], str]] | None:
         """Count the device for the claim's constraints; None, and nothing counted, if one would be broken."""
         kept: list[tuple[dict[str, int], str]] = []
-        for constraint, values in zip(self._wishes[number].shape.constraints, self._values[number], strict=True):
+        for constraint, values in zip(self._pending[number].shape.constraints, self._values[number], strict=True):
             if not constraint.concerns(option):
                 continue
             value = _value_of(device, constraint)

@@ -356,7 +356,7 @@ class DeviceMatcher:
             from reprieve.cluster.device_selectors import compiled  # most clusters have none, and CEL takes 15 ms
 
             selector = compiled(expression)
-            key = (expression, *_seen_by(device, selector.reads))
+            key = (expression, *_values_read(device, selector.reads))
             found = self._answers.get(key)
             if found is None:
                 if len(self._answers) >= _KEPT:
@@ -381,7 +381,7 @@ def _answer(device: Device, ask: Callable[[Any], bool]) -> bool | str:
         return str(fault)
 
 
-def _seen_by(device: Device, reads: frozenset[str] | None) -> tuple[object, ...]:
+def _values_read(device: Device, reads: frozenset[str] | None) -> tuple[object, ...]:
     driver = device.id[0]
     domains = (
         frozenset(split_name(name, driver)[0] for name in device.attributes),

@@ -549,9 +549,9 @@ class DeviceBook:
         self, claims: Sequence[ClaimState], row: int, in_use: DevicesInUse, steps: int = MOST_STEPS
     ) -> list[list[Chosen]] | None:
         nodes = self._nodes
-        wishes = [PendingClaim(claim.key, claim.shape) for claim in claims if claim.shape is not None]
+        pending = [PendingClaim(claim.key, claim.shape) for claim in claims if claim.shape is not None]
         pools = self.pools(row)
-        return allocate(wishes, nodes.names[row], nodes.labels[row], pools, in_use, self.classes, self.matcher, steps)
+        return allocate(pending, nodes.names[row], nodes.labels[row], pools, in_use, self.classes, self.matcher, steps)
 
     def trim(self) -> None:
         """Keep the log of changes short; called when nothing is going on."""

@@ -141,7 +141,7 @@ class SignatureTable:
         stated = (spec.node_selector, spec.affinity, spec.tolerations, spread, ports, features)
         constraining = _key(stated) if any(stated) else b""
         images = _images(spec)
-        # A bound pod's nodeName is where it runs, not a wish; only a pod not yet seen by the scheduler can have one.
+        # A bound pod's nodeName is where it runs, not a request; only a pod not yet seen by the scheduler can have one.
         extended = asks_of(spec)
         read = (sorted(amounts.items()), nonzero, images)
         key = _key((*read, extended) if extended else read, constraining)

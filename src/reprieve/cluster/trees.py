@@ -62,7 +62,7 @@ class GroupTrees:
         old = group.root
         if isinstance(group, GroupState):
             if group.ready and before is not None and isinstance(old, CompositeState) and old.counted:
-                self._tell(before, old, ready=False)
+                self._count_child(before, old, ready=False)
             group.ready = False
         if before is not None and before != parent:
             siblings = self._children[before]
@@ -118,9 +118,9 @@ class GroupTrees:
         group.ready = ready
         assert group.spec is not None
         assert group.spec.parent is not None
-        self._tell(group.spec.parent, root, ready=ready)
+        self._count_child(group.spec.parent, root, ready=ready)
 
-    def _tell(self, parent: str, root: CompositeState, *, ready: bool) -> None:
+    def _count_child(self, parent: str, root: CompositeState, *, ready: bool) -> None:
         """One child more, or one fewer, of the composite of that key is ready: it, and those above it, note that."""
         while True:
             above = self.composites[parent]
@@ -133,7 +133,7 @@ class GroupTrees:
             parent = above.spec.parent
 
     def _refresh(self, group: Group) -> list[GroupState]:
-        """Tell the group and all below it where they stand."""
+        """Settle where the group and all below it stand."""
         leaves: list[GroupState] = []
         waiting = [group]
         while waiting:

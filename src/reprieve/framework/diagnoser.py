@@ -144,7 +144,7 @@ class Diagnoser:
         if identity is None or elsewhere or not self._share:
             found = RowReasons(len(nodes))
             self._inspect(state, alive, found, apart=elsewhere)
-            self._ask_outside(state, alive, found)
+            self._ask_extenders(state, alive, found)
             return found.summary(len(alive))
         known, changes = self._kept.pop(identity, (None, self._cluster.changes()))
         recent = changes.take()
@@ -164,7 +164,7 @@ class Diagnoser:
         """The outcome on these live rows alone, as if there were no others; nothing is kept."""
         found = RowReasons(len(self._cluster.nodes))
         self._inspect(state, rows, found, apart=self.ruled(state))
-        self._ask_outside(state, rows, found)
+        self._ask_extenders(state, rows, found)
         return found.summary(len(rows))
 
     def why_not(self, state: CycleState, row: int, *, rules: bool = True) -> tuple[str, tuple[str, ...]]:
@@ -210,7 +210,7 @@ class Diagnoser:
         first = next(elsewhere, len(filters)) if apart else len(filters)
         asked = filters[:first]
         if len(left) > _FEW:
-            asked = [plugin for plugin in asked if _has_a_say(plugin, state)]
+            asked = [plugin for plugin in asked if _may_reject(plugin, state)]
         with nominated_assumed(self._cluster, with_nominated, asked):
             left = self._ask_all(filters[:first], state, left, found)
         for row in left if first < len(filters) else ():
@@ -248,7 +248,7 @@ class Diagnoser:
                 return True
         return False
 
-    def _ask_outside(self, state: CycleState, rows: npt.NDArray[np.int64], found: RowReasons) -> None:
+    def _ask_extenders(self, state: CycleState, rows: npt.NDArray[np.int64], found: RowReasons) -> None:
         """Plugins that ask outside come last, about rows where everything else fits."""
         self._ask_all(self._profile.outside_filters, state, rows[found.codes[rows] == FITS], found)
 
@@ -302,7 +302,7 @@ def any_concerned(plugins: Sequence[FilterPlugin], state: CycleState) -> bool:
     return False
 
 
-def _has_a_say(plugin: FilterPlugin, state: CycleState) -> bool:
+def _may_reject(plugin: FilterPlugin, state: CycleState) -> bool:
     """Whether the filter may reject the pod anywhere, as far as the pod itself and `concerns` tell."""
     if plugin.scope is Scope.CLUSTER:
         return call_plugin(plugin.name, "PreFilter", plugin.concerns, state)

@@ -3,7 +3,7 @@
 Rules (observability.md "Conditions", and kube-scheduler's where that is silent):
 - PodScheduled=False carries a reason and a message; `lastTransitionTime` is when it became False, not when the message
   last changed; `observedGeneration` is the pod's, where the API counts generations.
-- Condition and nominatedNodeName of one pod go out in one patch. While a patch is on its way, later wishes for the same
+- Condition and nominatedNodeName of one pod go out in one patch. While a patch is on its way, later changes of the same
   pod come together in the next one.
 - A pod that was placed meanwhile gets no word any more about not being placed.
 - The status of a PodGroup of another scheduler is in the terms of its API (workloads.md 4); a new one is accepted.
@@ -14,8 +14,8 @@ Rules (observability.md "Conditions", and kube-scheduler's where that is silent)
   API server has said so itself. A group of pods that are kept back, one below its minCount for example, has its
   condition from the start.
 
-Invariant: for every object there is what the API is known to have, or is about to have; a wish that equals it costs no
-call. What the informers tell of the past, from before a patch, does not count as a change.
+Invariant: for every object there is what the API is known to have, or is about to have; a change to just that costs no
+call. What the informers bring of the past, from before a patch, does not count as a change.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 It only joins the parts: `Binder` for bindings, `Preemptor` for evictions, `Conditions` for what pods and groups say of
 themselves, `Observer` for metrics, events, logs and records. What any of them reports reaches the engine by
-`SchedulingLoop.tell`, between cycles.
+`SchedulingLoop.call_soon`, between cycles.
 
 All or nothing also at the end (scheduling.md 3.6): a member of a gang whose binding failed for good says so in its
 condition and by an event, the gang that has less than its minimum by that does so too, and it is tried again with the
@@ -57,7 +57,7 @@ class DecisionExecutor:
         self._writes = writes
         self._loop: SchedulingLoop | None = None
         self._resumed = False
-        self._first: dict[str, set[str]] = {}
+        self._first_bindings: dict[str, set[str]] = {}
         """UIDs of the pods a group was first scheduled with whose bindings are not confirmed, by its key."""
         self._bodies = extenders.bodies if extenders is not None else None
         calls = {} if extenders is None else {"call_extender": extenders.bind}
@@ -96,11 +96,6 @@ class DecisionExecutor:
         """Bindings whose outcome is not known."""
         return self.binder.under_way
 
-    @property
-    def first_bindings_under_way(self) -> int:
-        """Groups of whose first placement a binding is not confirmed."""
-        return len(self._first)
-
     def decided(self, decision: Decision, *, seconds: float, now: float) -> None:
         """Act on a decision: start what it asks for, without waiting."""
         for condition in decision.conditions:
@@ -108,7 +103,7 @@ class DecisionExecutor:
                 placed = (found.pod for found in (*decision.bindings, *decision.waiting))
                 first = {pod.uid for pod in placed if pod.group == condition.group}
                 if first:
-                    self._first[condition.group] = first
+                    self._first_bindings[condition.group] = first
         self.conditions.decided(decision)
         for binding in decision.bindings:
             self.binder.start(binding)
@@ -178,7 +173,7 @@ class DecisionExecutor:
         pod = binding.pod
         first = self._settled(pod)
 
-        def tell(now: float) -> None:
+        def report(now: float) -> None:
             self._engine.bind_failed(pod.uid, now)
             group = self._engine.cluster.groups.get(pod.group) if first and pod.group is not None else None
             if group is not None and not taken_back and group.scheduled < group.min_count:
@@ -186,7 +181,7 @@ class DecisionExecutor:
             if not gone and not taken_back and pod.uid in self._engine.cluster.pods:
                 self.conditions.rejected(Rejection(pod, SCHEDULER_ERROR, f"binding rejected: {error}"))
 
-        self._notify(tell)
+        self._notify(report)
         if not taken_back and not gone:
             self._observer.bind_failed(pod, binding.node, f"binding rejected: {error}", now=self._now())
 
@@ -208,12 +203,12 @@ class DecisionExecutor:
 
     def _settled(self, pod: PodRecord) -> bool:
         """A binding has ended; whether it was of the pods that its group was first scheduled with."""
-        first = self._first.get(pod.group, set()) if pod.group is not None else set()
+        first = self._first_bindings.get(pod.group, set()) if pod.group is not None else set()
         if pod.uid not in first:
             return False
         first.discard(pod.uid)
         if not first:
-            self._first.pop(pod.group or "", None)
+            self._first_bindings.pop(pod.group or "", None)
         return True
 
     async def _release(self, pod: PodRecord) -> bool:
@@ -243,7 +238,7 @@ class DecisionExecutor:
         elif isinstance(item, (o.PodGroup, o.CompositePodGroup)):
             if change.kind is ChangeKind.DELETED:
                 if isinstance(item, o.PodGroup):
-                    self._first.pop(item.key, None)
+                    self._first_bindings.pop(item.key, None)
                 self.conditions.forget_group(ref_of(item))
             else:
                 self.conditions.seen_group(item, resource)

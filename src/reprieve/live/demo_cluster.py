@@ -62,20 +62,20 @@ class DemoCluster:
         return [
             pod
             for pod in self.pods(*groups)
-            if pod.status.phase == RUNNING and pod.metadata.deletion_timestamp is None and not _told_to_go(pod)
+            if pod.status.phase == RUNNING and pod.metadata.deletion_timestamp is None and not _is_preempted(pod)
         ]
 
     def waits(self, group: str) -> str | None:
         """Why a group and its pods cannot be scheduled, in the words of its first pod, once all say so; else None."""
         found = self._groups.objects.get(group)
         conditions = found.status.conditions if found is not None else ()
-        said = any(
+        rejected = any(
             (condition.type, condition.status, condition.reason)
             == ("PodGroupInitiallyScheduled", "False", _UNSCHEDULABLE)
             for condition in conditions
         )
         messages = [_unschedulable(pod) for pod in self.pods(group)]
-        return messages[0] if said and messages and all(messages) else None
+        return messages[0] if rejected and messages and all(messages) else None
 
     def tree_is_scheduled(self, root: str) -> bool:
         """Whether a CompositePodGroup says that its tree was scheduled."""
@@ -133,7 +133,7 @@ class DemoCluster:
 
     def _pod_changed(self, change: Change[o.Pod]) -> None:
         pod = change.object
-        if _told_to_go(pod):
+        if _is_preempted(pod):
             self.preempted[pod.key] = pod
         if change.kind is ChangeKind.DELETED or change.old is None or change.old.status != pod.status:
             self._changed.set()
@@ -147,7 +147,8 @@ class DemoCluster:
         await asyncio.gather(*(one.wait_synced() for one in (self._pods, self._groups, self._trees)))
 
 
-def _told_to_go(pod: o.Pod) -> bool:
+def _is_preempted(pod: o.Pod) -> bool:
+    """Whether it is marked to be evicted for others of higher priority."""
     return any(
         condition.type == "DisruptionTarget" and condition.status == "True" and condition.reason == _PREEMPTED
         for condition in pod.status.conditions

@@ -62,7 +62,7 @@ KINDS_READ: Final[tuple[type[KubernetesObject], ...]] = tuple(
 NOT_ENDED: Final = "status.phase!=Succeeded,status.phase!=Failed"
 """Pods that have ended hold no room: kube-scheduler does not watch them either; one that ends is deleted to us."""
 _REFUSED: Final = (401, 403)
-_MOST_SAID: Final = 1_000
+_MOST_WARNINGS: Final = 1_000
 """Warnings that are kept so as not to be repeated."""
 _STRONGER_FIRST: Final = tuple(row.api_group for row in SOURCES if row.api_group is not None)
 """API groups that have PodGroups."""
@@ -158,7 +158,7 @@ class ClusterFeed:
         self._victims = VictimClasses(self._refuse)
         self._composites = Composites(engine, listener=listener, warn=self._warn_once)
         self._remarks = AnnotationRemarks(ignored, engine.sources)
-        self._said: set[str] = set()
+        self._warned: set[str] = set()
         self._absent: list[str] = []
         """Kinds that are not served."""
         self._arrived_pods = 0
@@ -354,10 +354,10 @@ class ClusterFeed:
         self._ignored(item, f"{error.path}: {error.message}" if error.path else error.message)
 
     def _warn_once(self, text: str) -> None:
-        if text not in self._said:
-            if len(self._said) >= _MOST_SAID:
-                self._said.clear()
-            self._said.add(text)
+        if text not in self._warned:
+            if len(self._warned) >= _MOST_WARNINGS:
+                self._warned.clear()
+            self._warned.add(text)
             self._trouble(WATCH, text)
 
     # -- applying --------------------------------------------------------------------------------------
@@ -371,7 +371,7 @@ class ClusterFeed:
             return False
         if not self._fed:
             self._first_feed(now)
-        self._tell_kinds_of_owners(now)
+        self._update_owner_kinds(now)
         changes = self._changes
         ends = clock.monotonic() + seconds if clock is not None else float("inf")
         count = 0
@@ -382,7 +382,7 @@ class ClusterFeed:
                 break
         return not changes
 
-    def _tell_kinds_of_owners(self, now: float) -> None:
+    def _update_owner_kinds(self, now: float) -> None:
         """Pods wait for their controller only where it is watched (workloads.md 2.10)."""
         kinds = frozenset(
             source.kind.KIND
@@ -395,7 +395,7 @@ class ClusterFeed:
 
     def _first_feed(self, now: float) -> None:
         """Everything there is, in order; what the queue holds is part of it."""
-        self._tell_kinds_of_owners(now)
+        self._update_owner_kinds(now)
         self._changes.clear()
         found: list[tuple[KubernetesObject, float]] = []
         where: dict[int, Resource] = {}

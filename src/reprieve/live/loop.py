@@ -179,7 +179,7 @@ class SchedulingLoop:
             else:
                 decision = engine.step(self.time())
             ended = time.perf_counter()
-            self._tell_ended()
+            self._report_ended()
             if decision is None:
                 return False
             self.cycles += 1
@@ -198,16 +198,16 @@ class SchedulingLoop:
         if not self._feed.fed and not self._feed.synced:
             return False
         complete = self._feed.apply(self.time(), seconds=self._pace.slice, clock=self._clock)
-        self._tell_all()
+        self._report_all()
         return complete
 
-    def _tell_all(self) -> None:
+    def _report_all(self) -> None:
         while self._calls:
             self._calls.popleft()(self.time())
-        self._tell_ended()
+        self._report_ended()
         self._send_deferred_writes()
 
-    def _tell_ended(self) -> None:
+    def _report_ended(self) -> None:
         """Hand on which nominations have ended without a decision, and whose room was given back unused."""
         void, released = self.engine.take_unnominated(), self.engine.take_released()
         if void or self._unsaid:
@@ -277,7 +277,7 @@ class SchedulingLoop:
             try:
                 while not carried_out.done():
                     self._due.clear()
-                    self._tell_all()  # victims that are only reserved are given up meanwhile
+                    self._report_all()  # victims that are only reserved are given up meanwhile
                     await self._due.wait()
                 carried_out.result()
             finally:

@@ -80,7 +80,7 @@ class Outages:
             return
         lasting = now - self._began
         if lasting < 1.0:
-            self._listener.trouble(where, f"{text} (what else fails until this is over is counted, not said)")
+            self._listener.trouble(where, f"{text} (what else fails until this is over is counted, not logged)")
         else:
             self._listener.trouble(where, f"{text} (for {lasting:.0f} s now: {self._names()})")
         self._remind = now + self._pause

@@ -98,7 +98,7 @@ class EventRecorder:
         self._seen: OrderedDict[_Key, _Seen] = OrderedDict()
         """Least recently observed first."""
         self._last_stamp = 0
-        self._next_look = 0.0
+        self._next_check = 0.0
 
     def __len__(self) -> int:
         return len(self._seen)
@@ -156,9 +156,9 @@ class EventRecorder:
 
     def tick(self, now: float) -> None:
         """Let time pass: finish what has been quiet, refresh what goes on. Looks at most once a minute."""
-        if now < self._next_look:
+        if now < self._next_check:
             return
-        self._next_look = now + 60.0
+        self._next_check = now + 60.0
         while self._seen:
             key, seen = next(iter(self._seen.items()))
             if now - seen.last < FINISH_SECONDS:

@@ -65,10 +65,11 @@ def lost_by(cluster: ClusterState, preemption: Preemption) -> LostWork:
 def lost_text(lost: LostWork) -> str:
     """`3.5 GPU-hours`, with the CPU-hours of pods without GPUs; empty: none worth a word."""
     parts = [(lost.gpu / 3600, "GPU-hours"), (lost.cpu / 3600, "CPU-hours")]
-    return " and ".join(f"{hours:.3g} {unit}" for hours, unit in parts if hours >= _LEAST_TOLD)
+    return " and ".join(f"{hours:.3g} {unit}" for hours, unit in parts if hours >= _LEAST_HOURS)
 
 
-_LEAST_TOLD: Final = 1 / 3600
+_LEAST_HOURS: Final = 1 / 3600
+"""Less lost work is not named: one second."""
 
 
 def counts_work(cluster: ClusterState, preemption: Preemption, pods: Iterable[PodRecord]) -> bool:

@@ -51,7 +51,7 @@ _MOST_DOMAINS_BELOW = 64
 _MOST_AS_CHEAP, _PODS_PLACED_ANEW = 24, 384
 """So many evictions that cost the same are compared by what the group scores, and fewer for large groups: so many of
 its pods are placed for it."""
-_ALL_LOOKED_AT = 4
+_FEW_DOMAINS = 4
 """So few domains are searched without bounds."""
 UNSCHEDULABLE = "pod group is unschedulable"
 BY_SCORE = "highest placement score"
@@ -363,7 +363,7 @@ class _Search:
         nor be liked better at the price of the best.
         """
         bounds = None
-        if not self.options.plain and self.options.criteria.upstream and len(domains) > _ALL_LOOKED_AT:
+        if not self.options.plain and self.options.criteria.upstream and len(domains) > _FEW_DOMAINS:
             bounds = bounds_of(self.running, self.attempt, self.ranking.ordered, self.priority, domains)
         if bounds is None:
             return [candidate for domain in domains if (candidate := find(domain)) is not None], 0

@@ -228,7 +228,7 @@ class PodPreemption:
         cascades, pod, cluster = self._cascades, state.pod, self._cluster
         assert cascades is not None
         rank, names = cluster.nodes.rank, cluster.nodes.names
-        looked_at: list[tuple[Cost, int, int, tuple[Verdict, ...], tuple[CascadeStep, ...]]] = []
+        evaluated: list[tuple[Cost, int, int, tuple[Verdict, ...], tuple[CascadeStep, ...]]] = []
         best: Cost | None = None
         for row, own in answers.cheapest_first(curable, rank)[:_MOST_CASCADES]:
             if best is not None and own > best:
@@ -237,9 +237,9 @@ class PodPreemption:
             steps = cascades.after([verdict.unit for verdict in verdicts if verdict.evicted], ((pod, row),))
             cost = cascades.cost(verdicts, steps, own)
             best = cost if best is None else min(best, cost)
-            looked_at.append((cost, int(rank[row]), row, verdicts, steps))
-        first = looked_at[0]
-        cheapest, *others = sorted(looked_at, key=lambda each: each[:2])
+            evaluated.append((cost, int(rank[row]), row, verdicts, steps))
+        first = evaluated[0]
+        cheapest, *others = sorted(evaluated, key=lambda each: each[:2])
         compared = None
         if others:
             second = others[0]

@@ -66,15 +66,15 @@ def left_below_minimum(cluster: ClusterState, victims: Iterable[PreemptionUnit])
     To be asked with nobody displaced.
     """
     gone: Counter[str] = Counter()
-    said: set[str] = set()
+    going_whole: set[str] = set()
     for unit in victims:
         for pod in unit.pods:
             if pod.group is not None and not pod.terminating:
                 gone[pod.group] += 1
                 if cluster.terms_of(pod).below_minimum_whole:
-                    said.add(pod.group)
+                    going_whole.add(pod.group)
     found = set()
-    for key in said:
+    for key in going_whole:
         group = cluster.groups[key]
         left = group.scheduled - gone[key]
         if group.is_gang and 0 < left < group.min_count:

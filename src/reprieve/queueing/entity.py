@@ -32,6 +32,7 @@ class Entity:
         "alarm",
         "attempts",
         "blocked",
+        "considered_at",
         "events",
         "failed_preemptions",
         "gate",
@@ -39,7 +40,6 @@ class Entity:
         "held",
         "key",
         "last_attempt",
-        "looked_at",
         "priority",
         "profile",
         "queued",
@@ -67,7 +67,7 @@ class Entity:
         self.state = QueueState.GATED
         self.since = timestamp
         """When it came to its present place."""
-        self.looked_at = timestamp
+        self.considered_at = timestamp
         """When it was last considered, if it waits for an event: it came there, or its long wait was taken note of."""
         self.queued: float | None = None
         """When it first might be tried; None while it never might."""

@@ -442,7 +442,7 @@ class SchedulingQueue:
         self._cause = EventKind.FLUSH
         asked: bool | None = None
         unschedulable = self._unschedulable
-        while (entity := unschedulable.first()) is not None and now - entity.looked_at >= self._timing.flush_after:
+        while (entity := unschedulable.first()) is not None and now - entity.considered_at >= self._timing.flush_after:
             if asked is None:
                 asked = self._asks(unschedulable.by_key.values())
             if asked and self._out_of_reach(entity):
@@ -480,7 +480,7 @@ class SchedulingQueue:
         if flush:
             first = self._unschedulable.first()
             times.append(next(iter(self._doubtful.values()), None))
-            times.append(first.looked_at + self._timing.flush_after if first is not None else None)
+            times.append(first.considered_at + self._timing.flush_after if first is not None else None)
             times.append(self._unschedulable.next_overdue)
         return min((when for when in times if when is not None), default=None)
 

@@ -25,7 +25,7 @@ class UnschedulableEntities:
     def add(self, entity: Entity, now: float, *, indexed: bool) -> None:
         """It waits from now on; without `indexed` others find who is woken by the events of a plugin."""
         self.by_key[entity.key] = entity
-        entity.looked_at = now
+        entity.considered_at = now
         entity.rejected_by_indexed = ()
         if indexed:
             self.add_plugins(entity, entity.rejected_by)
@@ -49,7 +49,7 @@ class UnschedulableEntities:
 
     def make_overdue(self, entity: Entity, now: float) -> None:
         """It has waited too long and is out of reach: it counts as considered now, and has its turn later."""
-        entity.looked_at = now
+        entity.considered_at = now
         self.by_key[entity.key] = self.by_key.pop(entity.key)
         self._overdue[entity.key] = entity
 

@@ -51,7 +51,7 @@ _PAIRS = 16
 
 
 class Bundles:
-    """The bundles of all nodes for one kind of pod. `looked`: how many nodes were examined, the search's measure."""
+    """The bundles of all nodes for one kind of pod. `examined`: how many nodes were examined, the search's measure."""
 
     def __init__(self, eviction: Eviction, kind: int) -> None:
         nodes = len(eviction.left)
@@ -76,7 +76,7 @@ class Bundles:
         """By units: the sum of their changes when it was worked out, and the places that they bring."""
         self._nodes: dict[int, frozenset[int]] = {}
         """By unit: where it holds anything, once it was asked for."""
-        self.looked = 0
+        self.examined = 0
 
     def touch(self, nodes: Iterable[int]) -> None:
         """Something on these nodes has changed."""
@@ -149,11 +149,11 @@ class Bundles:
                     self._rate[:, other] = rates
 
     def _see(self, node: int) -> Sequence[Bundle]:
-        looked = self.looked
+        examined = self.examined
         bundles = self.of[node] = self._bundles(node)
         if node in self._unseen:
             self._unseen.discard(node)
-            self.looked = looked
+            self.examined = examined
         return bundles
 
     def _there(self, node: int) -> _NodeVictims:
@@ -168,7 +168,7 @@ class Bundles:
         units = there.units
         if not units:
             return ()
-        self.looked += 1 + len(units) // 4
+        self.examined += 1 + len(units) // 4
         heavy, age, over = state.heavy, state.age, state.over
         if len(units) == 1:
             gain = self.gain(units)
@@ -329,7 +329,7 @@ class Bundles:
             for node, amounts in state.numbers.takes[unit]:
                 before = freed.get(node)
                 freed[node] = amounts if before is None else tuple(map(add, before, amounts))
-        self.looked += len(freed) // 16
+        self.examined += len(freed) // 16
         gain = 0
         for node, amounts in freed.items():
             if usable[node]:

@@ -11,7 +11,7 @@ from reprieve.preemption.outcome import Cost
 from reprieve.preemption.victim_search.bundles import cheapest_cover
 from reprieve.preemption.victim_search.state import Eviction, Price
 
-_MOST_LOOKED_AT = 300
+_MOST_TRIED = 300
 """Sets of units of one node that are tried; as for `search.STEPS`, what was found by then counts."""
 
 
@@ -56,7 +56,7 @@ class _Node:
         self._found: tuple[Price, tuple[int, ...]] | None = None
         self._limit: Price | None = None
         """What costs more than this is of no use."""
-        self._looked_at = 0
+        self._tried = 0
 
     def cheapest(self, below: Price | None) -> tuple[Price, tuple[int, ...]] | None:
         """The cheapest set, if it costs less than `below`."""
@@ -79,8 +79,8 @@ class _Node:
 
     def _try(self, turn: int, chosen: tuple[int, ...], lack: list[tuple[int, int]], *, skipped: bool) -> None:
         """All sets of those chosen and units from `turn` on; of like ones the first go first."""
-        self._looked_at += 1
-        if turn == len(self._units) or self._looked_at > _MOST_LOOKED_AT:
+        self._tried += 1
+        if turn == len(self._units) or self._tried > _MOST_TRIED:
             return
         unit = self._units[turn]
         if not (unit.like and skipped):

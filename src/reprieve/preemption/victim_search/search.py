@@ -151,8 +151,8 @@ class _Search:
     @property
     def taken(self) -> int:
         """Steps so far."""
-        looked = sum(bundles.looked for bundles in self.bundles)
-        return looked + self.state.counted + self.returns + self.repeats // 8
+        examined = sum(bundles.examined for bundles in self.bundles)
+        return examined + self.state.counted + self.returns + self.repeats // 8
 
     @property
     def close(self) -> bool:
