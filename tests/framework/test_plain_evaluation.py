@@ -17,7 +17,7 @@ from tests.framework.plain_evaluation import PLAIN, Lively, Verdict, best, probe
 PROBES = [probe.metadata.name for probe in probes()]
 
 
-def told(diagnosis: Diagnosis, verdicts: dict[int, Verdict]) -> None:
+def check(diagnosis: Diagnosis, verdicts: dict[int, Verdict]) -> None:
     """The codes, who rejected the pod where, and the reasons counted; what PreFilter said stands alone."""
     rejected = {row: found for row, found in verdicts.items() if found[0] != FITS}
     codes = {row: int(diagnosis.codes[row]) for row in np.flatnonzero(diagnosis.codes).tolist()}
@@ -46,9 +46,9 @@ def compare(lively: Lively, evaluator: Evaluator) -> None:
         found = [row for row in range(len(cluster.nodes)) if evaluator.fits_row(world.state(name), row)]
         assert found == feasible, name
         assert evaluator.best_row(world.state(name)) == best(world, item, feasible), name
-        told(evaluator.diagnose(world.state(name)), verdicts)
+        check(evaluator.diagnose(world.state(name)), verdicts)
         some = np.array(alive[1::2], dtype=np.int64)
-        told(evaluator.diagnose(world.state(name), some), {row: verdicts[row] for row in some.tolist()})
+        check(evaluator.diagnose(world.state(name), some), {row: verdicts[row] for row in some.tolist()})
         for row, (_, plugin, texts) in verdicts.items():
             assert evaluator.why_not(world.state(name), row)[0] == plugin
             assert evaluator.why_not(world.state(name), row)[1] in (texts, ())

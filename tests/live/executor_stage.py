@@ -73,30 +73,30 @@ class Calls(Recorded):
 
 
 class Seen(Watched):
-    """What the observer was told."""
+    """What the observer was notified of."""
 
     def __init__(self) -> None:
         super().__init__(metrics=Metrics(), log=Log(-1))
-        self.heard: list[tuple[str, Any]] = []
+        self.calls: list[tuple[str, Any]] = []
 
     def tick(self, now: float) -> None:
         super().tick(now)
-        self.heard.append(("tick", now))
+        self.calls.append(("tick", now))
 
     def permitted(self, pod: PodRecord, result: str, *, now: float) -> None:
         super().permitted(pod, result, now=now)
-        self.heard.append(("permitted", (pod.name, result)))
+        self.calls.append(("permitted", (pod.name, result)))
 
     def bound(self, pod: PodRecord, node: str, *, now: float) -> None:
         super().bound(pod, node, now=now)
-        self.heard.append(("bound", (pod.name, node)))
+        self.calls.append(("bound", (pod.name, node)))
 
     def bind_failed(self, pod: PodRecord, node: str, message: str, *, now: float) -> None:
         super().bind_failed(pod, node, message, now=now)
-        self.heard.append(("bind failed", (pod.name, message)))
+        self.calls.append(("bind failed", (pod.name, message)))
 
-    def told(self, what: str) -> list[Any]:
-        return [found for name, found in self.heard if name == what]
+    def recorded(self, what: str) -> list[Any]:
+        return [found for name, found in self.calls if name == what]
 
 
 class Loop(SchedulingLoop):
@@ -193,7 +193,7 @@ class Stage:
         await self.executor.conditions_written(5.0)
 
     @property
-    def said(self) -> list[tuple[str, str]]:
+    def group_conditions(self) -> list[tuple[str, str]]:
         """Status and message of the group's conditions, as written."""
         return [(condition["status"], condition["message"]) for _, condition, _ in self.writes.groups]
 

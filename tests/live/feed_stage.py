@@ -55,7 +55,7 @@ class Stage:
     def __init__(self, client: Limited, engine: Engine | None = None) -> None:
         self.client = client
         self.engine = engine or Engine(EngineOptions(validate=True))
-        self.told: list[tuple[ChangeKind, str, str]] = []
+        self.received: list[tuple[ChangeKind, str, str]] = []
         self.troubles: list[str] = []
         self.notes: list[str] = []
         self.ignored: list[tuple[str, str, str]] = []
@@ -79,7 +79,7 @@ class Stage:
         self.repeated += 1
 
     def _listen(self, change: Change[Any], resource: object) -> None:
-        self.told.append((change.kind, change.object.KIND, change.object.name))
+        self.received.append((change.kind, change.object.KIND, change.object.name))
 
     async def create(self, path: str, name: str, **body: Any) -> None:
         meta = {"name": name, **body.pop("metadata", {})}
@@ -107,7 +107,7 @@ class Stage:
             await until(lambda: self.feed.synced or task.done())
             if task.done():
                 task.result()
-            # It asks again so soon what is served that a slow machine has not heard all of it yet, and is told so.
+            # It asks again so soon what is served that a slow machine has not received all of it yet, and logs that.
             self.troubles[:] = [text for text in self.troubles if not text.startswith("still waiting for")]
             yield
         finally:

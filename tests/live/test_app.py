@@ -443,10 +443,10 @@ def test_a_member_that_cannot_be_bound_is_reported_and_the_gang_is_completed_lat
                     return answer
 
                 found.writes.bind = refusing  # type: ignore[method-assign]
-                patch, told = found.writes.patch_group_status, []
+                patch, written = found.writes.patch_group_status, []
 
                 def listening(*object_: Any, **more: Any) -> asyncio.Future[None]:
-                    told.extend(object_[3])
+                    written.extend(object_[3])
                     return patch(*object_, **more)
 
                 found.writes.patch_group_status = listening  # type: ignore[method-assign]
@@ -461,8 +461,8 @@ def test_a_member_that_cannot_be_bound_is_reported_and_the_gang_is_completed_lat
                 await found.executor.conditions.drain()
                 # The group as well: it was said to be scheduled, it is not, and then it is; before, its members may
                 # have come one by one, and it is short of them.
-                early = [said for said in told if said["reason"] == "Unschedulable"]
-                rest = told[len(early) :]
+                early = [said for said in written if said["reason"] == "Unschedulable"]
+                rest = written[len(early) :]
                 assert [said["status"] for said in rest] in (["True", "False", "True"], ["False", "True"])
                 [short] = [said for said in rest if said["status"] == "False"]
                 assert (short["type"], short["reason"]) == ("PodGroupInitiallyScheduled", "SchedulerError")

@@ -40,34 +40,34 @@ from ..waiting import DEADLINE
 CLAIMS = Resource("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim", True)
 
 
-class Heard:
-    """What the listener was told."""
+class Outcomes:
+    """What the listener was notified of."""
 
     def __init__(self) -> None:
-        self.told: list[tuple[str, str, str]] = []
+        self.reported: list[tuple[str, str, str]] = []
 
     def bound(self, binding: Binding) -> None:
-        self.told.append(("bound", binding.pod.name, ""))
+        self.reported.append(("bound", binding.pod.name, ""))
 
     def failed(self, binding: Binding, error: str, *, gone: bool, taken_back: bool) -> None:
         how = "gone" if gone else "taken back" if taken_back else "failed"
-        self.told.append((how, binding.pod.name, error))
+        self.reported.append((how, binding.pod.name, error))
 
     @property
     def how(self) -> list[str]:
-        return [told[0] for told in self.told]
+        return [reported[0] for reported in self.reported]
 
 
 class Stage:
     """A binder on a scripted server."""
 
     def __init__(
-        self, server: Scripted, binder: Binder, heard: Heard, engine: Engine, pool: WriterPool, clock: FakeClock
+        self, server: Scripted, binder: Binder, outcomes: Outcomes, engine: Engine, pool: WriterPool, clock: FakeClock
     ) -> None:
         self.clock = clock
         self.server = server
         self.binder = binder
-        self.heard = heard
+        self.outcomes = outcomes
         self.engine = engine
         self.pool = pool
 
@@ -88,9 +88,9 @@ class Stage:
         return binding.pod
 
     async def ended(self) -> str:
-        await until(lambda: self.heard.told)
+        await until(lambda: self.outcomes.reported)
         assert self.binder.under_way == 0
-        return self.heard.how[0]
+        return self.outcomes.how[0]
 
 
 @asynccontextmanager
@@ -100,13 +100,13 @@ async def stage(*replies: Reply, call_extender: Any = None, instant: float = 60.
         async with client_of(server, clock=clock, limits=Limits(qps=0.0, attempts=1)) as client:
             pool = WriterPool(client, attempts=2)
             served = Served([CLAIMS])
-            heard, engine = Heard(), Engine()
+            outcomes, engine = Outcomes(), Engine()
             engine.set_node(node("n1"), 0.0)
             engine.set_pod(pod("a", cpu=1), 0.0)
             more = {"call_extender": call_extender} if call_extender is not None else {}
-            binder = Binder(client, served, Writes(client, served, pool), heard, **more)
+            binder = Binder(client, served, Writes(client, served, pool), outcomes, **more)
             try:
-                yield Stage(server, binder, heard, engine, pool, clock)
+                yield Stage(server, binder, outcomes, engine, pool, clock)
             finally:
                 await binder.aclose()
                 await pool.aclose()
@@ -137,7 +137,7 @@ def there(uid: str = "uid-a", node_name: str = "") -> Reply:
         # trouble is waited out
         ([status(500), answer({}, 201)], "bound"),
         ([cut, answer({}, 201)], "bound"),
-        # the first went through although nobody said so
+        # the first went through although no answer came
         ([cut, status(409, "Conflict"), there(node_name="n1")], "bound"),
         # no answer at all: the API is asked where the pod is
         ([cut, cut, there(node_name="n1")], "bound"),
@@ -157,7 +157,7 @@ def test_what_an_answer_means(replies: list[Reply], outcome: str) -> None:
         await ready.start(how=ApiBinding("default", "a", "uid-a", "n1"))
         assert await ready.ended() == outcome
         assert len(ready.server.seen) == len(replies)
-        assert len(ready.heard.told) == 1
+        assert len(ready.outcomes.reported) == 1
 
     play(act, *replies)
 
@@ -169,7 +169,7 @@ def test_an_informer_that_is_quicker_settles_it() -> None:
         record = await ready.start()
         await until(lambda: "GET pods/a" in ready.asked)
         await asyncio.sleep(0)
-        assert ready.heard.told == []
+        assert ready.outcomes.reported == []
         assert record.row >= 0
         record.bound = True
         assert await ready.ended() == "bound"
@@ -222,7 +222,7 @@ def test_what_comes_before_and_fails_ends_the_binding(before: Instruction, reply
     async def act(ready: Stage) -> None:
         await ready.start(before)
         assert await ready.ended() == "failed"
-        assert says in ready.heard.told[0][2]
+        assert says in ready.outcomes.reported[0][2]
         assert not any(asked.startswith("POST") for asked in ready.asked)
 
     play(act, reply)
@@ -235,7 +235,7 @@ def test_a_plugin_that_raises_fails_this_binding_alone() -> None:
     async def act(ready: Stage) -> None:
         await ready.start(AwaitObject("PersistentVolumeClaim", "default", "c", raises, 30.0))
         assert await ready.ended() == "failed"
-        assert "ZeroDivisionError: by design" in ready.heard.told[0][2]
+        assert "ZeroDivisionError: by design" in ready.outcomes.reported[0][2]
 
     play(act, answer({"metadata": {"name": "c"}}))
 
@@ -264,7 +264,7 @@ def test_a_binding_that_was_not_sent_can_be_taken_back() -> None:
     async def act(ready: Stage) -> None:
         record = await ready.start()
         assert await ready.binder.take_back(record)
-        assert ready.heard.how == ["taken back"]
+        assert ready.outcomes.how == ["taken back"]
         assert ready.asked == []
 
     play(act, answer({}, 201))
@@ -289,7 +289,7 @@ def test_a_binding_that_was_sent_is_waited_for() -> None:
             assert not taking.done()
             go.set()
             assert not await taking
-            assert ready.heard.how == ["bound"]
+            assert ready.outcomes.how == ["bound"]
 
     asyncio.run(run())
 
@@ -299,7 +299,7 @@ def test_a_binding_that_still_waits_for_something_can_be_taken_back() -> None:
         record = await ready.start(_await(Status(Code.WAIT)))
         await until(lambda: ready.asked)
         assert await ready.binder.take_back(record)
-        assert ready.heard.how == ["taken back"]
+        assert ready.outcomes.how == ["taken back"]
         assert not any(asked.startswith("POST") for asked in ready.asked)
         assert ready.binder.under_way == 0
 
@@ -307,7 +307,7 @@ def test_a_binding_that_still_waits_for_something_can_be_taken_back() -> None:
 
 
 def test_who_is_not_the_leader_any_more_says_nothing() -> None:
-    """The engine of a deposed leader decides nothing more, so nobody is told."""
+    """The engine of a deposed leader decides nothing more, so nobody is notified."""
 
     async def act(ready: Stage) -> None:
         await ready.pool.aclose()
@@ -315,14 +315,14 @@ def test_who_is_not_the_leader_any_more_says_nothing() -> None:
         with pytest.raises(LeadershipLostError):
             await ready.pool.submit("x", lambda: asyncio.sleep(0))
         await until(lambda: ready.binder.under_way == 0)
-        assert ready.heard.told == []
+        assert ready.outcomes.reported == []
         assert record.row >= 0
 
     play(act, answer({}, 201))
 
 
 def test_what_comes_before_a_binding_is_given_up_when_all_ends() -> None:
-    """An extender that never answers holds nobody up; what becomes of the binding is told to nobody."""
+    """An extender that never answers holds nobody up; what becomes of the binding is reported to nobody."""
 
     async def act(ready: Stage) -> None:
         await ready.start(how=CallExtender("http://extender/bind", {"podName": "a"}, 5.0))
@@ -330,7 +330,7 @@ def test_what_comes_before_a_binding_is_given_up_when_all_ends() -> None:
         async with asyncio.timeout(DEADLINE):
             await ready.binder.aclose()
         assert ended == ["cancelled"]
-        assert ready.heard.told == []
+        assert ready.outcomes.reported == []
 
     called: list[CallExtender] = []
     ended: list[str] = []
@@ -361,7 +361,7 @@ def test_what_is_waited_for_too_long_is_named(reason: str, message: str) -> None
         began = clock.monotonic()
         await ready.start(_await(Status(Code.WAIT, reason)))
         assert await ready.ended() == "failed"
-        assert ready.heard.told[0][2] == message
+        assert ready.outcomes.reported[0][2] == message
         assert 25.0 < clock.monotonic() - began < 30.0
         assert 14 <= len(ready.asked) <= 30, "soon at first, then every two seconds"
 
@@ -403,7 +403,7 @@ def test_without_extenders_a_call_of_one_fails() -> None:
     async def act(ready: Stage) -> None:
         await ready.start(how=CallExtender("http://extender/bind", {}, 5.0))
         assert await ready.ended() == "failed"
-        assert ready.heard.told[0][2] == "http://extender/bind: nothing here calls extenders"
+        assert ready.outcomes.reported[0][2] == "http://extender/bind: nothing here calls extenders"
 
     play(act, answer({}))
 
@@ -466,7 +466,7 @@ def test_a_binding_that_was_sent_is_taken_back_in_time_if_it_came_to_nothing(
             await asyncio.sleep(0)
             go.set()
             assert await taking is in_time
-            assert ready.heard.how == how
+            assert ready.outcomes.how == how
 
     asyncio.run(run())
 
@@ -474,7 +474,7 @@ def test_a_binding_that_was_sent_is_taken_back_in_time_if_it_came_to_nothing(
 def test_a_pod_that_is_not_being_bound_is_free_at_once() -> None:
     async def act(ready: Stage) -> None:
         assert await ready.binder.take_back(ready.binding().pod)
-        assert ready.heard.told == []
+        assert ready.outcomes.reported == []
 
     play(act, answer({}))
 
@@ -511,6 +511,6 @@ def test_what_ends_after_it_was_closed_is_reported_to_nobody() -> None:
             await ready.binder.aclose()
             go.set()
             await until(lambda: ready.binder.under_way == 0)
-            assert ready.heard.told == []
+            assert ready.outcomes.reported == []
 
     asyncio.run(run())

@@ -36,7 +36,7 @@ def test_a_binding_that_the_api_has_is_reported_to_engine_and_observer() -> None
         assert not stage.engine.cluster.pods["uid-a"].bound
         stage.writes.bindings["a"].set_result(None)
         await stage.settle()
-        assert stage.observer.told("bound") == [("a", "n1")]
+        assert stage.observer.recorded("bound") == [("a", "n1")]
         assert stage.engine.cluster.pods["uid-a"].bound
         assert stage.executor._first_bindings == {}
 
@@ -57,7 +57,7 @@ def test_a_failed_binding_is_reported_on_its_pod() -> None:
         await until(lambda: stage.executor.bindings_under_way == 1)
         stage.writes.bindings["b"].set_exception(ApiError(404, "NotFound", "no"))
         await stage.settle()
-        assert stage.observer.told("bind failed") == [("a", why)]
+        assert stage.observer.recorded("bind failed") == [("a", why)]
         said = [
             (uid, patch["conditions"][0]["reason"], patch["conditions"][0]["message"])
             for uid, patch in stage.writes.pods
@@ -84,9 +84,9 @@ def test_a_gang_that_falls_below_its_minimum_by_a_failed_binding_is_reported(fai
             stage.writes.bindings[name].set_result(None)
         await stage.settle()
         assert stage.executor._first_bindings == {}
-        assert [status for status, _ in stage.said][-1] == ("False" if below else "True")
+        assert [status for status, _ in stage.group_conditions][-1] == ("False" if below else "True")
         if below:
-            assert "failed: no (403 Forbidden); 1 of the 2 have a node" in stage.said[-1][1]
+            assert "failed: no (403 Forbidden); 1 of the 2 have a node" in stage.group_conditions[-1][1]
 
     play(test)
 
@@ -151,7 +151,7 @@ def test_a_member_that_came_later_takes_nothing_back() -> None:
         stage.see(pod("a", uid="uid-a", group="g", cpu="1", node="n1"), o.Pod, ChangeKind.DELETED)
         stage.writes.bindings["b"].set_exception(ApiError(403, "Forbidden", "no"))
         await stage.settle()
-        assert [status for status, _ in stage.said] == ["True"]
+        assert [status for status, _ in stage.group_conditions] == ["True"]
 
     play(test)
 
@@ -166,7 +166,7 @@ def test_a_group_that_is_gone_is_forgotten_with_its_bindings() -> None:
         for future in stage.writes.bindings.values():
             future.set_exception(ApiError(403, "Forbidden", "no"))
         await stage.settle()
-        assert stage.said == []
+        assert stage.group_conditions == []
 
     play(test)
 
@@ -218,7 +218,7 @@ def test_a_tick_attends_to_what_comes_with_no_event() -> None:
             stage.executor.tick(stage.now)
             await stage.settle()
         await until(lambda: not stage.executor.preemptor.under_way)
-        assert stage.observer.told("tick") == [stage.now] * 2
+        assert stage.observer.recorded("tick") == [stage.now] * 2
         assert stage.writes.deleted == ["uid-x"], "a unit past the point of no return is finished, once"
         assert [uid for uid, _ in stage.writes.pods] == ["uid-waits"]
         stage.pod("a", cpu="1")
@@ -267,7 +267,7 @@ def test_who_is_closed_has_nothing_under_way() -> None:
         assert stage.executor.preemptor.under_way == 0
         stage.writes.bindings["a"].set_result(None)
         await asyncio.sleep(0)
-        assert stage.observer.told("bound") == []
+        assert stage.observer.recorded("bound") == []
         assert stage.observer.ended == []
 
     play(test)
@@ -314,8 +314,8 @@ def test_what_permit_plugins_have_decided_is_carried_out() -> None:
         await until(lambda: list(stage.writes.bindings) == ["a"])
         stage.writes.bindings["a"].set_result(None)
         await stage.settle()
-        assert stage.observer.told("permitted") == [("a", "Success"), ("b", "Unschedulable"), ("c", "Error")]
-        assert stage.observer.told("bind failed") == [("b", "not today"), ("c", "broken")]
+        assert stage.observer.recorded("permitted") == [("a", "Success"), ("b", "Unschedulable"), ("c", "Error")]
+        assert stage.observer.recorded("bind failed") == [("b", "not today"), ("c", "broken")]
         assert [(uid, patch["conditions"][0]["message"]) for uid, patch in stage.writes.pods] == [
             ("uid-b", "not today"),
             ("uid-c", "broken"),

@@ -54,12 +54,12 @@ def test_the_first_feed_comes_in_order_and_all_at_once() -> None:
         await stage.create(budget, "b", spec={"selector": {"matchLabels": {"a": "b"}}, "minAvailable": 1})
         assert not stage.feed.apply(1000.0)
         async with stage.running():
-            assert stage.told == []
+            assert stage.received == []
             stage.feed.apply(1000.0)
         assert stage.feed.fed
-        kinds = [kind for _, kind, _ in stage.told if kind in ("Node", "PodDisruptionBudget", "PodGroup", "Pod")]
+        kinds = [kind for _, kind, _ in stage.received if kind in ("Node", "PodDisruptionBudget", "PodGroup", "Pod")]
         assert kinds == ["Node", "PodDisruptionBudget", "PodGroup", "Pod", "Pod"]
-        assert [name for _, kind, name in stage.told if kind == "Pod"] == ["bound", "pending"]
+        assert [name for _, kind, name in stage.received if kind == "Pod"] == ["bound", "pending"]
         assert stage.engine.queue.has_active
 
     play(act)
@@ -118,7 +118,7 @@ def test_an_object_that_cannot_be_taken_in_is_reported_and_left_out() -> None:
             assert said in stage.troubles
             # When it goes there is nothing to take away; who kept anything of it is notified.
             await stage.client.request("DELETE", f"{PODS}/bad", body={"gracePeriodSeconds": 0})
-            await stage.until(lambda: (ChangeKind.DELETED, "Pod", "bad") in stage.told)
+            await stage.until(lambda: (ChangeKind.DELETED, "Pod", "bad") in stage.received)
             assert {text for text in stage.troubles if "not taken in" in text} == {said}
 
     play(act)

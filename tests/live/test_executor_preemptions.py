@@ -135,7 +135,7 @@ def test_a_victim_that_is_only_reserved_gives_its_room_back_without_a_call() -> 
         assert [error for _, error in stage.observer.ended] == [None]
         assert stage.writes.deleted == []
         assert stage.engine.cluster.pods["uid-low"].row < 0
-        assert stage.observer.told("bind failed") == []
+        assert stage.observer.recorded("bind failed") == []
 
     play(test)
 

@@ -266,11 +266,11 @@ def test_no_more_bindings_are_begun_than_may_be_under_way_and_the_loop_rests_mea
 
 def test_changes_of_the_engine_are_made_between_cycles_and_in_order() -> None:
     async def act(stage: Stage) -> None:
-        heard: list[int] = []
+        calls: list[int] = []
         for number in range(5):
-            stage.loop.call_soon(lambda _, n=number: heard.append(n))  # type: ignore[misc]
+            stage.loop.call_soon(lambda _, n=number: calls.append(n))  # type: ignore[misc]
         await stage.loop.calls_made()
-        assert heard == list(range(5))
+        assert calls == list(range(5))
 
     play(act)
 
@@ -397,17 +397,17 @@ def test_plugins_that_wait_do_not_hold_the_event_loop_up() -> None:
         stage.add(node("n1"), pod("a", cpu=1))
         await until(slow.asked.is_set)
         stage.feed.deciding.set()
-        heard: list[bool] = []
+        calls: list[bool] = []
         stage.add(pod("b", cpu=1))
-        stage.loop.call_soon(lambda _: heard.append(stage.feed.deciding.is_set()))
+        stage.loop.call_soon(lambda _: calls.append(stage.feed.deciding.is_set()))
         for _ in range(20):
             await asyncio.sleep(0)
-        assert heard == []
+        assert calls == []
         assert len(stage.engine.cluster.pods) == 1
         stage.feed.deciding.clear()
         slow.go_on.set()
         await until(lambda: stage.bound == ["a", "b"])
-        assert heard == [False]
+        assert calls == [False]
         assert not stage.feed.applied_while_deciding
 
     play(act, profile)

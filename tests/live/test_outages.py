@@ -20,18 +20,18 @@ from .executor import EVERY_KIND, placed, running, until
 from .faults import FaultyClient, client_of, create, node, pod
 
 
-class Heard:
-    """What was said, and how often something was only counted."""
+class Recorder:
+    """What was logged, and how often something was only counted."""
 
     def __init__(self) -> None:
         self.clock = FakeClock()
-        self.said: list[str] = []
+        self.logged: list[str] = []
         self.counted = 0
         self.over: list[tuple[float, int]] = []
         self.outages = Outages(self.clock, self, over=lambda seconds, calls: self.over.append((seconds, calls)))
 
     def trouble(self, where: str, text: str) -> None:
-        self.said.append(f"{where}: {text}")
+        self.logged.append(f"{where}: {text}")
 
     def trouble_again(self, where: str) -> None:
         self.counted += 1
@@ -44,168 +44,168 @@ class Heard:
         self.outages.tick()
 
 
-def test_what_fails_together_is_said_once_and_its_end_once() -> None:
-    heard = Heard()
+def test_what_fails_together_is_logged_once_and_its_end_once() -> None:
+    recorder = Recorder()
     kinds = ["pods", "nodes", "podgroups"]
     for _ in range(4):
         for kind in kinds:
-            heard.fail(kind)
-        heard.pass_time(3)
-    assert heard.said == ["watch: pods: refused (what else fails until this is over is counted, not logged)"]
-    assert heard.counted == 11
+            recorder.fail(kind)
+        recorder.pass_time(3)
+    assert recorder.logged == ["watch: pods: refused (what else fails until this is over is counted, not logged)"]
+    assert recorder.counted == 11
     for kind in kinds:
-        heard.outages.well(kind)
-    heard.pass_time(5)
-    assert heard.over == [], "one moment is not over yet"
-    heard.pass_time(5)
-    assert heard.over == [(9.0, 12)]
-    heard.pass_time(100)
-    assert heard.over == [(9.0, 12)]
-    heard.fail("nodes")
-    assert len(heard.said) == 2, "the next one is said again"
+        recorder.outages.well(kind)
+    recorder.pass_time(5)
+    assert recorder.over == [], "one moment is not over yet"
+    recorder.pass_time(5)
+    assert recorder.over == [(9.0, 12)]
+    recorder.pass_time(100)
+    assert recorder.over == [(9.0, 12)]
+    recorder.fail("nodes")
+    assert len(recorder.logged) == 2, "the next one is logged again"
 
 
-def test_what_goes_on_failing_is_said_again_and_again_but_seldom() -> None:
-    heard = Heard()
+def test_what_goes_on_failing_is_logged_again_and_again_but_seldom() -> None:
+    recorder = Recorder()
     for _ in range(3600):
         for kind in ("pods", "nodes", "leases", "podgroups"):
-            heard.fail(kind)
-        heard.pass_time(1)
-    assert 6 <= len(heard.said) <= 11
-    assert heard.said[1].startswith("watch: pods: refused (for 60 s now: pods, nodes, leases and 1 more)")
+            recorder.fail(kind)
+        recorder.pass_time(1)
+    assert 6 <= len(recorder.logged) <= 11
+    assert recorder.logged[1].startswith("watch: pods: refused (for 60 s now: pods, nodes, leases and 1 more)")
 
 
 def test_what_goes_on_failing_is_reported_after_a_minute_then_twice_as_late_up_to_ten_minutes() -> None:
     """Every second: after 60 s, then 120, 240, 480 and from then on 600 s later; else it is counted."""
-    heard = Heard()
+    recorder = Recorder()
     reported = []
     for second in range(2200):
-        before = len(heard.said)
-        heard.fail("pods")
-        if len(heard.said) > before:
+        before = len(recorder.logged)
+        recorder.fail("pods")
+        if len(recorder.logged) > before:
             reported.append(second)
-        heard.pass_time(1)
+        recorder.pass_time(1)
     assert reported == [0, 60, 180, 420, 900, 1500, 2100]
-    assert heard.counted == 2200 - len(reported)
+    assert recorder.counted == 2200 - len(reported)
 
 
 @pytest.mark.parametrize(
-    ("later", "said"),
+    ("later", "logged"),
     [
         (0.5, 1),
         (60.0, 1),
         (60.5, 2),
     ],
 )
-def test_what_begins_to_fail_within_a_minute_fails_for_the_same_reason(later: float, said: int) -> None:
-    heard = Heard()
-    heard.fail("pods")
-    heard.pass_time(later)
-    heard.fail("nodes")
-    assert (len(heard.said), heard.counted) == (said, 2 - said)
+def test_what_begins_to_fail_within_a_minute_fails_for_the_same_reason(later: float, logged: int) -> None:
+    recorder = Recorder()
+    recorder.fail("pods")
+    recorder.pass_time(later)
+    recorder.fail("nodes")
+    assert (len(recorder.logged), recorder.counted) == (logged, 2 - logged)
 
 
 def test_the_minute_counts_from_what_began_to_fail_last() -> None:
     """One kind after the other, as watches notice it."""
-    heard = Heard()
+    recorder = Recorder()
     for number in range(5):
-        heard.fail(f"k{number}")
-        heard.pass_time(50)
-    assert len(heard.said) == 1
+        recorder.fail(f"k{number}")
+        recorder.pass_time(50)
+    assert len(recorder.logged) == 1
 
 
 @pytest.mark.parametrize(("names", "more"), [(1, ""), (3, ""), (4, " and 1 more"), (5, " and 2 more")])
 def test_three_of_those_that_fail_are_named(names: int, more: str) -> None:
-    heard = Heard()
+    recorder = Recorder()
     for _ in range(2):
         for number in range(names):
-            heard.fail(f"k{number}")
-        heard.pass_time(60)
+            recorder.fail(f"k{number}")
+        recorder.pass_time(60)
     first = ", ".join(f"k{number}" for number in range(min(names, 3)))
-    assert heard.said[1:] == [f"watch: k0: refused (for 60 s now: {first}{more})"]
+    assert recorder.logged[1:] == [f"watch: k0: refused (for 60 s now: {first}{more})"]
 
 
 @pytest.mark.parametrize(("quiet", "over"), [(9.0, []), (10.0, [(5.0, 2)]), (11.0, [(5.0, 2)])])
 def test_an_outage_is_over_when_nothing_has_failed_for_ten_seconds(quiet: float, over: list[tuple[float, int]]) -> None:
-    heard = Heard()
-    heard.fail("pods")
-    heard.pass_time(5)
-    heard.fail("pods")
-    heard.outages.well("pods")
-    heard.pass_time(quiet)
-    assert heard.over == over
-    assert heard.outages.under_way is not bool(over)
-    heard.pass_time(50)
-    assert len(heard.over) == 1, "once"
+    recorder = Recorder()
+    recorder.fail("pods")
+    recorder.pass_time(5)
+    recorder.fail("pods")
+    recorder.outages.well("pods")
+    recorder.pass_time(quiet)
+    assert recorder.over == over
+    assert recorder.outages.under_way is not bool(over)
+    recorder.pass_time(50)
+    assert len(recorder.over) == 1, "once"
 
 
 def test_what_still_fails_keeps_an_outage_going() -> None:
-    heard = Heard()
-    heard.fail("pods")
-    heard.fail("nodes")
-    heard.outages.well("pods")
-    heard.pass_time(100)
-    assert (heard.over, list(heard.outages.failing)) == ([], ["nodes"])
+    recorder = Recorder()
+    recorder.fail("pods")
+    recorder.fail("nodes")
+    recorder.outages.well("pods")
+    recorder.pass_time(100)
+    assert (recorder.over, list(recorder.outages.failing)) == ([], ["nodes"])
 
 
 def test_calls_that_are_not_repeated_count_as_part_of_an_outage() -> None:
-    heard = Heard()
-    heard.fail("pods")
+    recorder = Recorder()
+    recorder.fail("pods")
     for _ in range(3):
-        heard.outages.besides("write", "x")
-    assert heard.counted == 3
-    heard.outages.well("pods")
-    heard.pass_time(10)
-    assert heard.over == [(0.0, 4)]
+        recorder.outages.besides("write", "x")
+    assert recorder.counted == 3
+    recorder.outages.well("pods")
+    recorder.pass_time(10)
+    assert recorder.over == [(0.0, 4)]
 
 
 def test_a_new_outage_is_reported_as_the_first_one_was() -> None:
-    """Nothing of it is left: neither when it is said again, nor what was counted."""
-    heard = Heard()
+    """Nothing of it is left: neither when it is logged again, nor what was counted."""
+    recorder = Recorder()
     for _ in range(2):
         for second in range(61):
-            heard.fail("pods")
+            recorder.fail("pods")
             if second < 60:
-                heard.pass_time(1)
-        heard.outages.well("pods")
-        heard.pass_time(10)
-    assert [text.rpartition("(")[2] for text in heard.said] == [
+                recorder.pass_time(1)
+        recorder.outages.well("pods")
+        recorder.pass_time(10)
+    assert [text.rpartition("(")[2] for text in recorder.logged] == [
         "what else fails until this is over is counted, not logged)",
         "for 60 s now: pods)",
     ] * 2
-    assert heard.over == [(60.0, 61)] * 2
+    assert recorder.over == [(60.0, 61)] * 2
 
 
-def test_what_fails_later_for_a_reason_of_its_own_is_said() -> None:
+def test_what_fails_later_for_a_reason_of_its_own_is_logged() -> None:
     """A right that was taken away for good must not hide an outage."""
-    heard = Heard()
-    heard.fail("resourceclaims", "forbidden")
+    recorder = Recorder()
+    recorder.fail("resourceclaims", "forbidden")
     for _ in range(300):
-        heard.pass_time(1)
-    assert heard.over == []
-    heard.fail("pods", "connection refused")
-    assert "pods: connection refused" in heard.said[-1]
+        recorder.pass_time(1)
+    assert recorder.over == []
+    recorder.fail("pods", "connection refused")
+    assert "pods: connection refused" in recorder.logged[-1]
 
 
 def test_what_comes_and_goes_is_one_outage() -> None:
     """A proxy that answers and cuts."""
-    heard = Heard()
+    recorder = Recorder()
     for _ in range(20):
-        heard.fail("pods")
-        heard.pass_time(1)
-        heard.outages.well("pods")
-        heard.pass_time(1)
-    assert len(heard.said) == 1
-    heard.pass_time(10)
-    assert heard.over == [(38.0, 20)]
+        recorder.fail("pods")
+        recorder.pass_time(1)
+        recorder.outages.well("pods")
+        recorder.pass_time(1)
+    assert len(recorder.logged) == 1
+    recorder.pass_time(10)
+    assert recorder.over == [(38.0, 20)]
 
 
-def test_what_is_not_repeated_is_said_unless_there_is_an_outage() -> None:
-    heard = Heard()
-    heard.outages.besides("write", "status of a")
-    heard.fail("pods")
-    heard.outages.besides("write", "status of b")
-    assert [text.partition(":")[0] for text in heard.said] == ["write", "watch"]
+def test_what_is_not_repeated_is_logged_unless_there_is_an_outage() -> None:
+    recorder = Recorder()
+    recorder.outages.besides("write", "status of a")
+    recorder.fail("pods")
+    recorder.outages.besides("write", "status of b")
+    assert [text.partition(":")[0] for text in recorder.logged] == ["write", "watch"]
 
 
 class Refusing(FaultyClient):

@@ -78,10 +78,10 @@ async def half_evicted(client: ApiClient, scheduler: Running, held: Held) -> Non
     [gone] = await leaving(client)
     await leave(client, gone)
 
-    def heard() -> bool:
+    def observed() -> bool:
         return not any(pod.name == gone for pod in scheduler.engine.cluster.pods.values())
 
-    await until(heard, "the engine has heard")
+    await until(observed, "the engine has heard")
 
 
 TWO_VICTIMS = (
@@ -304,7 +304,7 @@ def test_victims_have_left_before_the_last_answer_comes(members: int, asynchrono
                 await until(lambda: held.waiting, "the victim is deleted, and nobody knows")
                 await leave(client, "low1")
 
-                def heard() -> bool:
+                def observed() -> bool:
                     """By the engine, or, while a cycle holds it, by who will tell it before the next one."""
                     if asynchronous:
                         return not any(pod.name == "low1" for pod in scheduler.engine.cluster.pods.values())
@@ -313,7 +313,7 @@ def test_victims_have_left_before_the_last_answer_comes(members: int, asynchrono
                         for change, _ in scheduler.scheduler.feed._changes
                     )
 
-                await until(heard, "the engine has heard, or will")
+                await until(observed, "the engine has heard, or will")
                 assert not scheduler.observer.ended
                 attempts = scheduler.engine.attempts
                 held.let_go()

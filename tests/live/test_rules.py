@@ -87,16 +87,16 @@ def test_a_group_at_odds_with_a_member_is_reported_and_evicts_nobody(
             await create(client, group("crew", count=len(members), priority=of_group), *members)
             async with running(server):
 
-                async def told() -> bool:
+                async def reported() -> bool:
                     return await said(client, "a") == ("SchedulerError", says)
 
-                await until(told, f"the pod says: {says}")
+                await until(reported, f"the pod says: {says}")
 
-                async def group_told() -> bool:
+                async def group_reported() -> bool:
                     conditions = (await read(client, "PodGroup", "crew")).get("status", {}).get("conditions", ())
                     return [(c["reason"], c["message"]) for c in conditions] == [("SchedulerError", says)]
 
-                await until(group_told, "the group says so too")
+                await until(group_reported, "the group says so too")
                 assert await leaving(client) == []
                 for other in members[1:]:  # what another scheduler's pod says is not ours to write
                     assert await said(client, other["metadata"]["name"]) == ("", "")

@@ -143,7 +143,7 @@ def test_who_may_read(options: ServingOptions, token: str | None, metrics: int, 
     assert [got.status for got in answers] == [metrics, metrics, explain]
 
 
-def test_beyond_loopback_nothing_is_told_without_somebody_to_ask() -> None:
+def test_beyond_loopback_nothing_is_served_without_somebody_to_ask() -> None:
     assert [got.status for got in ask(REMOTE, "/metrics", token="allowed", auth=None)] == [403]
 
 
@@ -507,7 +507,7 @@ def test_a_certificate_for_no_name_has_none(names: list[str]) -> None:
         found.extensions.get_extension_for_class(x509.SubjectAlternativeName)
 
 
-def test_addresses_and_names_are_told_apart_in_a_certificate() -> None:
+def test_addresses_and_names_are_distinguished_in_a_certificate() -> None:
     found = x509.load_pem_x509_certificate(self_signed(["a.example", "::1", "10.0.0.1"])[0])
     names = found.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     assert names.get_values_for_type(x509.DNSName) == ["a.example"]
@@ -558,7 +558,7 @@ def _served(server: Server, get: Callable[[str], Awaitable[Any]], path: str = "/
     return asyncio.run(run())
 
 
-def test_what_is_refused_is_said_in_a_word() -> None:
+def test_what_is_refused_is_answered_in_a_word() -> None:
     """Nothing that helps whoever guesses; and how to ask where a token would do."""
     strange, nosy = (ask(REMOTE, "/metrics", token=token)[0] for token in ("stranger", "nosy"))
     assert (strange.text, nosy.text) == ("Unauthorized\n", "Forbidden\n")

@@ -127,7 +127,7 @@ def test_a_burst_is_at_least_one_request() -> None:
     assert pace_of(configuration_of(document)) == (1.0, 1)
 
 
-def test_what_is_not_said_is_as_kube_scheduler_has_it() -> None:
+def test_what_is_not_given_is_as_kube_scheduler_has_it() -> None:
     """No limit of requests, backoffs from 1 to 10 seconds, what waits is tried again after five minutes."""
     found = Settings({"first": default_profile(FeatureGates(), "first"), "second": default_profile(FeatureGates())})
     assert found.scheduler_name == "first", "events are written under the name of the first profile"

@@ -58,10 +58,10 @@ def test_pauses_double_until_it_has_run_for_a_while(previous: float | None, upti
 
 
 def test_a_killed_child_is_started_again_and_stopped_with_the_supervisor() -> None:
-    heard: list[str] = []
+    reports: list[str] = []
 
     async def main() -> int:
-        supervisor = Supervisor(child(WAITS), report=heard.append, restarts=FAST)
+        supervisor = Supervisor(child(WAITS), report=reports.append, restarts=FAST)
         async with supervised(supervisor):
             await until(lambda: supervisor.pid is not None)
             first = supervisor.pid
@@ -73,7 +73,7 @@ def test_a_killed_child_is_started_again_and_stopped_with_the_supervisor() -> No
         return second
 
     assert gone(asyncio.run(main()))
-    assert heard == ["was ended by SIGKILL, starting it again in 0.01 s"]
+    assert reports == ["was ended by SIGKILL, starting it again in 0.01 s"]
 
 
 def test_a_child_that_refuses_its_input_is_not_started_again() -> None:
@@ -101,13 +101,13 @@ def test_a_child_that_has_run_well_is_started_again_whatever_its_exit_code() -> 
     """A port that was taken while it was down is bad input, too, and no reason to end the whole cluster."""
 
     async def main() -> None:
-        told: list[str] = []
-        supervisor = Supervisor(child("raise SystemExit(2)"), final=(2,), restarts=FAST, report=told.append)
+        reports: list[str] = []
+        supervisor = Supervisor(child("raise SystemExit(2)"), final=(2,), restarts=FAST, report=reports.append)
         supervisor.proven = True
         async with supervised(supervisor) as task:
             await until(lambda: supervisor.starts >= 3)
             assert not task.done()
-        assert told[0].startswith("ended with exit code 2, starting it again")
+        assert reports[0].startswith("ended with exit code 2, starting it again")
 
     asyncio.run(main())
 

@@ -67,10 +67,10 @@ def test_a_unit_that_was_marked_and_stays_gets_preemption_failed(begun: str) -> 
                 spared = ("False", "PreemptionFailed")
                 marked_group = spared if "podgroups" in begun else None
 
-                async def told() -> bool:
+                async def reported() -> bool:
                     return await targets(client) == [marked_group, *[spared] * 3]
 
-                await until(told, "it is told so")
+                await until(reported, "it is told so")
                 assert not any(call.startswith("DELETE") for call in scheduler.sent)
                 # It may be chosen again, and is marked again, whatever the watch has told meanwhile.
                 await UNIT.begin(client)
@@ -106,10 +106,10 @@ def test_a_restart_evicts_no_unit_that_was_only_marked(why: str) -> None:
             await client.request("PATCH", path, body=status, content_type=STRATEGIC_MERGE_PATCH)
             async with running(server) as scheduler:
 
-                async def told() -> bool:
+                async def reported() -> bool:
                     return await targets(client) == [("False", "PreemptionFailed")] * 4
 
-                await until(told, "it is told so")
+                await until(reported, "it is told so")
                 assert not any(call.startswith("DELETE") for call in scheduler.sent)
 
     asyncio.run(run())
@@ -175,8 +175,8 @@ def test_a_restart_finishes_a_tree_that_has_lost_a_pod_and_spares_one_that_has_n
                 async def ended() -> bool:
                     if lost:
                         return await leaving(client) == ["crew1", "crew2"]
-                    told = [target(await read(client, one["kind"], one["metadata"]["name"])) for one in groups]
-                    return told == [("False", "PreemptionFailed")] * len(groups)
+                    reported = [target(await read(client, one["kind"], one["metadata"]["name"])) for one in groups]
+                    return reported == [("False", "PreemptionFailed")] * len(groups)
 
                 await until(ended, "the rest goes" if lost else "all are told that they stay")
 

@@ -50,7 +50,7 @@ class Stage:
         await asyncio.gather(*self.tasks)
 
     @property
-    def told(self) -> list[tuple[str, str, str]]:
+    def marks(self) -> list[tuple[str, str, str]]:
         """Who was told what of its disruption: UID, status, reason; groups first."""
         groups = [(uid, condition) for uid, condition, _ in self.scene.writes.groups]
         pods = [(uid, patch["conditions"][0]) for uid, patch in self.scene.writes.pods]
@@ -86,7 +86,7 @@ def test_pods_that_stay_lose_their_mark_wherever_they_run_and_no_others() -> Non
         staying, written = stage.calls.unmark(group, [*pods, going, waits, wanted])
         assert staying == pods
         assert len(written) == 3
-        assert stage.told == [(uid, *SPARED) for uid in ("uid-g", "uid-a", "uid-b")]
+        assert stage.marks == [(uid, *SPARED) for uid in ("uid-g", "uid-a", "uid-b")]
         stage.calls.end([single(wanted)])
         assert stage.calls.unmark(None, [wanted])[0] == [wanted]
 
@@ -133,17 +133,17 @@ def test_a_pod_is_marked_unless_it_has_the_mark() -> None:
         for _ in range(2):
             for found in (plain, marked):
                 await stage.calls.mark_pod(found, mark)
-        assert stage.told == [("uid-a", "True", "PreemptionByScheduler")]
+        assert stage.marks == [("uid-a", "True", "PreemptionByScheduler")]
         assert scene.writes.pods[0][1]["conditions"][0]["observedGeneration"] == 3
         _, written = stage.calls.unmark(None, [plain, marked])
         await asyncio.gather(*written)
         for _ in range(2):
             for found in (plain, marked):
                 await stage.calls.mark_pod(found, mark)
-        assert [uid for uid, status, _ in stage.told if status == "True"] == ["uid-a", "uid-a", "uid-b"]
+        assert [uid for uid, status, _ in stage.marks if status == "True"] == ["uid-a", "uid-a", "uid-b"]
         scene.clock.advance(REMEMBERED + 1)
         await stage.calls.mark_pod(marked, mark)
-        assert [uid for uid, status, _ in stage.told if status == "True"] == ["uid-a", "uid-a", "uid-b"], "it has it"
+        assert [uid for uid, status, _ in stage.marks if status == "True"] == ["uid-a", "uid-a", "uid-b"], "it has it"
 
     run(test)
 
@@ -159,14 +159,14 @@ def test_a_pod_that_stayed_is_remembered_until_its_record_has_no_mark() -> None:
         preemptor = scene.pod("hi")
         mark = scene.conditions.disruption_target(preemptor, by="pod")
         await stage.calls.mark_pod(found, mark)
-        assert [status for _, status, _ in stage.told] == ["False", "False", "True"], "its record is of the past"
+        assert [status for _, status, _ in stage.marks] == ["False", "False", "True"], "its record is of the past"
         scene.writes.pods.clear()
         stage.calls.unmark(None, [found])
         scene.pod("a", node="n1")
         stage.calls.unmark(None, [other])
         found = scene.pod("a", node="n1", status=TARGET)
         await stage.calls.mark_pod(found, mark)
-        assert [status for _, status, _ in stage.told] == ["False", "False"]
+        assert [status for _, status, _ in stage.marks] == ["False", "False"]
 
     run(test)
 
@@ -185,7 +185,7 @@ def test_a_group_is_marked_again_after_its_mark_was_taken_back() -> None:
             _, written = stage.calls.unmark(group, pods)
             await asyncio.gather(*written)
             assert not scene.conditions.is_disrupted(group.ref)
-        assert [status for uid, status, _ in stage.told if uid == "uid-g"] == ["True", "False"] * 2
+        assert [status for uid, status, _ in stage.marks if uid == "uid-g"] == ["True", "False"] * 2
 
     run(test)
 
@@ -325,7 +325,7 @@ def test_who_lost_the_right_to_write_repairs_nothing() -> None:
         scene.writes.errors = [LeadershipLostError("not the leader"), CUT]
         stage.repairs.spare(group, pods)
         await stage.ended()
-        assert (len(scene.writes.deleted), len(stage.told), stage.troubles) == (2, 3, [])
+        assert (len(scene.writes.deleted), len(stage.marks), stage.troubles) == (2, 3, [])
 
     run(test)
 
@@ -350,12 +350,12 @@ def test_a_unit_of_unknown_fate_is_spared_after_a_minute(how: str) -> None:
         watched(stage, how, group, pods)
         for _ in range(12):
             await stage.asleep()
-            assert (stage.told, scene.writes.deleted) == ([], [])
+            assert (stage.marks, scene.writes.deleted) == ([], [])
             scene.clock.advance(5)
         await stage.ended()
         await stage.ended()
         uids = ["uid-a", "uid-b"] if "pods" in how else ["uid-g", "uid-a", "uid-b"]
-        assert (stage.told, scene.writes.deleted) == ([(uid, *SPARED) for uid in uids], [])
+        assert (stage.marks, scene.writes.deleted) == ([(uid, *SPARED) for uid in uids], [])
 
     run(test)
 
@@ -376,7 +376,7 @@ def test_a_unit_of_unknown_fate_that_loses_a_pod_goes(how: str, sign: str) -> No
             scene.engine.pod_gone("uid-b", scene.now)
         scene.clock.advance(5)
         await stage.ended()
-        assert stage.told == []
+        assert stage.marks == []
         left = ["uid-a"] if sign == "one terminates" else ["uid-a", "uid-b"]
         assert scene.writes.deleted == (left if how == "reconsider" else [])
 
@@ -395,7 +395,7 @@ def test_a_mark_is_taken_back_as_often_as_it_takes(error: Exception | None, agai
         scene.clock.advance(5)
         await stage.ended()
         await stage.ended()
-        assert sorted(stage.told) == sorted([(uid, *SPARED) for uid in ("uid-g", "uid-a", "uid-b")] * (1 + again))
+        assert sorted(stage.marks) == sorted([(uid, *SPARED) for uid in ("uid-g", "uid-a", "uid-b")] * (1 + again))
         assert stage.troubles == (["preemption: DisruptionTarget not taken back, trying again: cut"] if again else [])
 
     run(test)
@@ -476,8 +476,8 @@ def test_all_victims_that_were_marked_and_not_deleted_lose_their_marks() -> None
         assert failed == listener.ended == ["who needed the room does not exist any more"]
         assert scene.writes.deleted == [first.uid]
         assert listener.went == [first.name]
-        told = [(uid, patch["conditions"][0]["status"]) for uid, patch in scene.writes.pods[2:]]
-        assert told == [(second.uid, "False")], "the third was never marked"
+        marks = [(uid, patch["conditions"][0]["status"]) for uid, patch in scene.writes.pods[2:]]
+        assert marks == [(second.uid, "False")], "the third was never marked"
         await preemptor.aclose()
         assert third.uid not in marked
 

@@ -71,11 +71,11 @@ def test_static_provisioned_and_ephemeral_volumes_are_bound_before_their_pods() 
                 }
                 await make("/api/v1/namespaces/default/pods", _pod("c", _uses("second")))
 
-                async def told() -> bool:
+                async def reported() -> bool:
                     said = (await pods(client))["c"]["status"].get("conditions") or [{}]
                     return "didn't find available persistent volumes to bind" in said[0].get("message", "")
 
-                await until(told, "the pod without a volume says so")
+                await until(reported, "the pod without a volume says so")
                 await make("/api/v1/persistentvolumes", {"metadata": {"name": "w"}, "spec": {**spec}})
                 await until(lambda: placed("c"), "the new volume wakes it")
 

@@ -53,7 +53,7 @@ def explained(record: DecisionRecord, item: objects.Pod | None = None, **asked: 
     return " ".join(plain(explanation_of(found)).split())
 
 
-def told_by_plan(seen: Recorded) -> str:
+def text_of_plan(seen: Recorded) -> str:
     world = seen.world.virtual
     found = Plan(put_off=put_off_outcomes(world), released=released_outcomes(world))
     return " ".join(plain(plan_sections(Answer(found, Account(1, 1, 1)))).split())
@@ -111,7 +111,7 @@ def test_the_record_has_until_when_room_is_held_and_how_it_was_released() -> Non
     again.records = [replace(record, id=record.id + 1, preemption=PREEMPTED), record]
     text = " ".join(plain(explanation_of(again)).split())
     assert f"Room that was held for it before {sentence}" in text
-    assert "podgroup default/crew n0, n1 1 min 30 s it was held for 60 s and not used" in told_by_plan(seen)
+    assert "podgroup default/crew n0, n1 1 min 30 s it was held for 60 s and not used" in text_of_plan(seen)
 
 
 def _delayed() -> Recorded:
@@ -192,7 +192,7 @@ def test_a_waiting_preemptor_is_reported_with_what_it_waits_for_and_until_when(
     text = explained(record, pod("high", cpu=4, priority=9))
     assert "It waits instead of evicting anybody" in text
     assert explained_as in text
-    assert planned in told_by_plan(seen)
+    assert planned in text_of_plan(seen)
 
 
 @pytest.mark.parametrize(

@@ -75,8 +75,8 @@ def test_every_claim_of_a_pod_is_written_and_only_those_that_need_it() -> None:
         user("p", "a", "b", "c"),
     )
     (binding,) = world.step().bindings
-    told = [(one.name, one.subresource, sorted(one.patch)) for one in binding.before if isinstance(one, PatchObject)]
-    assert told == [("b", "status", ["status"]), ("c", "", ["metadata"]), ("c", "status", ["status"])]
+    patches = [(one.name, one.subresource, sorted(one.patch)) for one in binding.before if isinstance(one, PatchObject)]
+    assert patches == [("b", "status", ["status"]), ("c", "", ["metadata"]), ("c", "status", ["status"])]
 
 
 @pytest.mark.parametrize("namespace", ["default", "team"])
@@ -118,8 +118,8 @@ def test_what_only_the_pod_has_is_given_back_whatever_stands_before_it() -> None
     assert binding.pod.name == "p"
     plugin, state = DynamicResources(), world.state("p")
     assert plugin.reserve(state, 0).ok
-    told = [one.name for one in plugin.give_up(state, 0) if isinstance(one, PatchObject)]
-    assert told == ["own", "second"]
+    patches = [one.name for one in plugin.give_up(state, 0) if isinstance(one, PatchObject)]
+    assert patches == ["own", "second"]
 
 
 @pytest.mark.parametrize("status", [{}, allocated((DRIVER, "n1", "gpu-0"), to=["uid-q"])])

@@ -108,14 +108,14 @@ GANGS: dict[str, tuple[GroupOwner, list[Pod], str]] = {
 
 
 class World:
-    def __init__(self, cpu: int, *, on: bool = True, told: bool = True) -> None:
+    def __init__(self, cpu: int, *, on: bool = True, known: bool = True) -> None:
         self.engine = Engine(EngineOptions(sources=GroupSources.switched({"owners": on}), validate=True))
         self.now = 0.0
         status = {"allocatable": {"cpu": str(cpu), "memory": "64Gi", "pods": "100"}}
         node = decode_object({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}, "status": status})
         assert isinstance(node, Node)
         self.engine.set_node(node, 0.0)
-        if told:
+        if known:
             self.engine.watch_owners(KINDS, 0.0)
 
     def add(self, *items: KubernetesObject) -> World:
@@ -175,7 +175,7 @@ def test_the_source_is_off_by_default(kind: str) -> None:
 def test_pods_of_kinds_that_are_not_watched_wait_for_no_controller() -> None:
     """Their definition may not be installed, or we may not read them; once it is, they are gangs."""
     controller, pods, group = GANGS["JobSet"]
-    world = World(1, told=False).add(pods[0])
+    world = World(1, known=False).add(pods[0])
     assert world.placed == 1
     world.engine.watch_owners(["JobSet"], world.now)
     world.add(controller, pods[1])

@@ -504,11 +504,11 @@ def test_a_call_that_does_not_return_is_given_up_and_the_scheduler_goes_on(watch
 
     patient(watchdog)
     sleeper.let_go.set()
-    heard: list[PluginIncident] = []
+    incidents: list[PluginIncident] = []
 
     def recovered() -> bool:
-        heard.extend(found.engine.take_plugin_incidents())
-        return not watchdog.stuck() and "recovered" in kinds(heard)
+        incidents.extend(found.engine.take_plugin_incidents())
+        return not watchdog.stuck() and "recovered" in kinds(incidents)
 
     until(recovered)
     found.settle()

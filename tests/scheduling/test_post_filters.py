@@ -35,13 +35,13 @@ def _no(text: str = "", **more: Any) -> PostFilterResult:
 class Says(PostFilterPlugin, PodGroupPostFilterPlugin):
     """Answers what it was told to, for pods and groups, and notes that it was asked."""
 
-    def __init__(self, name: str, heard: list[str], answer: Answer) -> None:
+    def __init__(self, name: str, calls: list[str], answer: Answer) -> None:
         self.name = name  # type: ignore[misc]
-        self.heard = heard
+        self.calls = calls
         self.answer = answer
 
     def _answered(self) -> PostFilterResult:
-        self.heard.append(self.name)
+        self.calls.append(self.name)
         if isinstance(self.answer, Exception):
             raise self.answer
         return self.answer
@@ -53,8 +53,8 @@ class Says(PostFilterPlugin, PodGroupPostFilterPlugin):
         return self._answered()
 
 
-def _profile(heard: list[str], *answers: Answer) -> dict[str, Profile]:
-    plugins = [Says(name, heard, answer) for name, answer in zip("ABC", answers, strict=False)]
+def _profile(calls: list[str], *answers: Answer) -> dict[str, Profile]:
+    plugins = [Says(name, calls, answer) for name, answer in zip("ABC", answers, strict=False)]
     profile = profile_with(*plugins, drop=["DefaultPreemption", "DynamicResources"])
     return {profile.name: profile}
 
@@ -74,9 +74,9 @@ def test_post_filters_run_in_order_until_one_succeeds_or_defers_writes(
     answers: tuple[Answer, ...], asked: str, said: str, writes: tuple[object, ...]
 ) -> None:
     """scheduling.md 2.1: what they say is said of the pod, one after the other."""
-    heard: list[str] = []
-    decision = World(node("n", cpu=1), pod("p", cpu=2), profiles=_profile(heard, *answers)).step()
-    assert "".join(heard) == asked
+    calls: list[str] = []
+    decision = World(node("n", cpu=1), pod("p", cpu=2), profiles=_profile(calls, *answers)).step()
+    assert "".join(calls) == asked
     assert decision.result is Result.UNSCHEDULABLE
     (rejection,) = decision.rejections
     assert rejection.message == "0/1 nodes are available: 1 Insufficient cpu." + (f" {said}" if said else "")
@@ -100,10 +100,10 @@ def test_the_same_goes_for_groups(
     answers: tuple[Answer, ...], asked: str, said: str, writes: tuple[object, ...]
 ) -> None:
     """scheduling.md 3.3: PodGroupPostFilter once for the group, and it is said in its condition."""
-    heard: list[str] = []
-    world = World(node("n", cpu=1), *gang("crew", 2, cpu=1), profiles=_profile(heard, *answers))
+    calls: list[str] = []
+    world = World(node("n", cpu=1), *gang("crew", 2, cpu=1), profiles=_profile(calls, *answers))
     decision = world.step()
-    assert "".join(heard) == asked
+    assert "".join(calls) == asked
     assert decision.condition is not None
     assert decision.condition.message == FIRST + said
     assert decision.deferred_writes == writes
@@ -112,14 +112,14 @@ def test_the_same_goes_for_groups(
 
 def test_what_members_have_is_used_before_something_is_done_for_the_others() -> None:
     """scheduling.md 3.4: a later attempt that is enough binds; deferred writes end nothing there."""
-    heard: list[str] = []
-    profiles = _profile(heard, _no("a", deferred_writes=(BACK,)), _no("b"))
+    calls: list[str] = []
+    profiles = _profile(calls, _no("a", deferred_writes=(BACK,)), _no("b"))
     world = World(
         node("n", cpu=2), group("crew", min_count=1), pod("r", cpu=1, node="n", group="crew"), profiles=profiles
     )
     world.add(*(pod(f"p{turn}", cpu=1, group="crew") for turn in range(2)))
     decision = world.step()
-    assert heard == ["A", "B"]
+    assert calls == ["A", "B"]
     assert [binding.pod.name for binding in decision.bindings] == ["p0"]
     assert decision.deferred_writes == ()
     assert world.place("crew") is QueueState.ACTIVE, "the others are tried again at once"
@@ -140,12 +140,12 @@ def test_a_nomination_ends_where_a_plugin_clears_it(clear: bool, of: str) -> Non
 @pytest.mark.parametrize("of", ["pod", "group"])
 def test_a_plugin_that_raises_ends_the_attempt_and_its_nominations(of: str) -> None:
     """scheduling.md 5.4: SchedulerError, tried again after its backoff."""
-    heard: list[str] = []
+    calls: list[str] = []
     crew = [group("crew", min_count=1)] if of == "group" else []
     mine = pod("p", cpu=2, nominated="n", group="crew" if crew else None)
-    world = World(node("n", cpu=1), *crew, mine, profiles=_profile(heard, ValueError("ups"), _no("b")))
+    world = World(node("n", cpu=1), *crew, mine, profiles=_profile(calls, ValueError("ups"), _no("b")))
     decision = world.step()
-    assert heard == ["A"]
+    assert calls == ["A"]
     assert decision.result is Result.ERROR
     (rejection,) = decision.rejections
     assert rejection.reason == "SchedulerError"
@@ -172,16 +172,16 @@ def test_why_no_room_was_made_is_the_answer_of_the_last_plugin_that_has_one() ->
 @pytest.mark.parametrize("of", ["pod", "group"])
 def test_an_entity_that_was_put_off_is_tried_at_the_given_time_without_an_event(of: str) -> None:
     """cost.md 6: no other plugin is asked; what it is nominated to is held meanwhile."""
-    heard: list[str] = []
+    calls: list[str] = []
     crew = [group("crew", min_count=1)] if of == "group" else []
     mine = pod("p", cpu=2, group="crew" if crew else None)
-    world = World(node("n", cpu=1), *crew, mine, profiles=_profile(heard, _no("a"), _no("b"), _no("c")))
+    world = World(node("n", cpu=1), *crew, mine, profiles=_profile(calls, _no("a"), _no("b"), _no("c")))
     (_, second, _) = (unguarded(plugin) for plugin in world.engine.running["default-scheduler"].profile.post_filters)
     put_off = PutOff(WaitsFor.COMPLETIONS, "waits", world.now + 50, nominations=((world.record("p"), 0),))
     assert isinstance(second, Says)
     second.answer = _no("b", put_off=put_off)
     decision = world.step()
-    assert heard == ["A", "B"]
+    assert calls == ["A", "B"]
     assert decision.put_off is put_off
     assert decision.nominations == ((world.record("p"), "n"),)
     assert world.nominated == {"p": "n"}

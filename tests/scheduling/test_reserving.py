@@ -31,18 +31,18 @@ Answer = Status | Exception | None
 
 
 class Speaks(ReservePlugin, PermitPlugin, PreBindPlugin, BindPlugin, PostBindPlugin):
-    """Notes what it is asked, and answers what it was told to at each point; an exception is raised."""
+    """Notes what it is asked, and answers what it was given at each point; an exception is raised."""
 
     name = "Speaks"
 
-    def __init__(self, heard: list[str], name: str = "Speaks", **answers: Any) -> None:
+    def __init__(self, calls: list[str], name: str = "Speaks", **answers: Any) -> None:
         self.name = name  # type: ignore[misc]
-        self.heard = heard
+        self.calls = calls
         self.answers = answers
 
     def _asked(self, point: str, state: CycleState, row: int, default: Any) -> Any:
         assert state.cluster.nodes.names[row] == "n"
-        self.heard.append(f"{self.name} {point} {state.pod.name}")
+        self.calls.append(f"{self.name} {point} {state.pod.name}")
         answer = self.answers.get(point, default)
         answer = answer.get(state.pod.name, default) if isinstance(answer, dict) else answer
         if isinstance(answer, Exception):
@@ -76,8 +76,8 @@ def _world(*plugins: Any, items: Sequence[Any] = (), **more: Any) -> World:
     return World(node("n", cpu=4), *(items or [pod("p", cpu=1)]), profiles={profile.name: profile}, **more)
 
 
-def _two(heard: list[str], first: dict[str, Any], second: dict[str, Any]) -> list[Any]:
-    return [Speaks(heard, "A", **first), Speaks(heard, "B", **second)]
+def _two(calls: list[str], first: dict[str, Any], second: dict[str, Any]) -> list[Any]:
+    return [Speaks(calls, "A", **first), Speaks(calls, "B", **second)]
 
 
 BOTH_RESERVED = ["A reserve p", "B reserve p"]
@@ -87,7 +87,7 @@ INSTRUCTED = ["A pre_bind p", "B pre_bind p"]
 
 
 @pytest.mark.parametrize(
-    ("first", "second", "heard", "reason", "message"),
+    ("first", "second", "calls", "reason", "message"),
     [
         ({"reserve": NO}, {}, ["A reserve p", *UNDONE], "Unschedulable", "not here"),
         ({}, {"reserve": NO}, [*BOTH_RESERVED, *UNDONE], "Unschedulable", "not here"),
@@ -133,13 +133,13 @@ INSTRUCTED = ["A pre_bind p", "B pre_bind p"]
     ],
 )
 def test_whoever_refuses_undoes_every_reserve_in_reverse_order(
-    first: dict[str, Any], second: dict[str, Any], heard: list[str], reason: str, message: str
+    first: dict[str, Any], second: dict[str, Any], calls: list[str], reason: str, message: str
 ) -> None:
     """scheduling.md 2.1: what fails after the choice undoes it: unreserve, forget, re-queue."""
-    said: list[str] = []
-    world = _world(*_two(said, first, second))
+    made: list[str] = []
+    world = _world(*_two(made, first, second))
     decision = world.step()
-    assert said == heard
+    assert made == calls
     assert decision.bindings == decision.waiting == ()
     assert [(r.pod.name, r.reason, r.message) for r in decision.rejections] == [("p", reason, message)]
     assert world.where == {}
@@ -166,27 +166,27 @@ def test_a_binding_lists_what_is_to_be_done_first_and_how(
     first: dict[str, Any], second: dict[str, Any], before: tuple[Instruction, ...], how: object
 ) -> None:
     """scheduling.md 5.5: what PreBind wants is plain data, in the order of the plugins; the first who binds does it."""
-    said: list[str] = []
-    (binding,) = _world(*_two(said, first, second)).step().bindings
+    made: list[str] = []
+    (binding,) = _world(*_two(made, first, second)).step().bindings
     assert (binding.before, binding.how, binding.node) == (before, how, "n")
     asked = ["A bind p", "B bind p"][: 1 if "bind" in first else 2]
-    assert said == [*BOTH_RESERVED, *PERMITTED, *INSTRUCTED, *asked]
+    assert made == [*BOTH_RESERVED, *PERMITTED, *INSTRUCTED, *asked]
 
 
-@pytest.mark.parametrize("told", [True, False])
-def test_without_a_bind_plugin_the_api_binds(told: bool) -> None:
+@pytest.mark.parametrize("instructed", [True, False])
+def test_without_a_bind_plugin_the_api_binds(instructed: bool) -> None:
     """`Binding.how` None: POST the binding subresource; what is to be done before is not lost."""
-    plugin = Speaks([], pre_bind=[ONE] if told else ())
+    plugin = Speaks([], pre_bind=[ONE] if instructed else ())
     profile = profile_with(plugin, drop=["DefaultBinder"])
     world = World(node("n", cpu=4), pod("p", cpu=1), profiles={profile.name: profile})
     (binding,) = world.step().bindings
-    assert (binding.before, binding.how) == ((ONE,) if told else (), None)
+    assert (binding.before, binding.how) == ((ONE,) if instructed else (), None)
 
 
 def test_of_a_group_those_go_who_are_not_refused() -> None:
     """scheduling.md 2.1 for each member: one is bound, one waits, one is refused and queued again."""
-    said: list[str] = []
-    door = Speaks(said, permit={"crew-1": WAIT, "crew-2": NO})
+    made: list[str] = []
+    door = Speaks(made, permit={"crew-1": WAIT, "crew-2": NO})
     world = _world(door, items=gang("crew", 3, min_count=1, cpu=1))
     decision = world.step()
     assert [binding.pod.name for binding in decision.bindings] == ["crew-0"]
@@ -219,7 +219,7 @@ def test_permit_plugins_are_called_again_for_waiting_pods(
     world = _world(door)
     (waiting,) = world.step().waiting
     door.answers["permit"] = answer
-    door.heard.clear()
+    door.calls.clear()
     now = world.now + seconds
     bindings, rejections = world.engine.ask_permission(now)
     assert [binding.pod.name for binding in bindings] == allowed
@@ -227,11 +227,11 @@ def test_permit_plugins_are_called_again_for_waiting_pods(
     assert all(binding is waiting for binding in bindings)
     assert world.engine.awaits_permission is (not allowed and not refused)
     assert world.where == ({} if refused else {"p": "n"})
-    assert door.heard == ["Speaks permit p", *(["Speaks give_up p", "Speaks unreserve p"] if refused else [])]
+    assert door.calls == ["Speaks permit p", *(["Speaks give_up p", "Speaks unreserve p"] if refused else [])]
 
 
 def test_who_leaves_while_it_waits_for_permission_is_neither_bound_nor_tried_again() -> None:
-    """Its room is free at once, and nobody is told of a refusal."""
+    """Its room is free at once, and nobody is notified of a refusal."""
     world = _world(Speaks([], permit=WAIT))
     world.step()
     world.engine.pod_terminating("uid-p", world.now)
@@ -260,7 +260,7 @@ def test_a_pod_that_is_gone_needs_no_permission() -> None:
     world.gone("p")
     assert not world.engine.awaits_permission
     assert world.engine.permit("uid-p", allow=True, now=world.now) is None
-    assert door.heard[-2:] == ["Speaks give_up p", "Speaks unreserve p"]
+    assert door.calls[-2:] == ["Speaks give_up p", "Speaks unreserve p"]
 
 
 def test_permit_plugins_are_called_in_the_order_in_which_pods_began_to_wait() -> None:
@@ -269,7 +269,7 @@ def test_permit_plugins_are_called_in_the_order_in_which_pods_began_to_wait() ->
     world = _world(door, items=[pod(name, cpu=1) for name in ("b", "a", "c")])
     for _ in range(3):
         world.step()
-    door.heard.clear()
+    door.calls.clear()
     door.answers["permit"] = SUCCESS
     allowed, _ = world.engine.ask_permission(world.now)
     assert [binding.pod.name for binding in allowed] == ["b", "a", "c"]
@@ -279,19 +279,19 @@ def test_permit_plugins_are_called_in_the_order_in_which_pods_began_to_wait() ->
 def test_what_was_written_for_a_binding_that_failed_is_taken_back(how: str) -> None:
     """What all the Reserve plugins want taken back, whatever one of them raises; then everything is unreserved."""
     back = DeleteObject("Thing", "default", "made-for-p")
-    said: list[str] = []
+    made: list[str] = []
     plugins = [
-        Speaks(said, "A", give_up=ValueError("ups")),
-        Speaks(said, "B", give_up=[back]),
+        Speaks(made, "A", give_up=ValueError("ups")),
+        Speaks(made, "B", give_up=[back]),
     ]
     world = _world(*plugins)
     world.step()
-    said.clear()
+    made.clear()
     if how == "refused":
         world.engine.bind_failed("uid-p", world.now)
     else:
         world.gone("p")
-    assert said == ["A give_up p", "B give_up p", *UNDONE]
+    assert made == ["A give_up p", "B give_up p", *UNDONE]
     assert world.engine.take_deferred_writes() == [back]
     assert world.engine.take_deferred_writes() == []
     (incident,) = world.engine.take_plugin_incidents()
@@ -299,14 +299,14 @@ def test_what_was_written_for_a_binding_that_failed_is_taken_back(how: str) -> N
 
 
 def test_every_post_bind_plugin_is_called_whatever_one_of_them_raises() -> None:
-    """PostBind changes nothing; nor is anybody told of a binding that is not known, or a second time."""
-    said: list[str] = []
-    world = _world(*_two(said, {"post_bind": ValueError("ups")}, {}))
+    """PostBind changes nothing; nor is anybody notified of a binding that is not known, or a second time."""
+    made: list[str] = []
+    world = _world(*_two(made, {"post_bind": ValueError("ups")}, {}))
     world.step()
-    said.clear()
+    made.clear()
     world.engine.bound("uid-p")
     world.engine.bound("uid-nobody")
-    assert said == ["A post_bind p", "B post_bind p"]
+    assert made == ["A post_bind p", "B post_bind p"]
     assert len(world.engine.take_plugin_incidents()) == 1
     assert world.engine.take_plugin_incidents() == []
     assert world.record("p").bound
@@ -314,12 +314,12 @@ def test_every_post_bind_plugin_is_called_whatever_one_of_them_raises() -> None:
 
 def test_a_plain_profile_has_nobody_to_ask() -> None:
     """A pod of a profile without such plugins is bound beside one of a profile that has some."""
-    said: list[str] = []
-    watched = profile_with(Speaks(said))
+    made: list[str] = []
+    watched = profile_with(Speaks(made))
     profiles = {"default-scheduler": profile_with(), "watched": watched}
     world = World(node("n", cpu=4), pod("p", cpu=1), pod("q", cpu=1, scheduler="watched"), profiles=profiles)
     assert {world.step().result, world.step().result} == {Result.SCHEDULED}
-    assert said[0] == "Speaks reserve q"
-    assert not any(line.endswith(" p") for line in said)
+    assert made[0] == "Speaks reserve q"
+    assert not any(line.endswith(" p") for line in made)
     world.engine.bound("uid-p")
-    assert not any("post_bind" in line for line in said)
+    assert not any("post_bind" in line for line in made)

@@ -57,20 +57,20 @@ def test_the_answers_of_several_placement_feasible_plugins(answers: list[Status]
     assert len(said) == asked
 
 
-def _heard(world: World, monkeypatch: pytest.MonkeyPatch) -> list[ClusterEvent]:
-    heard: list[ClusterEvent] = []
-    monkeypatch.setattr(world.engine.queue, "on_event", lambda event, _now, **_: heard.append(event))
-    return heard
+def _events(world: World, monkeypatch: pytest.MonkeyPatch) -> list[ClusterEvent]:
+    events: list[ClusterEvent] = []
+    monkeypatch.setattr(world.engine.queue, "on_event", lambda event, _now, **_: events.append(event))
+    return events
 
 
 def test_only_objects_that_were_known_give_an_event_when_removed(monkeypatch: pytest.MonkeyPatch) -> None:
     """scheduling.md 7.3: an object of storage or devices that goes is an event, one that was never known is none."""
     world = World(node("n"), claim("c"))
-    heard = _heard(world, monkeypatch)
+    events = _events(world, monkeypatch)
     assert not world.engine.remove_resource("PersistentVolumeClaim", "default", "nosuch", world.now)
-    assert not heard
+    assert not events
     assert world.engine.remove_resource("PersistentVolumeClaim", "default", "c", world.now)
-    assert [event.before for event in heard] == [claim("c")]
+    assert [event.before for event in events] == [claim("c")]
 
 
 @pytest.mark.parametrize("on", ["first", "second", ""])
@@ -78,9 +78,9 @@ def test_a_pod_that_terminates_gives_an_event_wherever_it_runs(on: str, monkeypa
     """scheduling.md 7.3: one that runs, on the first node as on any other, is an event; one that waits is not."""
     world = World(node("first"), node("second"), pod("p", node=on))
     record = world.record("p")
-    heard = _heard(world, monkeypatch)
+    events = _events(world, monkeypatch)
     world.engine.pod_terminating(record.uid, world.now)
-    assert [(event.kind, event.row) for event in heard] == ([(EventKind.POD_TERMINATING, record.row)] if on else [])
+    assert [(event.kind, event.row) for event in events] == ([(EventKind.POD_TERMINATING, record.row)] if on else [])
 
 
 def test_the_controller_of_a_controller_is_forgotten_with_it() -> None:

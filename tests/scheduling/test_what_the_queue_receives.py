@@ -1,4 +1,4 @@
-"""What the queue hears of what happens: every event that could help somebody, and nothing where nothing is new
+"""What the queue is notified of: every event that could help somebody, and nothing where nothing is new
 (scheduling.md 1.4, 7.3)."""
 
 from __future__ import annotations
@@ -43,36 +43,36 @@ def _world() -> World:
 
 
 @dataclass
-class Heard:
-    """What the queue was told: (kind, node, pod, group) of events, pods that changed, priorities tried above."""
+class Received:
+    """What the queue was notified of: (kind, node, pod, group) of events, pods that changed, priorities tried above."""
 
     events: list[tuple[str, str, str, str]] = field(default_factory=list)
     updated: list[str] = field(default_factory=list)
     retried: list[int] = field(default_factory=list)
 
 
-def _listen(world: World, monkeypatch: pytest.MonkeyPatch) -> Heard:
-    heard = Heard()
+def _listen(world: World, monkeypatch: pytest.MonkeyPatch) -> Received:
+    received = Received()
     queue, names = world.engine.queue, world.engine.cluster.nodes.names
 
     def on_event(event: ClusterEvent, now: float, *, but: str = "") -> None:
         assert now == world.now
         who = event.pod.name if event.pod is not None else ""
         where = names[event.row] if event.row >= 0 else ""
-        heard.events.append((event.kind.name, where, who, event.group or event.composite or ""))
+        received.events.append((event.kind.name, where, who, event.group or event.composite or ""))
 
     def update_pod(item: PodRecord, now: float) -> None:
         assert now == world.now
-        heard.updated.append(item.name)
+        received.updated.append(item.name)
 
     def retry_above(priority: int, now: float) -> None:
         assert now == world.now
-        heard.retried.append(priority)
+        received.retried.append(priority)
 
     monkeypatch.setattr(queue, "on_event", on_event)
     monkeypatch.setattr(queue, "update_pod", update_pod)
     monkeypatch.setattr(queue, "retry_above", retry_above)
-    return heard
+    return received
 
 
 def _changes(name: str, change: Callable[[objects.Pod], objects.Pod]) -> Callable[[World], None]:
@@ -198,9 +198,9 @@ def test_every_change_is_an_event_and_what_was_known_is_none(
 ) -> None:
     """scheduling.md 7.3: whose room, which node, which group; what changes nothing wakes nobody."""
     world = _world()
-    heard = _listen(world, monkeypatch)
+    received = _listen(world, monkeypatch)
     happens(world)
-    assert heard.events == events
+    assert received.events == events
 
 
 @pytest.mark.parametrize(
@@ -223,9 +223,9 @@ def test_a_pod_that_waits_and_reads_otherwise_now_may_be_tried(
 ) -> None:
     """scheduling.md 1.4: what filters read of it, its gates, what it says of its work; its node is gone."""
     world = _world()
-    heard = _listen(world, monkeypatch)
+    received = _listen(world, monkeypatch)
     happens(world)
-    assert heard.updated == updated
+    assert received.updated == updated
 
 
 @pytest.mark.parametrize(
@@ -260,9 +260,9 @@ def test_who_waits_is_tried_above_the_priority_of_those_that_may_go_otherwise_no
 ) -> None:
     """preemption.md 2.1, cost.md 2: a unit has another priority, goes with others, or has to run for longer."""
     world = _world()
-    heard = _listen(world, monkeypatch)
+    received = _listen(world, monkeypatch)
     happens(world)
-    assert heard.retried == retried
+    assert received.retried == retried
 
 
 @pytest.mark.parametrize("respects", [True, False])
@@ -274,12 +274,12 @@ def test_a_budget_is_news_for_those_that_respect_budgets(
     annotations = said(pdb_policy="Respect") if respects else TERMS
     world = _world().add(priority_class("careful", 9, annotations))
     assert any(terms.respects_budgets for terms in world.engine.cluster.classes.values()) is respects
-    heard = _listen(world, monkeypatch)
+    received = _listen(world, monkeypatch)
     if how == "goes":
         world.engine.remove_budget("default/b", world.now)
     else:
         world.engine.set_budget(pdb("b"), None if how == "at the start" else world.now)
-    assert heard.retried == ([EVERYBODY] if respects and how != "at the start" else [])
+    assert received.retried == ([EVERYBODY] if respects and how != "at the start" else [])
 
 
 @pytest.mark.parametrize(
