@@ -562,3 +562,35 @@ def test_an_apply_states_its_version_and_kind(plane: Plane, lacks: str) -> None:
     answer = plane.ask("PATCH /api/v1/namespaces/default/configmaps/m?fieldManager=x", body, content_type=APPLY)
     said = {"apiVersion": "invalid object type: /, Kind=ConfigMap", "kind": "invalid object type: /v1, Kind="}
     assert (answer.status, answer.json["message"]) == (400, said[lacks])
+
+
+@pytest.mark.parametrize("there", [False, True])
+@pytest.mark.parametrize(
+    ("given", "code", "message"),
+    [
+        ({"metadata": None}, 201, ""),
+        ({"metadata": {"name": None, "namespace": None, "uid": None, "resourceVersion": None}}, 201, ""),
+        ({"metadata": 5}, 400, "unmarshal number into Go struct field ConfigMap.metadata of type v1.ObjectMeta"),
+        ({"metadata": []}, 400, "unmarshal array into Go struct field ConfigMap.metadata of type v1.ObjectMeta"),
+        ({"metadata": {"name": 5}}, 400, "number into Go struct field ObjectMeta.metadata.name of type string"),
+        ({"metadata": {"namespace": []}}, 400, "into Go struct field ObjectMeta.metadata.namespace of type string"),
+        ({"metadata": {"uid": 5}}, 400, "into Go struct field ObjectMeta.metadata.uid of type string"),
+        ({"metadata": {"resourceVersion": 7}}, 400, "into Go struct field ObjectMeta.metadata.resourceVersion of type"),
+        ({"apiVersion": 5}, 400, "kind and apiVersion must be strings"),
+        ({"kind": ["ConfigMap"]}, 400, "kind and apiVersion must be strings"),
+    ],
+)
+def test_what_names_an_applied_object_is_text_or_nothing(
+    plane: Plane, given: Json, code: int, message: str, there: bool
+) -> None:
+    """api.md 5.2 and 5.3: one clear error, whether the object is there or not."""
+    path = "/api/v1/namespaces/default/configmaps"
+    if there:
+        assert plane.ask(f"POST {path}", {"metadata": {"name": "m"}}).status == 201
+    body = {"apiVersion": "v1", "kind": "ConfigMap", "data": {"a": "b"}, **given}
+    answer = plane.ask(f"PATCH {path}/m?fieldManager=x", body, content_type=APPLY)
+    if code == 201:
+        assert (answer.status, answer.json["data"]) == (200 if there else 201, {"a": "b"})
+    else:
+        assert answer.status == code
+        assert message in answer.json["message"]

@@ -27,6 +27,9 @@ _WANTED = {("scheduling.k8s.io", "PriorityClass"): ("value",)}
 """Fields that the API demands and takes as zero all the same where they are missing: clients in typed languages always
 send them, so only a manifest lacks them. Strict validation (kubectl's) refuses that, else there is a warning."""
 
+_NAMING = ("name", "namespace", "uid", "resourceVersion")
+"""What is read of the metadata of an apply before it is merged."""
+_NO_STRINGS = "kind and apiVersion must be strings"
 _MOST_NAMED = 50
 """Unknown or repeated fields that are named; they go into headers."""
 _SHOWN = 4096
@@ -134,8 +137,13 @@ class Decoder:
             schema.complete(obj)
 
     def check_applied(self, kind: Kind, obj: Json) -> None:
-        """Refuse an apply body without kind and apiVersion."""
+        """Refuse an apply body without kind and apiVersion, or whose metadata cannot be read; raises 400.
+
+        Afterwards there is metadata, and what names the object and its version there are strings.
+        """
         api_version, name = obj.get("apiVersion") or "", obj.get("kind") or ""
+        if not isinstance(api_version, str) or not isinstance(name, str):
+            raise errors.bad_request(_NO_STRINGS)
         group, _, version = api_version.rpartition("/")
         if not api_version or not name:
             raise errors.bad_request(f"invalid object type: {group}/{version}, Kind={name}")
@@ -143,12 +151,25 @@ class Decoder:
             raise errors.bad_request(
                 f"incorrect kind or version: {api_version}, Kind={name}, expected {kind.api_version}, Kind={kind.kind}"
             )
+        metadata = obj.get("metadata")
+        if metadata is None:
+            metadata = {}
+        naming = metadata
+        if isinstance(metadata, dict):
+            metadata = {key: value for key, value in metadata.items() if value is not None or key not in _NAMING}
+            naming = {key: value for key, value in metadata.items() if key in _NAMING}
+        _, _, problems = self.schema(kind).check(
+            {"apiVersion": api_version, "kind": name, "metadata": naming}, collect_unknown=False
+        )
+        if problems:
+            raise self._unfit(kind, problems[0].message)
+        obj["metadata"] = metadata
 
     def _check_identity(self, kind: Kind, obj: Json) -> None:
         api_version = obj.get("apiVersion") or kind.api_version
         name = obj.get("kind") or kind.kind
         if not isinstance(api_version, str) or not isinstance(name, str):
-            raise errors.bad_request("kind and apiVersion must be strings")
+            raise errors.bad_request(_NO_STRINGS)
         obj["apiVersion"], obj["kind"] = api_version, name
         if (api_version, name) == (kind.api_version, kind.kind):
             return

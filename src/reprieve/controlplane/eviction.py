@@ -77,8 +77,8 @@ def _tolerated_unhealthy(pod: Json, budget: Json) -> bool:
         return False
     if (budget.get("spec") or {}).get("unhealthyPodEvictionPolicy") == "AlwaysAllow":
         return True
-    status = budget.get("status")
-    return bool(status and 0 < status["desiredHealthy"] <= status["currentHealthy"])
+    status = budget.get("status") or {}
+    return bool(0 < status.get("desiredHealthy", 0) <= status.get("currentHealthy", 0))
 
 
 def _too_many(message: str, retry: int | None = None) -> StatusError:
@@ -92,13 +92,13 @@ def _too_many(message: str, retry: int | None = None) -> StatusError:
 def _take_disruption(registry: Registry, budget: Json, pod: str, options: WriteOptions, *, dry_run: bool) -> None:
     """Check the budget and write down that ``pod`` uses one of its disruptions.
 
-    A status that was written has all numbers (they are required), and none is negative.
+    Numbers that whoever wrote the status left out are zero; none is negative.
     """
     metadata, status = budget["metadata"], budget.get("status") or {}
     name = metadata["name"]
     if status.get("observedGeneration", 0) < metadata["generation"]:
         raise _too_many(f"The disruption budget {name} is still being processed by the server.", _RETRY_SECONDS)
-    allowed = status["disruptionsAllowed"]
+    allowed = status.get("disruptionsAllowed", 0)
     if len(status.get("disruptedPods") or {}) > _MOST_DISRUPTED:
         raise errors.forbidden(
             "poddisruptionbudgets",
@@ -107,7 +107,7 @@ def _take_disruption(registry: Registry, budget: Json, pod: str, options: WriteO
             "DisruptedPods map too big - too many evictions not confirmed by PDB controller",
         )
     if allowed == 0:
-        desired, healthy = status["desiredHealthy"], status["currentHealthy"]
+        desired, healthy = status.get("desiredHealthy", 0), status.get("currentHealthy", 0)
         if healthy <= desired:
             raise _too_many(f"The disruption budget {name} needs {desired} healthy pods and has {healthy} currently")
         raise _too_many(f"The disruption budget {name} does not allow evicting pods currently")

@@ -247,7 +247,7 @@ class Registry:
     ) -> Outcome:
         """Server-side apply: merge what the manager states with what others own."""
         self.decoder.check_applied(kind, applied)
-        metadata = applied.setdefault("metadata", {})
+        metadata = applied["metadata"]
         if metadata.get("managedFields") is not None:
             raise errors.bad_request("metadata.managedFields must be nil")
         self._check_name(metadata, name)

@@ -204,6 +204,35 @@ def test_a_pod_that_is_not_ready_may_go_by_its_policy(
     assert evict(plane).status == (201 if goes else 429)
 
 
+@pytest.mark.parametrize("ready", [True, False])
+@pytest.mark.parametrize(
+    ("written", "code", "cause"),
+    [
+        (None, 429, "The disruption budget b is still being processed by the server."),
+        ({}, 429, "The disruption budget b is still being processed by the server."),
+        ({"disruptionsAllowed": 1}, 429, "The disruption budget b is still being processed by the server."),
+        ({"observedGeneration": 1}, 429, "The disruption budget b needs 0 healthy pods and has 0 currently"),
+        ({"observedGeneration": 1, "currentHealthy": 1}, 429,
+         "The disruption budget b does not allow evicting pods currently"),
+        ({"observedGeneration": 1, "disruptionsAllowed": 1}, 201, None),
+    ],
+)  # fmt: skip
+def test_what_a_written_status_leaves_out_is_zero(
+    plane: Plane, written: Json | None, code: int, cause: str | None, ready: bool
+) -> None:
+    """A budget has numbers that no client has to write; evictions are answered all the same (api.md 5.2)."""
+    running_pod(plane, ready=ready)
+    budget(plane)
+    found = plane.ask(f"GET {BUDGETS}/b").json
+    del found["status"]
+    if written is not None:
+        found["status"] = written
+    assert plane.ask(f"PUT {BUDGETS}/b/status", found).status == 200
+    answer = evict(plane)
+    assert answer.status == code
+    assert [one["message"] for one in answer.json.get("details", {}).get("causes", ())] == ([cause] if cause else [])
+
+
 def test_a_budget_without_a_selector_is_for_no_pod(plane: Plane) -> None:
     """Nor does it hide one that is."""
     running_pod(plane)
