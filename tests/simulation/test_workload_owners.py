@@ -153,6 +153,19 @@ def test_a_replica_set_that_is_not_there_is_known_by_its_name(kind: str, label: 
     assert owners.set_of(web) == (("apps", "ReplicaSet", "default", "web-5d4") if of_deployment else None)
 
 
+@pytest.mark.parametrize("uid", ["", "d"])
+def test_a_deployment_that_comes_later_has_the_pods_of_a_replica_set_that_is_not_there(uid: str) -> None:
+    """whatif.md 1.2: the UID in a pod's reference is that of the ReplicaSet."""
+    web: Owner = ("apps", "Deployment", "default", "web")
+    labels = {"pod-template-hash": "5d4"}
+    owners = Owners([], pods=[pod_of("p", "web-5d4", uid="r", kind="ReplicaSet", labels=labels)])
+    above = made("apps/v1", "Deployment", name="web")
+    above["metadata"]["uid"] = uid
+    owners.add(PodMaker(above, Origin("f")))
+    assert called(owners.pods(web)) == called(owners.direct(web, uid)) == ["p"]
+    assert called(owners.direct(("apps", "ReplicaSet", "default", "web-5d4"), "other")) == []
+
+
 @pytest.mark.parametrize(
     ("phase", "deleted", "counts"),
     [

@@ -109,9 +109,11 @@ class Owners:
         return list(self._all.get(key, {}).values())
 
     def direct(self, key: Owner, uid: str = "") -> list[Pod]:
-        """Pods whose controlling reference names the object, which need not be in the input."""
-        found = self._direct.get(key, {}).values()
-        return [pod for pod in found if not (uid and (named := reference_of(pod)) and named.uid and named.uid != uid)]
+        """Pods whose controlling reference names the object, which need not be in the input.
+
+        `uid`: the object's, which theirs has to be if they have one; a reference to a Deployment's ReplicaSet has not.
+        """
+        return [pod for pod in self._direct.get(key, {}).values() if not uid or _may_be_of(pod, key[1], uid)]
 
     def set_of(self, deployment: Owner) -> Owner | None:
         """A ReplicaSet that is not in the input, as far as pods name one."""
@@ -140,6 +142,12 @@ class Owners:
                 return
             yield owner
             above = self._above.get(owner)
+
+
+def _may_be_of(pod: Pod, kind: str, uid: str) -> bool:
+    """Whether the UID of a pod's controlling reference, if that is to an object of this kind, is this one or none."""
+    reference = reference_of(pod)
+    return reference is None or reference.kind != kind or reference.uid in ("", uid)
 
 
 def is_active(pod: Pod) -> bool:
