@@ -26,8 +26,8 @@ from reprieve.testing import toleration as toleration
 from reprieve.testing import without_gates as without_gates
 
 
-def said(**terms: str) -> dict[str, str]:
-    """Annotations about work (cost.md 2): `said(minimum_runtime="1h")`."""
+def annotated(**terms: str) -> dict[str, str]:
+    """Annotations about work (cost.md 2): `annotated(minimum_runtime="1h")`."""
     return {f"scheduling.reprieve.dev/{name.replace('_', '-')}": text for name, text in terms.items()}
 
 

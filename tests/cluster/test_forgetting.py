@@ -14,7 +14,7 @@ from reprieve.cluster.pod_affinity_index import MOST_MATCH_COUNTS
 from reprieve.cluster.pods import record_of
 from reprieve.cluster.small_sets import count
 from reprieve.cluster.state import ClusterState
-from tests.building import World, node, pdb, pod, priority_class, said
+from tests.building import World, annotated, node, pdb, pod, priority_class
 
 
 def _apart(app: str) -> objects.Affinity:
@@ -154,7 +154,7 @@ def test_terms_stated_on_many_nodes_are_counted_as_on_few() -> None:
 def test_pods_that_are_gone_are_counted_until_their_budget_knows() -> None:
     """cost.md 2.8: for 30 seconds, or until its status is written; older ones are not kept, though nobody writes it."""
     budget = pdb("x", {"app": "x"}, allowed=9)
-    respects = priority_class("respects", 9, said(pdb_policy="Respect"))
+    respects = priority_class("respects", 9, annotated(pdb_policy="Respect"))
     world = World(respects, node("n"), budget, *(pod(f"p{i}", node="n", labels={"app": "x"}) for i in range(50)))
     state = world.engine.cluster
     counted = []

@@ -15,7 +15,7 @@ from reprieve.api.selectors import NOTHING, compile_label_selector
 from reprieve.cluster.affinity_terms import Matcher
 from reprieve.cluster.pods import PodRecord, record_of
 from reprieve.cluster.state import ClusterState
-from tests.building import composite, group, node, pdb, pod, priority_class, said
+from tests.building import annotated, composite, group, node, pdb, pod, priority_class
 
 NAMESPACES = ("default", "other")
 GROUPS = ("default/g", "default/h")
@@ -202,7 +202,7 @@ def _some_pod(chance: Random, name: str, bound_to: str) -> objects.Pod:
         priority=chance.randrange(3),
         priority_class=chance.choice(["", "low", "high"]),
         affinity=_affinity(chance),
-        annotations=said(minimum_runtime="1h") if chance.random() < 0.2 else {},
+        annotations=annotated(minimum_runtime="1h") if chance.random() < 0.2 else {},
         node=bound_to,
     )
     owner = objects.OwnerReference(api_version="apps/v1", kind="ReplicaSet", name="r", controller=True)
@@ -337,7 +337,7 @@ class Walk:
         found = self._pod()
         if found is not None:
             one, known = found
-            notes = self.chance.choice([{}, said(minimum_runtime="2h"), said(restart_cost="30m")])
+            notes = self.chance.choice([{}, annotated(minimum_runtime="2h"), annotated(restart_cost="30m")])
             meta = msgspec.structs.replace(known.object.metadata, annotations=notes)
             made = msgspec.structs.replace(known.object, metadata=meta)
             fresh = record_of(made, self.state.signatures, created=0.0)
@@ -359,7 +359,7 @@ class Walk:
             whole=self.chance.random() < 0.3,
             parent=self.chance.choice(["", "top", "mid"]),
             priority_class=self.chance.choice(["", "low"]),
-            annotations=self.chance.choice([{}, said(minimum_runtime="1h"), said(restart_cost="30m")]),
+            annotations=self.chance.choice([{}, annotated(minimum_runtime="1h"), annotated(restart_cost="30m")]),
         )
         created = float(self.chance.randrange(3))
         state = self.state.set_group(spec, created=created)
@@ -390,7 +390,7 @@ class Walk:
 
     def change_class(self) -> None:
         name = self.chance.choice(["low", "high"])
-        notes = [{}, said(minimum_runtime="1h"), said(restart_cost="30m"), said(pdb_policy="Respect")]
+        notes = [{}, annotated(minimum_runtime="1h"), annotated(restart_cost="30m"), annotated(pdb_policy="Respect")]
         made = priority_class(name, 1, self.chance.choice(notes))
         before = self.facts.classes.get(name)
         changed = self.state.set_class(made)

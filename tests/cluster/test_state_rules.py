@@ -11,7 +11,7 @@ from reprieve.api import objects
 from reprieve.cluster.pods import record_of
 from reprieve.cluster.state import ClusterState
 from reprieve.cluster.volumes import Reservation
-from tests.building import composite, group, node, pdb, pod, priority_class, said
+from tests.building import annotated, composite, group, node, pdb, pod, priority_class
 
 
 def _bare(*items: Any) -> ClusterState:
@@ -58,11 +58,11 @@ def test_what_a_pending_pod_waits_in() -> None:
 def test_whose_word_about_work_counts() -> None:
     """cost.md 2: the pod's, else its group's, else that of the class of the group, or of the pod."""
     state = _bare(
-        priority_class("low", 1, said(minimum_runtime="1h", restart_cost="1m", preemption_delay="1s")),
-        priority_class("high", 2, said(minimum_runtime="2h")),
-        group("g", annotations=said(restart_cost="5m"), priority_class="low"),
+        priority_class("low", 1, annotated(minimum_runtime="1h", restart_cost="1m", preemption_delay="1s")),
+        priority_class("high", 2, annotated(minimum_runtime="2h")),
+        group("g", annotations=annotated(restart_cost="5m"), priority_class="low"),
         group("h"),
-        pod("own", annotations=said(minimum_runtime="9h"), group="g", priority_class="high"),
+        pod("own", annotations=annotated(minimum_runtime="9h"), group="g", priority_class="high"),
         pod("of-group", group="g", priority_class="high"),
         pod("of-class", priority_class="high"),
         pod("of-group-without-class", group="h", priority_class="high"),
@@ -92,20 +92,20 @@ def test_whose_word_about_work_counts() -> None:
     assert state.class_terms_of(state.groups["default/nowhere"]).work.minimum_runtime is None
 
 
-RULING = said(minimum_runtime="1h")
+RULING = annotated(minimum_runtime="1h")
 
 
 @pytest.mark.parametrize(
     ("item", "rules"),
     [
         (pod("p"), False),
-        (pod("p", annotations=said(restart_cost="1m")), False),
+        (pod("p", annotations=annotated(restart_cost="1m")), False),
         (pod("p", annotations=RULING), True),
         (group("g", annotations=RULING), True),
-        (group("g", annotations=said(restart_cost="1m")), False),
+        (group("g", annotations=annotated(restart_cost="1m")), False),
         (priority_class("c", 1, RULING), True),
-        (priority_class("c", 1, said(pdb_policy="Respect")), True),
-        (priority_class("c", 1, said(restart_cost="1m")), False),
+        (priority_class("c", 1, annotated(pdb_policy="Respect")), True),
+        (priority_class("c", 1, annotated(restart_cost="1m")), False),
     ],
 )
 def test_whether_any_object_restricts_who_may_be_evicted(item: Any, rules: bool) -> None:
@@ -193,7 +193,7 @@ def test_pictures_that_differ_have_other_fingerprints() -> None:
 
 def test_a_pod_that_has_gone_counts_against_its_budgets_for_thirty_seconds() -> None:
     """cost.md 2.8: where a class respects budgets, of a pod that ran, until the budget's status is written."""
-    respects = priority_class("c", 1, said(pdb_policy="Respect"))
+    respects = priority_class("c", 1, annotated(pdb_policy="Respect"))
 
     def gone(*items: Any, bound_to: str = "n") -> ClusterState:
         state = _bare(node("n"), *items, pod("p", labels={"app": "web"}, node=bound_to))

@@ -19,7 +19,7 @@ from reprieve.client.informer import Change, ChangeKind
 from reprieve.live.composites import Composites
 from reprieve.live.namesakes import Namesakes
 from reprieve.live.remarks import AnnotationRemarks
-from tests.building import World, composite, group, pod, said
+from tests.building import World, annotated, composite, group, pod
 
 NATIVE = Resource("scheduling.k8s.io", "v1alpha3", "compositepodgroups", "CompositePodGroup", True)
 OURS = Resource("scheduling.reprieve.dev", "v1beta1", "compositepodgroups", "CompositePodGroup", True)
@@ -227,7 +227,7 @@ def test_a_problem_is_reported_when_it_appears_and_again_only_after_it_was_gone(
 
     def inspect(name: str, **terms: str) -> list[tuple[str, str]]:
         reports.clear()
-        remarks.inspect(pod(name, annotations=said(**terms)))
+        remarks.inspect(pod(name, annotations=annotated(**terms)))
         return list(reports)
 
     assert inspect("a") == []

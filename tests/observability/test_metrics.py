@@ -15,7 +15,7 @@ from reprieve.framework.status import FITS
 from reprieve.observability.metrics import Metrics, attempts_label, event_label, exponential
 from reprieve.queueing.queue import Timing
 from reprieve.scheduling.decision import Binding, Decision, Result
-from tests.building import START, bound_to, gang, group, node, pdb, pod, profile_with, said, without_gates
+from tests.building import START, annotated, bound_to, gang, group, node, pdb, pod, profile_with, without_gates
 from tests.observability.watching import TOOK, Observed, read
 
 PROFILE = "default-scheduler"
@@ -322,7 +322,7 @@ def test_incoming_pods_are_counted_by_what_brought_them() -> None:
 
 def test_a_time_to_wait_that_is_over_is_counted_under_a_name_of_its_own() -> None:
     """observability.md 3.2, cost.md 6.2."""
-    late = pod("late", cpu=4, priority=9, annotations=said(preemption_delay="5m"))
+    late = pod("late", cpu=4, priority=9, annotations=annotated(preemption_delay="5m"))
     low = pod("low", cpu=4, node="n1")
     seen = Observed(node("n1", cpu=4), low, (late, START), timing=Timing(flush_after=1000)).settle()
     assert seen.value("scheduler_queue_incoming_pods_total", queue="active", event="WaitOver") == 1

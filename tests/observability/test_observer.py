@@ -17,7 +17,7 @@ from reprieve.live.remarks import AnnotationRemarks
 from reprieve.observability.logs import Log
 from reprieve.preemption.default_preemption import DefaultPreemption
 from reprieve.preemption.options import PreemptionOptions
-from tests.building import START, gang, group, node, pod, priority_class, profile_with, said
+from tests.building import START, annotated, gang, group, node, pod, priority_class, profile_with
 from tests.observability.watching import Observed
 
 
@@ -56,23 +56,23 @@ def ago(seconds: int) -> str:
 LOST: dict[str, tuple[dict[str, Any], tuple[str, ...], str]] = {
     "nobody counts it": ({"start": -7200.0, "gpu": 4}, (), ""),
     "a checkpoint": (
-        {"start": -7200.0, "gpu": 4, "annotations": said(last_checkpoint=ago(1800))},
+        {"start": -7200.0, "gpu": 4, "annotations": annotated(last_checkpoint=ago(1800))},
         (),
         "; 2 GPU-hours of its work are lost",
     ),
     "a checkpoint and a restart": (
-        {"start": -7200.0, "gpu": 4, "annotations": said(last_checkpoint=ago(1800), restart_cost="30m")},
+        {"start": -7200.0, "gpu": 4, "annotations": annotated(last_checkpoint=ago(1800), restart_cost="30m")},
         (),
         "; 4 GPU-hours of its work are lost",
     ),
     "a pod without GPUs": (
-        {"start": -7200.0, "annotations": said(last_checkpoint=ago(3600))},
+        {"start": -7200.0, "annotations": annotated(last_checkpoint=ago(3600))},
         (),
         "; 4 CPU-hours of its work are lost",
     ),
     "a criterion": ({"start": -7200.0, "gpu": 4}, ("lostWork",), "; 8 GPU-hours of its work are lost"),
     "all of it is saved": (
-        {"start": -7200.0, "gpu": 4, "annotations": said(last_checkpoint=ago(-600))},
+        {"start": -7200.0, "gpu": 4, "annotations": annotated(last_checkpoint=ago(-600))},
         (),
         "; no work of it is lost",
     ),
@@ -94,7 +94,7 @@ def test_preempted_names_the_lost_work_where_it_is_counted(case: str, by: str) -
 
 
 def test_preempted_names_the_lost_work_only_of_pods_with_annotations_about_it() -> None:
-    saved = said(last_checkpoint=ago(3600))
+    saved = annotated(last_checkpoint=ago(3600))
     low = [pod("a", cpu=2, node="n1", start=-7200.0, annotations=saved), pod("b", cpu=2, node="n1", start=-7200.0)]
     seen = Observed(node("n1", cpu=4), low, pod("high", cpu=4, priority=9)).settle()
     note = "Preempted by pod uid-high on node n1"
@@ -150,9 +150,9 @@ def test_preempted_by_a_group_names_every_pod_of_a_unit() -> None:
 @pytest.mark.parametrize(
     ("item", "kind", "version"),
     [
-        (pod("x", annotations=said(restart_cost="soon")), "Pod", "v1"),
-        (group("x", annotations=said(restart_cost="soon")), "PodGroup", "scheduling.k8s.io/v1beta1"),
-        (priority_class("x", 1, said(restart_cost="soon")), "PriorityClass", "scheduling.k8s.io/v1"),
+        (pod("x", annotations=annotated(restart_cost="soon")), "Pod", "v1"),
+        (group("x", annotations=annotated(restart_cost="soon")), "PodGroup", "scheduling.k8s.io/v1beta1"),
+        (priority_class("x", 1, annotated(restart_cost="soon")), "PriorityClass", "scheduling.k8s.io/v1"),
     ],
     ids=["pod", "group", "class"],
 )

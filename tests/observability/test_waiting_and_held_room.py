@@ -21,7 +21,7 @@ from reprieve.preemption.outcome import NoRoom, WaitsFor
 from reprieve.scheduling.held_room import Released
 from reprieve.simulation.report import Account, Answer, Plan
 from reprieve.simulation.report_put_off import put_off_outcomes, released_outcomes
-from tests.building import START, Item, gang, group, node, pdb, pod, priority_class, profile_with, said
+from tests.building import START, Item, annotated, gang, group, node, pdb, pod, priority_class, profile_with
 from tests.observability.test_recording import Recorded
 from tests.preemption.test_waiting import at, owned, saying
 
@@ -203,7 +203,7 @@ def test_a_waiting_preemptor_is_reported_with_what_it_waits_for_and_until_when(
 def test_a_group_that_respects_budgets_is_reported_as_blocked_by_them(budgets: dict[str, int]) -> None:
     """cost.md 2.8, observability.md 1.9, 4.3: and not that nobody would help with all of lower priority gone."""
     seen = recorded(
-        priority_class("respects", 9, said(pdb_policy="Respect")),
+        priority_class("respects", 9, annotated(pdb_policy="Respect")),
         *[node(f"n{i}", cpu=4) for i in range(2)],
         *[pod(f"a{i}", cpu=4, node=f"n{i}", labels={"app": f"a{i}"}) for i in range(2)],
         *[pdb(f"b-{app}", {"app": app}, allowed=allowed) for app, allowed in budgets.items()],

@@ -11,7 +11,7 @@ import pytest
 from reprieve.preemption.cost import Costing, criteria_of, pricing_of
 from reprieve.preemption.criteria import IN_TREE
 from reprieve.preemption.order import by_importance
-from tests.building import START, World, gang, group, node, pod, said
+from tests.building import START, World, annotated, gang, group, node, pod
 from tests.preemption.by_name import cluster_at, names_of, units_of
 
 
@@ -52,7 +52,7 @@ def test_what_each_criterion_counts(criterion: str, each: list[float], total: fl
             priority=1,
             start=9.0,
             selector={"kubernetes.io/hostname": "n2"},
-            annotations=said(minimum_runtime="1h"),
+            annotations=annotated(minimum_runtime="1h"),
         ),
         pod("c", node="n1", priority=-2, start=1.0, namespace="other"),
     )

@@ -33,7 +33,7 @@ from reprieve.preemption.outcome import (
     Verdict,
 )
 from reprieve.preemption.units import PreemptionUnit
-from tests.building import World, node, pod, said
+from tests.building import World, annotated, node, pod
 
 PODS = Criterion("pods", "fewest victim pods", "pods")
 STARTS = Criterion("startTime", "latest start", "")
@@ -175,10 +175,10 @@ def test_lost_work_in_words(lost: LostWork, text: str) -> None:
     ("annotations", "told"),
     [
         ({}, False),
-        (said(minimum_runtime="1h"), False),
-        (said(checkpoint_interval="1h"), True),
-        (said(restart_cost="1h"), True),
-        (said(last_checkpoint="2020-09-13T12:00:00Z"), True),
+        (annotated(minimum_runtime="1h"), False),
+        (annotated(checkpoint_interval="1h"), True),
+        (annotated(restart_cost="1h"), True),
+        (annotated(last_checkpoint="2020-09-13T12:00:00Z"), True),
     ],
 )
 def test_when_lost_work_is_reported(annotations: dict[str, str], told: bool) -> None:
@@ -200,13 +200,13 @@ def test_when_lost_work_is_reported(annotations: dict[str, str], told: bool) -> 
         ([{}], 0.0, 0.1 * 100.0),
         ([{"cpu": 4, "gpu": 2}, {"cpu": 3}, {"cpu": 3}], 200.0, 600.0),
         ([{"cpu": 1, "start": None}], 0.0, 0.0),
-        ([{"cpu": 2, "start": None, "annotations": said(restart_cost="60s")}], 0.0, 120.0),
-        ([{"cpu": 2, "annotations": said(restart_cost="60s")}], 0.0, 320.0),
-        ([{"cpu": 2, "annotations": said(checkpoint_interval="40s")}], 0.0, 40.0),
-        ([{"cpu": 2, "start": 50.0, "annotations": said(checkpoint_interval="40s")}], 0.0, 0.0),
-        ([{"cpu": 2, "annotations": said(last_checkpoint="2020-09-13T12:26:10Z")}], 0.0, 60.0),
-        ([{"cpu": 2, "annotations": said(last_checkpoint="2020-09-13T12:20:00Z")}], 0.0, 200.0),
-        ([{"cpu": 2, "annotations": said(last_checkpoint="2020-09-13T12:27:00Z")}], 0.0, 0.0),
+        ([{"cpu": 2, "start": None, "annotations": annotated(restart_cost="60s")}], 0.0, 120.0),
+        ([{"cpu": 2, "annotations": annotated(restart_cost="60s")}], 0.0, 320.0),
+        ([{"cpu": 2, "annotations": annotated(checkpoint_interval="40s")}], 0.0, 40.0),
+        ([{"cpu": 2, "start": 50.0, "annotations": annotated(checkpoint_interval="40s")}], 0.0, 0.0),
+        ([{"cpu": 2, "annotations": annotated(last_checkpoint="2020-09-13T12:26:10Z")}], 0.0, 60.0),
+        ([{"cpu": 2, "annotations": annotated(last_checkpoint="2020-09-13T12:20:00Z")}], 0.0, 200.0),
+        ([{"cpu": 2, "annotations": annotated(last_checkpoint="2020-09-13T12:27:00Z")}], 0.0, 0.0),
     ],
 )  # fmt: skip
 def test_what_work_is_lost(pods: list[dict[str, Any]], gpu: float, cpu: float) -> None:
@@ -244,7 +244,7 @@ def test_which_resources_are_gpus(resource: str, counts: bool) -> None:
 
 def test_the_sentences_about_lost_work_and_the_deciding_criterion() -> None:
     """Only where work counts; the comparison is told as the criterion has it."""
-    world = _world(annotations=said(restart_cost="1h"), gpu=1)
+    world = _world(annotations=annotated(restart_cost="1h"), gpu=1)
     world.engine.cluster.now = 1_600_000_000.0
     compared = Compared("n2", (0, 5, 10, 3, 0.0), (("fewest victim pods", 1),))
     made = _decision(world, "p0", "p1", cost=(0, 5, 10, 1, 0.0), compared=compared)
@@ -255,7 +255,7 @@ def test_the_sentences_about_lost_work_and_the_deciding_criterion() -> None:
 
 
 def test_the_report_states_that_no_work_is_lost() -> None:
-    world = _world(annotations=said(checkpoint_interval="1h"))
+    world = _world(annotations=annotated(checkpoint_interval="1h"))
     world.engine.cluster.now = 1_600_000_000.0
     assert cost_sentences(world.engine.cluster, _decision(world, "p0")) == ("No unsaved work is lost.",)
 

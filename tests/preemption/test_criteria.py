@@ -25,7 +25,7 @@ from reprieve.preemption.options import PreemptionOptions
 from reprieve.preemption.outcome import COMPATIBLE, MINIMIZE_VICTIMS, Preemption
 from reprieve.scheduling.loading import third_party
 from reprieve.scheduling.profiles import profiles_of
-from tests.building import START, World, gang, group, node, pdb, pod, profile_with, said
+from tests.building import START, World, annotated, gang, group, node, pdb, pod, profile_with
 from tests.drawing import examples
 from tests.properties.test_preemption_invariants import _Judge
 from tests.random_clusters import RandomCluster, random_clusters
@@ -70,7 +70,7 @@ TABLE: list[tuple[str, list[Any], str]] = [
     (
         "lostWork",
         [
-            pod("a", gpu=2, node="n1", start=-7200, priority=1, annotations=said(last_checkpoint=_at(-30))),
+            pod("a", gpu=2, node="n1", start=-7200, priority=1, annotations=annotated(last_checkpoint=_at(-30))),
             pod("b", gpu=2, node="n2", start=-300),
         ],
         "n1",
@@ -78,7 +78,7 @@ TABLE: list[tuple[str, list[Any], str]] = [
     (
         "lostWork",
         [
-            pod("a", gpu=2, node="n1", start=-7200, priority=1, annotations=said(checkpoint_interval="1h")),
+            pod("a", gpu=2, node="n1", start=-7200, priority=1, annotations=annotated(checkpoint_interval="1h")),
             pod("b", gpu=2, node="n2", start=-300),
         ],
         "n1",
@@ -86,7 +86,7 @@ TABLE: list[tuple[str, list[Any], str]] = [
     (
         "lostWork",
         [
-            pod("a", gpu=2, node="n1", start=-60, annotations=said(restart_cost="1h")),
+            pod("a", gpu=2, node="n1", start=-60, annotations=annotated(restart_cost="1h")),
             pod("b", gpu=2, node="n2", start=-600, priority=1),
         ],
         "n2",
@@ -175,7 +175,7 @@ def test_of_two_equal_gangs_the_one_that_saved_a_minute_ago_goes() -> None:
     """cost.md 2.1, 2.4: and when the other saves later, the answer changes."""
 
     def saved(name: str, seconds: float) -> Any:
-        return group(name, min_count=2, whole=True, annotations=said(last_checkpoint=_at(seconds)))
+        return group(name, min_count=2, whole=True, annotations=annotated(last_checkpoint=_at(seconds)))
 
     def world(placement: str) -> World:
         items: list[Any] = [node(f"n{i}", gpu=2) for i in (1, 2)]
@@ -194,7 +194,7 @@ def test_of_two_equal_gangs_the_one_that_saved_a_minute_ago_goes() -> None:
 def test_the_answer_for_a_pod_is_as_of_now() -> None:
     """cost.md 2.5: what was remembered of a node a while ago does not count where the time does."""
     crew = [
-        pod("a", gpu=1, node="n1", start=0, annotations=said(checkpoint_interval="10m")),
+        pod("a", gpu=1, node="n1", start=0, annotations=annotated(checkpoint_interval="10m")),
         pod("b", gpu=1, node="n2", start=-300),
     ]
     world = World(node("n1", gpu=1), node("n2", gpu=1), *crew, profiles=_with("lostWork"))

@@ -12,7 +12,7 @@ from reprieve.preemption.default_preemption import DefaultPreemption
 from reprieve.preemption.for_group import holds_all
 from reprieve.preemption.options import PreemptionOptions
 from reprieve.preemption.outcome import COMPATIBLE, PRIORITY_FLOOR, SCORED, NoRoom, Preemption, PreemptionInVain
-from tests.building import World, gang, group, node, pdb, pod, priority_class, profile_with, said
+from tests.building import World, annotated, gang, group, node, pdb, pod, priority_class, profile_with
 
 
 def _in_vain(*items: Any) -> PreemptionInVain:
@@ -97,7 +97,7 @@ def test_budgets_that_the_class_respects() -> None:
 
 def test_who_is_within_a_minimum_runtime_is_waited_for() -> None:
     """cost.md 2.6: it is said beside the reason."""
-    running = pod("v", cpu=1, node="n", priority=1, start=-60.0, annotations=said(minimum_runtime="10m"))
+    running = pod("v", cpu=1, node="n", priority=1, start=-60.0, annotations=annotated(minimum_runtime="10m"))
     world = World(node("n", cpu=1), running, *gang("crew", 1, cpu=1, priority=5))
     decision = world.step()
     assert decision.in_vain is not None

@@ -13,7 +13,7 @@ from reprieve.preemption.for_pod import PodPreemption
 from reprieve.preemption.options import PreemptionOptions
 from reprieve.preemption.outcome import Preemption
 from reprieve.preemption.unit_matrices import ABOVE_ALL
-from tests.building import START, World, gang, group, node, pod, profile_with, said
+from tests.building import START, World, annotated, gang, group, node, pod, profile_with
 
 
 def _for_pod(world: World) -> PodPreemption:
@@ -109,7 +109,7 @@ def test_work_annotations_are_not_remembered() -> None:
     """cost.md 2.6: the time alone makes a victim of who was none."""
     world = World(
         *[node(f"n{i}", cpu=1) for i in range(3)],
-        pod("a", cpu=1, node="n0", start=0.0, annotations=said(minimum_runtime="10m")),
+        pod("a", cpu=1, node="n0", start=0.0, annotations=annotated(minimum_runtime="10m")),
         pod("b", cpu=1, node="n1", priority=5),
         pod("c", cpu=1, node="n2", priority=6),
         pod("p1", cpu=1, priority=9),

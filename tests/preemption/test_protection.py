@@ -15,11 +15,11 @@ from reprieve.preemption.default_preemption import DefaultPreemption
 from reprieve.preemption.options import PreemptionOptions
 from reprieve.preemption.outcome import COMPATIBLE, MINIMIZE_VICTIMS, Preemption
 from reprieve.simulation.virtual import Preempted
-from tests.building import START, World, gang, group, node, pdb, pod, priority_class, profile_with, said
+from tests.building import START, World, annotated, gang, group, node, pdb, pod, priority_class, profile_with
 from tests.random_clusters import RandomCluster, random_clusters
 
-BREAKER = priority_class("breaker", 9, said(may_break_minimum_runtime="true"))
-RESPECTS = priority_class("respects", 9, said(pdb_policy="Respect"))
+BREAKER = priority_class("breaker", 9, annotated(may_break_minimum_runtime="true"))
+RESPECTS = priority_class("respects", 9, annotated(pdb_policy="Respect"))
 PLACEMENTS = [COMPATIBLE, MINIMIZE_VICTIMS]
 
 
@@ -50,10 +50,10 @@ def _asking(kind: str, *, gpu: int = 1, priority_class: str = "") -> list[Any]:
     ("first", "preemptor", "victims"),
     [
         ({}, "", ["a"]),
-        ({"annotations": said(minimum_runtime="1h")}, "", ["b"]),
-        ({"annotations": said(minimum_runtime="10s")}, "", ["a"]),
-        ({"annotations": said(minimum_runtime="1h")}, "breaker", ["a"]),
-        ({"annotations": said(minimum_runtime="an hour")}, "", ["a"]),
+        ({"annotations": annotated(minimum_runtime="1h")}, "", ["b"]),
+        ({"annotations": annotated(minimum_runtime="10s")}, "", ["a"]),
+        ({"annotations": annotated(minimum_runtime="1h")}, "breaker", ["a"]),
+        ({"annotations": annotated(minimum_runtime="an hour")}, "", ["a"]),
     ],
     ids=["nothing-said", "within", "over", "may-break", "unreadable"],
 )
@@ -70,7 +70,7 @@ def test_a_unit_within_its_minimum_runtime_is_no_victim(
 @pytest.mark.parametrize("kind", ["pod", "gang"])
 def test_who_waited_is_tried_again_when_the_runtime_is_over(kind: str) -> None:
     """cost.md 2.6: at that time, without anything else happening."""
-    world = World(node("n1", gpu=1), group("g", annotations=said(minimum_runtime="10m")))
+    world = World(node("n1", gpu=1), group("g", annotations=annotated(minimum_runtime="10m")))
     world.add(pod("a", gpu=1, node="n1", group="g", start=-60), *_asking(kind)).drain()
     assert not world.virtual.preemptions
     assert "1 workload is within their minimum-runtime, default/a until" in _why(world, kind)
@@ -82,7 +82,7 @@ def test_who_waited_is_tried_again_when_the_runtime_is_over(kind: str) -> None:
 @pytest.mark.parametrize("placement", PLACEMENTS)
 @pytest.mark.parametrize("kind", ["pod", "gang"])
 @pytest.mark.parametrize(
-    ("terms", "victims"), [({}, ["w-1"]), (said(below_minimum="Whole"), ["w-0", "w-1"])], ids=["single", "Whole"]
+    ("terms", "victims"), [({}, ["w-1"]), (annotated(below_minimum="Whole"), ["w-0", "w-1"])], ids=["single", "Whole"]
 )
 def test_what_would_be_left_of_a_gang_goes_as_one(
     placement: str, kind: str, terms: dict[str, str], victims: list[str]
@@ -104,7 +104,7 @@ def test_what_would_be_left_of_a_gang_goes_as_one(
 
 def test_more_pods_than_the_minimum_go_one_by_one() -> None:
     """cost.md 2.7: as long as the gang keeps its minimum."""
-    crew = [group("w", min_count=1, annotations=said(below_minimum="Whole"))]
+    crew = [group("w", min_count=1, annotations=annotated(below_minimum="Whole"))]
     world = World(node("n1", gpu=2), *crew, *[pod(f"w-{i}", gpu=1, node="n1", group="w") for i in range(2)])
     assert _gone(world.add(pod("p", gpu=1, priority=9)).step().preemption) == ["w-1"]
 

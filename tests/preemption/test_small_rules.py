@@ -43,7 +43,7 @@ from reprieve.preemption.protection import (
 )
 from reprieve.preemption.tie_breaking import VictimSparingTieBreaker, victim_sparing_tie_breaker
 from reprieve.preemption.units import effective_priority, scheduled_pods
-from tests.building import START, World, composite, gang, group, node, pdb, pod, said
+from tests.building import START, World, annotated, composite, gang, group, node, pdb, pod
 from tests.preemption.by_name import cluster_at, names_of, units_of
 
 GI = 1 << 30
@@ -215,14 +215,14 @@ def test_a_member_that_is_leaving_forbids_nothing() -> None:
 )
 def test_when_a_minimum_has_been_run(start: float | None, minimum: str | None, over: float) -> None:
     """cost.md 2.6: from the start, of who has not started from now."""
-    annotations = said(minimum_runtime=minimum) if minimum is not None else {}
+    annotations = annotated(minimum_runtime=minimum) if minimum is not None else {}
     world = World(node("n"), pod("p", node="n", start=start, annotations=annotations))
     began = START + start if start is not None else float("inf")
     assert runtime_is_over(cluster_at(world), [world.record("p")], began) == START + over
 
 
 def test_the_longest_minimum_of_a_unit_counts() -> None:
-    members = [pod(f"p{i}", node="n", annotations=said(minimum_runtime=f"{1 + i % 2}h")) for i in range(3)]
+    members = [pod(f"p{i}", node="n", annotations=annotated(minimum_runtime=f"{1 + i % 2}h")) for i in range(3)]
     world = World(node("n"), *members)
     assert runtime_is_over(cluster_at(world), [world.record(f"p{i}") for i in range(3)], START) == START + 7200
     assert runtime_is_over(cluster_at(world), [], START) == START
@@ -240,9 +240,9 @@ def test_the_longest_minimum_of_a_unit_counts() -> None:
 def test_the_first_minimum_to_be_over_is_waited_for(since: float, until: float | None, message: str) -> None:
     """cost.md 2.6: in a second at the earliest; who is over it is a victim from that moment on."""
     pods = [
-        pod("a", node="n", start=0.0, annotations=said(minimum_runtime="100s")),
-        pod("b", node="n", start=0.0, annotations=said(minimum_runtime="1h")),
-        pod("above", node="n", start=0.0, priority=9, annotations=said(minimum_runtime="10s")),
+        pod("a", node="n", start=0.0, annotations=annotated(minimum_runtime="100s")),
+        pod("b", node="n", start=0.0, annotations=annotated(minimum_runtime="1h")),
+        pod("above", node="n", start=0.0, priority=9, annotations=annotated(minimum_runtime="10s")),
     ]
     world = World(node("n"), *pods, pod("p", priority=9))
     cluster = cluster_at(world, START + since)
@@ -267,7 +267,7 @@ def test_the_first_minimum_to_be_over_is_waited_for(since: float, until: float |
 def test_what_would_be_left_of_a_gang_below_its_minimum(least: int, going: int, whole: bool) -> None:
     """cost.md 2.7: fewer than the minimum, but not none."""
     least += 1 if least == 3 else 0
-    crew = [group("w", min_count=least, annotations=said(below_minimum="Whole"))]
+    crew = [group("w", min_count=least, annotations=annotated(below_minimum="Whole"))]
     world = World(node("n", cpu=9), *crew, *[pod(f"w{i}", node="n", group="w") for i in range(4)])
     victims = list(units_of(world).values())[:going]
     assert left_below_minimum(world.engine.cluster, victims) == ({"default/w"} if whole else set())
@@ -276,8 +276,8 @@ def test_what_would_be_left_of_a_gang_below_its_minimum(least: int, going: int, 
 def test_members_that_are_leaving_are_not_counted_twice() -> None:
     """cost.md 2.7: who is on the way out is none of those who run, nor of those who would go."""
     crew = [
-        group("w", min_count=2, annotations=said(below_minimum="Whole")),
-        group("basic", annotations=said(below_minimum="Whole")),
+        group("w", min_count=2, annotations=annotated(below_minimum="Whole")),
+        group("basic", annotations=annotated(below_minimum="Whole")),
     ]
     pods = [pod(f"w{i}", node="n", group="w", terminating=i == 0) for i in range(3)]
     others = [pod(f"b{i}", node="n", group="basic") for i in range(2)]

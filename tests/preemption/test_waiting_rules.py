@@ -16,7 +16,7 @@ from reprieve.preemption.waiting import (
     until_delay_is_over,
     until_predecessors_leave,
 )
-from tests.building import START, World, node, pod, said
+from tests.building import START, World, annotated, node, pod
 from tests.preemption.by_name import cluster_at
 
 
@@ -33,7 +33,7 @@ from tests.preemption.by_name import cluster_at
 def test_the_longest_delay_counts_from_the_first_pod(delays: list[str | None], now: float, until: float | None) -> None:
     """cost.md 6.1."""
     pods = [
-        (pod(f"p{i}", annotations=said(preemption_delay=delay) if delay else {}), START + 40.0 * i)
+        (pod(f"p{i}", annotations=annotated(preemption_delay=delay) if delay else {}), START + 40.0 * i)
         for i, delay in enumerate(delays)
     ]
     world = World(*pods)
@@ -46,7 +46,7 @@ def test_the_longest_delay_counts_from_the_first_pod(delays: list[str | None], n
 
 def test_a_pod_of_the_future_is_there_since_now() -> None:
     """By whoever's clock."""
-    world = World((pod("p", annotations=said(preemption_delay="5m")), START + 1000.0))
+    world = World((pod("p", annotations=annotated(preemption_delay="5m")), START + 1000.0))
     found = until_delay_is_over(cluster_at(world), [world.record("p")])
     assert found is not None
     assert found.until == START + 300
@@ -56,8 +56,8 @@ def test_a_pod_of_the_future_is_there_since_now() -> None:
     ("more", "end"),
     [
         ({}, None),
-        ({"annotations": said(expected_end="2020-09-13T12:36:40Z")}, 600.0),
-        ({"annotations": said(expected_end="2020-09-13T12:36:40Z"), "terminating": True}, 0.0),
+        ({"annotations": annotated(expected_end="2020-09-13T12:36:40Z")}, 600.0),
+        ({"annotations": annotated(expected_end="2020-09-13T12:36:40Z"), "terminating": True}, 0.0),
         ({"terminating": True}, 0.0),
     ],
 )
@@ -69,7 +69,9 @@ def test_when_a_pod_is_expected_to_be_gone(more: dict[str, Any], end: float | No
 
 def _ending(*ends: float) -> World:
     said_ends = [f"2020-09-13T12:{26 + int(40 + end) // 60:02}:{int(40 + end) % 60:02}Z" for end in ends]
-    pods = [pod(f"p{i}", cpu=1, node=f"n{i}", annotations=said(expected_end=end)) for i, end in enumerate(said_ends)]
+    pods = [
+        pod(f"p{i}", cpu=1, node=f"n{i}", annotations=annotated(expected_end=end)) for i, end in enumerate(said_ends)
+    ]
     return World(*[node(f"n{i}", cpu=1) for i in range(len(ends))], *pods, pod("new", cpu=1, priority=9))
 
 

@@ -21,7 +21,7 @@ from reprieve.api.objects import Namespace, ObjectMeta
 from reprieve.api.owners import Service, ServiceSpec
 from reprieve.scheduling.engine import Engine
 from reprieve.scheduling.engine_options import EngineOptions
-from tests.building import composite, group, node, pdb, pod, priority_class, said
+from tests.building import annotated, composite, group, node, pdb, pod, priority_class
 
 GROWS = (dict, set, list, deque)
 
@@ -219,7 +219,7 @@ def foreign(engine: Engine, life: str, now: float) -> None:
 
 def around(engine: Engine, life: str, now: float) -> None:
     """What stands around pods: classes, budgets, namespaces and services."""
-    terms = said(minimum_runtime="1h", pdb_policy="Respect")
+    terms = annotated(minimum_runtime="1h", pdb_policy="Respect")
     labels = {"app": life}
     engine.set_namespace(Namespace(metadata=ObjectMeta(name=f"ns{life}", labels=labels)), now)
     engine.set_class(priority_class(f"class{life}", 5, terms), now)

@@ -14,7 +14,7 @@ from reprieve.api import objects
 from reprieve.api.owners import Service, ServiceSpec
 from reprieve.cluster.pods import PodRecord
 from reprieve.framework.events import ClusterEvent
-from tests.building import World, bound_to, composite, group, node, pdb, pod, priority_class, said, without_gates
+from tests.building import World, annotated, bound_to, composite, group, node, pdb, pod, priority_class, without_gates
 from tests.plugins.storage import claim
 
 EVERYBODY = -(1 << 32)
@@ -88,7 +88,7 @@ def _labelled(item: objects.Pod) -> objects.Pod:
 
 
 def _works(item: objects.Pod) -> objects.Pod:
-    return replace(item, metadata=replace(item.metadata, annotations=said(minimum_runtime="1h")))
+    return replace(item, metadata=replace(item.metadata, annotations=annotated(minimum_runtime="1h")))
 
 
 def _asks(cpu: int | str) -> Callable[[objects.Pod], objects.Pod]:
@@ -118,7 +118,8 @@ def _service(name: str) -> Callable[[World], object]:
     return lambda world: world.engine.set_selector_owner(found, world.now)
 
 
-TERMS = said(minimum_runtime="1h")
+TERMS = annotated(minimum_runtime="1h")
+SAVED = annotated(last_checkpoint="2026-01-01T00:00:00Z")
 NODE_GONE = ("NODE_REMOVED", "n", "", "")
 R_GONE = ("POD_GONE", "n", "r", "default/team")
 W_GONE = ("MEMBER_GONE", "", "w", "default/crew")
@@ -241,7 +242,7 @@ def test_a_pod_that_waits_and_reads_otherwise_now_may_be_tried(
         (lambda w: w.engine.remove_composite("default/nobody", w.now), []),
         (_adds(composite("tree", min_groups=1, whole=True)), [0]),
         (_adds(group("team", min_count=1, priority=3, annotations=TERMS)), [3]),
-        (_adds(group("team", min_count=1, priority=3, annotations=said(last_checkpoint="2026-01-01T00:00:00Z"))), []),
+        (_adds(group("team", min_count=1, priority=3, annotations=SAVED)), []),
         (_changes("r", _works), [3]),
         (_changes("p", _works), []),
         (_adds(priority_class("plain", 5)), []),
@@ -271,7 +272,7 @@ def test_a_budget_is_news_for_those_that_respect_budgets(
     respects: bool, how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """cost.md 2: where no class asks for it nobody is kept back by a budget, and while all is read nobody is tried."""
-    annotations = said(pdb_policy="Respect") if respects else TERMS
+    annotations = annotated(pdb_policy="Respect") if respects else TERMS
     world = _world().add(priority_class("careful", 9, annotations))
     assert any(terms.respects_budgets for terms in world.engine.cluster.classes.values()) is respects
     received = _listen(world, monkeypatch)

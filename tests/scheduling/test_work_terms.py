@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from reprieve.api.work_annotations import NO_CLASS_TERMS, WorkTerms
 from reprieve.queueing.entity import QueueState
-from tests.building import World, gang, group, node, pod, priority_class, said
+from tests.building import World, annotated, gang, group, node, pod, priority_class
 
 
 def test_the_pod_then_the_group_then_its_class() -> None:
     """cost.md 2.1: each annotation by itself, the nearest first."""
-    long = priority_class("long", 10, said(minimum_runtime="1h", restart_cost="5m"))
+    long = priority_class("long", 10, annotated(minimum_runtime="1h", restart_cost="5m"))
     world = World(
         node("n1"),
         long,
-        group("g", annotations=said(restart_cost="1m")),
-        pod("a", node="n1", group="g", priority_class="long", annotations=said(checkpoint_interval="10m")),
+        group("g", annotations=annotated(restart_cost="1m")),
+        pod("a", node="n1", group="g", priority_class="long", annotations=annotated(checkpoint_interval="10m")),
         pod("b", node="n1", priority_class="long"),
         pod("c", node="n1", priority_class="unheard-of"),
     )
@@ -34,11 +34,13 @@ def test_a_checkpoint_wakes_nobody_and_a_runtime_does() -> None:
     world.drain()
     assert world.place("p") is QueueState.UNSCHEDULABLE
     version = world.engine.cluster.groups_version
-    world.add(group("g", annotations=said(last_checkpoint="2026-01-01T00:00:00Z")))
+    world.add(group("g", annotations=annotated(last_checkpoint="2026-01-01T00:00:00Z")))
     assert world.place("p") is QueueState.UNSCHEDULABLE
     assert world.engine.cluster.terms_of(world.record("low")).last_checkpoint is not None
     assert world.engine.cluster.groups_version == version
-    world.change_pod("low", lambda found: pod("low", cpu=4, node="n1", group="g", annotations=said(restart_cost="1m")))
+    world.change_pod(
+        "low", lambda found: pod("low", cpu=4, node="n1", group="g", annotations=annotated(restart_cost="1m"))
+    )
     assert world.engine.cluster.terms_of(world.record("low")).restart_cost == 60.0
     assert world.place("p") is QueueState.UNSCHEDULABLE
 

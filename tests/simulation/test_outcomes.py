@@ -17,7 +17,7 @@ from reprieve.simulation.report_outcomes import (
     suspended_workloads,
 )
 from reprieve.simulation.report_put_off import put_off_outcomes, released_outcomes
-from tests.building import START, World, composite, gang, group, node, pod, said
+from tests.building import START, World, annotated, composite, gang, group, node, pod
 from tests.preemption.test_waiting import owned
 from tests.scheduling.test_held_room import holding
 
@@ -235,7 +235,7 @@ def test_pods_that_were_preempted_and_pods_that_were_lost_are_counted_apart() ->
 )
 def test_a_preemption_that_was_put_off_is_reported_with_its_reason_and_times(arriving: list[Any]) -> None:
     """cost.md 5.6, 6: times are seconds since the plan began."""
-    low = pod("low", cpu=1, node="n1", start=-100, annotations=said(minimum_runtime="10m"))
+    low = pod("low", cpu=1, node="n1", start=-100, annotations=annotated(minimum_runtime="10m"))
     world = World(node("n1", cpu=1), low)
     world.virtual.until(world.now + 20)
     world.add(*arriving).drain()

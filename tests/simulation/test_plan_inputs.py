@@ -11,7 +11,7 @@ from reprieve.api.errors import InputError, Origin
 from reprieve.api.manifests import Loaded, Manifests
 from reprieve.simulation.plan import PlanOptions, plan
 from reprieve.simulation.plan_inputs import input_remarks, left_aside, not_before, starts_at
-from tests.building import START, group, node, pod, profile_with, said
+from tests.building import START, annotated, group, node, pod, profile_with
 from tests.preemption.test_waiting import configured
 
 from .test_capacity import manifests
@@ -83,7 +83,9 @@ def test_annotations_that_cannot_be_read_are_reported_the_first_twenty_one_by_on
     wrong: int, listed: int, more: list[int]
 ) -> None:
     """cost.md 2."""
-    given = manifests(node("n1"), *(pod(f"p{i:02}", annotations=said(minimum_runtime="soon")) for i in range(wrong)))
+    given = manifests(
+        node("n1"), *(pod(f"p{i:02}", annotations=annotated(minimum_runtime="soon")) for i in range(wrong))
+    )
     found = input_remarks(given)
     assert [one.partition(":")[0] for one in found[:listed]] == [f"Pod default/p{i:02}" for i in range(listed)]
     assert found[listed:] == [f"and {count} more annotations that cannot be read" for count in more]

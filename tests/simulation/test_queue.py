@@ -11,7 +11,7 @@ from reprieve.scheduling.decision import Decision
 from reprieve.simulation.plan import PlanOptions
 from reprieve.simulation.report import Answer, Help
 from reprieve.simulation.whatif.queue_order import Queue, queue_of
-from tests.building import composite, gang, node, pod, said
+from tests.building import annotated, composite, gang, node, pod
 from tests.simulation.test_capacity import manifests
 
 
@@ -94,7 +94,7 @@ def test_who_runs_or_is_placed_elsewhere_is_not_in_it() -> None:
     ("items", "why", "name"),
     [
         # (who waits is the last of them)
-        ([pod("low", cpu=4, node="n1", annotations=said(minimum_runtime="10m"), start=0)], "Backoff", "new"),
+        ([pod("low", cpu=4, node="n1", annotations=annotated(minimum_runtime="10m"), start=0)], "Backoff", "new"),
         ([pod("low", cpu=4, node="n1", priority=9)], "Priority", "new"),
     ],
 )

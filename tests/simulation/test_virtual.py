@@ -14,7 +14,7 @@ from reprieve.api.owners import ServiceSpec
 from reprieve.cluster.pods import PodRecord
 from reprieve.scheduling.decision import Decision
 from reprieve.simulation.virtual import Preempted
-from tests.building import START, World, composite, gang, group, node, pdb, pod, priority_class, said
+from tests.building import START, World, annotated, composite, gang, group, node, pdb, pod, priority_class
 from tests.plugins.devices import template
 from tests.preemption.test_waiting import at, configured, rolling
 from tests.scheduling.test_held_room import holding
@@ -237,7 +237,7 @@ def test_a_tree_that_is_made_again_before_it_went_stays() -> None:
 
 def test_a_priority_class_speaks_for_its_pods_as_long_as_it_is_there() -> None:
     """cost.md 2: what a class is annotated with holds for pods that do not say it themselves."""
-    hour = priority_class("slow", 0, annotations=said(minimum_runtime="1h"))
+    hour = priority_class("slow", 0, annotations=annotated(minimum_runtime="1h"))
     low = pod("low", cpu=1, node="n1", start=0, priority_class="slow", grace=0)
     for deleted, waits in ((False, 3600.0), (True, 0.0)):
         world = World(hour, node("n1", cpu=1), low)
@@ -517,8 +517,8 @@ def test_with_a_watcher_what_was_put_off_goes_with_its_pod() -> None:
 
 def test_whoever_is_waited_for_goes_when_it_is_expected_to_end_and_others_run_on() -> None:
     """cost.md 6.3: `ends` says when, and nobody waits for `runs`."""
-    ends = pod("ends", cpu=4, node="n1", start=0, annotations=said(expected_end=at(120)))
-    idle = pod("idle", cpu=1, node="n3", start=0, annotations=said(expected_end=at(60)))
+    ends = pod("ends", cpu=4, node="n1", start=0, annotations=annotated(expected_end=at(120)))
+    idle = pod("idle", cpu=1, node="n3", start=0, annotations=annotated(expected_end=at(60)))
     world = World(
         *(node(f"n{number}", cpu=cpu) for number, cpu in ((1, 4), (2, 4), (3, 1))),
         *(ends, idle, pod("runs", cpu=4, node="n2"), pod("high", cpu=4, priority=9)),

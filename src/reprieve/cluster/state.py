@@ -538,8 +538,8 @@ class ClusterState(Placements):
             assert existing == group.existing, f"{group} has {existing} members"
         for pod in self.pods.values():
             assert pod.row < 0 or pod.uid in nodes.pods[pod.row], f"{pod} is not on its row"
-            assert pod.terminating == (pod.uid in self.departures), f"{pod} is leaving, or is said to be"
-        assert self.departures.keys() | self.overdue <= self.pods.keys(), "somebody who is gone is said to be leaving"
+            assert pod.terminating == (pod.uid in self.departures), f"{pod} is leaving, or is listed so"
+        assert self.departures.keys() | self.overdue <= self.pods.keys(), "somebody who is gone is listed as leaving"
         departing = {uid: key for key, uids in self.departing.items() for uid in uids}
         assert departing == {uid: ownership_key(self.pods[uid]) for uid in self.departures}, (
             "who leaves is not listed by its owners"

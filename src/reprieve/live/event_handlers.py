@@ -110,8 +110,8 @@ class _Source:
 class _UncountedTrouble:
     """Trouble that is not counted."""
 
-    def __init__(self, tell: Callable[[str, str], None]) -> None:
-        self.trouble = tell
+    def __init__(self, report: Callable[[str, str], None]) -> None:
+        self.trouble = report
 
     def trouble_again(self, where: str) -> None:
         """Said already."""

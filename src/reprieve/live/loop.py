@@ -4,8 +4,8 @@ One task. It waits for something to do - a change, a finished call, the end of a
 what has changed to the engine, runs cycles for at most `Pace.slice` seconds, and gives way to the event loop, so that
 leases are renewed and answers are read however much there is to decide.
 
-Invariants: the engine is touched by this loop alone, and never while a cycle runs: whoever wants to tell it something
-uses `tell`, which runs at the next turn. A decision is handed on before the next cycle begins. Nothing is decided
+Invariants: the engine is touched by this loop alone, and never while a cycle runs: whoever has something for it
+uses `call_soon`, which runs at the next turn. A decision is handed on before the next cycle begins. Nothing is decided
 before everything is known (`ClusterFeed.fed`) or without the right to act (`allowed`). While too many bindings are
 under way no cycle runs: deciding further ahead of a slow API server helps nobody. Nothing here waits by asking
 again and again.
@@ -33,7 +33,7 @@ from reprieve.scheduling.engine import Engine
 from reprieve.scheduling.held_room import ReleasedRoom
 
 EngineCall = Callable[[float], None]
-"""What to tell the engine; gets the engine's time."""
+"""A call of the engine; gets the engine's time."""
 
 LONGEST_WAIT: Final = 60.0
 _T = TypeVar("_T")
@@ -194,7 +194,7 @@ class SchedulingLoop:
         return self.engine.queue.has_active
 
     def _absorb(self) -> bool:
-        """Tell the engine what has been finished and what has changed; whether that is all."""
+        """Notify the engine of what has been finished and what has changed; whether that is all."""
         if not self._feed.fed and not self._feed.synced:
             return False
         complete = self._feed.apply(self.time(), seconds=self._pace.slice, clock=self._clock)
