@@ -247,17 +247,6 @@ def test_escalate_and_bind_are_rights_of_their_own(plane: Live) -> None:
     assert here.send("POST", "/clusterrolebindings", binding("third", name, "bob"))[0] == 403
 
 
-def test_an_aggregation_rule_needs_everything(plane: Live) -> None:
-    jane = Subject(plane, WRITER)
-    name = f"gathers{Subject.made}"
-    gathers = {"clusterRoleSelectors": [{"matchLabels": {"a": "b"}}]}
-    status, answer = jane.send("POST", "/clusterroles", role(name, aggregationRule=gathers))
-    assert (status, "must have cluster-admin privileges to use an aggregationRule" in answer["message"]) == (403, True)
-    root = Subject(plane, EVERYTHING, path("*", "*"))
-    assert root.send("POST", "/clusterroles", role(name, aggregationRule=gathers))[0] == 201
-    assert jane.send("PUT", f"/clusterroles/{name}", role(name))[0] == 403
-
-
 INVALID: dict[str, tuple[str, Json, str]] = {
     "no verbs": ("clusterroles", role("x", rule(verbs="")), "rules[0].verbs: Required value: verbs must contain"),
     "no groups": ("clusterroles", role("x", {"resources": ["pods"], "verbs": ["get"]}), "rules[0].apiGroups: Required"),

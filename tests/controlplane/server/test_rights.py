@@ -1,5 +1,6 @@
-"""What roles and bindings allow, what a refusal says, and what reviews answer about rights.
+"""What roles and bindings allow over HTTP, what a refusal says, and what reviews answer about rights.
 
+The rules themselves are tested without a server (`test_authorization`), here that requests are authorised by them.
 Rules and texts: kube-apiserver 1.36 (RBAC, authorization.k8s.io reviews, impersonation).
 """
 
@@ -26,13 +27,13 @@ def plane() -> Iterator[Plane]:
         yield made
 
 
-def grant(plane: Plane, rule: Json, *, namespace: str = "", subject: Json | None = None) -> None:
-    """Give jane (or somebody else) one rule, everywhere or in one namespace."""
+def grant(plane: Plane, rule: Json, *, namespace: str = "") -> None:
+    """Give jane one rule, everywhere or in one namespace."""
     scope = f"/namespaces/{namespace}" if namespace else ""
     role, binding = ("Role", "RoleBinding") if namespace else ("ClusterRole", "ClusterRoleBinding")
     plane.create(f"{RBAC}{scope}/{role.lower()}s", {"metadata": {"name": "r"}, "rules": [rule]})
     group = "rbac.authorization.k8s.io"
-    who = subject or {"apiGroup": group, "kind": "User", "name": "jane"}
+    who = {"apiGroup": group, "kind": "User", "name": "jane"}
     body = {"metadata": {"name": "r"}, "roleRef": {"apiGroup": group, "kind": role, "name": "r"}, "subjects": [who]}
     plane.create(f"{RBAC}{scope}/{binding.lower()}s", body)
 
@@ -50,8 +51,6 @@ def may(plane: Plane, line: str, user: str = "jane", **more: str) -> bool:
          [f"GET {PODS}/p"], [f"GET {PODS}", f"GET {PODS}/p/status", "GET /api/v1/namespaces/default/secrets/p",
                              "GET /apis/apps/v1/namespaces/default/deployments/p"]),
         ({"verbs": ["*"], "apiGroups": [""], "resources": ["pods/status"]},
-         [f"GET {PODS}/p/status"], [f"GET {PODS}/p"]),
-        ({"verbs": ["get"], "apiGroups": ["*"], "resources": ["*/status"]},
          [f"GET {PODS}/p/status"], [f"GET {PODS}/p"]),
         ({"verbs": ["get"], "apiGroups": ["apps"], "resources": ["*"]},
          ["GET /apis/apps/v1/namespaces/default/deployments/p"], [f"GET {PODS}/p"]),
@@ -75,23 +74,6 @@ def test_a_role_counts_in_its_namespace(plane: Plane) -> None:
     assert not may(plane, "GET /api/v1/namespaces/kube-system/pods")
     plane.ask(f"DELETE {RBAC}/namespaces/default/roles/r")
     assert not may(plane, f"GET {PODS}")
-
-
-@pytest.mark.parametrize(
-    ("subject", "user", "group", "counts"),
-    [
-        ({"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": "devs"}, "joe", "devs", True),
-        ({"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": "devs"}, "devs", "other", False),
-        ({"kind": "ServiceAccount", "name": "robot", "namespace": "default"},
-         "system:serviceaccount:default:robot", "", True),
-        ({"kind": "ServiceAccount", "name": "robot", "namespace": "kube-system"},
-         "system:serviceaccount:default:robot", "", False),
-    ],
-)  # fmt: skip
-def test_who_a_binding_is_for(plane: Plane, subject: Json, user: str, group: str, counts: bool) -> None:
-    grant(plane, {"verbs": ["list"], "apiGroups": [""], "resources": ["pods"]}, subject=subject)
-    headers = {"impersonate_group": group} if group else {}
-    assert may(plane, f"GET {PODS}", user, **headers) is counts
 
 
 @pytest.mark.parametrize(
@@ -143,32 +125,6 @@ def test_rights_of_other_users_are_reviewed_by_name(plane: Plane) -> None:
     assert plane.ask(line, {"spec": {"user": "x", "nonResourceAttributes": path}}).json["status"]["allowed"] is True
     who = {"groups": ["system:masters"], "user": "x"}
     assert plane.ask(line, {"spec": {**who, "resourceAttributes": asked}}).json["status"]["allowed"] is True
-
-
-def test_nobody_gives_away_what_he_has_not(plane: Plane) -> None:
-    """Who may make roles makes those that hold no more than his own rights."""
-    grant(plane, {"verbs": ["create", "get"], "apiGroups": ["rbac.authorization.k8s.io", ""], "resources": ["*"]})
-    roles = f"POST {RBAC}/namespaces/default/roles"
-    for name, verb, code in (("less", "get", 201), ("more", "delete", 403)):
-        rule = {"verbs": [verb], "apiGroups": [""], "resources": ["pods"]}
-        answer = plane.ask(roles, {"metadata": {"name": name}, "rules": [rule]}, impersonate_user="jane")
-        assert answer.status == code
-
-
-def test_paths_are_in_no_namespace(plane: Plane) -> None:
-    """A cluster role that names them gives them where it is bound for the whole cluster alone."""
-    rule = {"verbs": ["get"], "nonResourceURLs": ["/metrics"]}
-    plane.create(f"{RBAC}/clusterroles", {"metadata": {"name": "r"}, "rules": [rule]})
-    group = "rbac.authorization.k8s.io"
-    body = {
-        "metadata": {"name": "r"},
-        "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": "r"},
-        "subjects": [{"apiGroup": group, "kind": "User", "name": "jane"}],
-    }
-    plane.create(f"{RBAC}/namespaces/default/rolebindings", body)
-    assert not may(plane, "GET /metrics")
-    plane.create(f"{RBAC}/clusterrolebindings", body)
-    assert may(plane, "GET /metrics")
 
 
 @pytest.mark.parametrize(("key", "allowed"), [("team", True), ("other", False)])
