@@ -48,7 +48,7 @@ class Timers:
         self.at(self.clock.now() + timedelta(seconds=seconds), call)
 
     def next_moment(self) -> datetime | None:
-        """Return when the next call is due."""
+        """Return when the next call is due, None if there is none."""
         return datetime.fromtimestamp(self._heap[0][0], UTC) if self._heap else None
 
     def fire(self, turn: float | None = None) -> int:
@@ -74,8 +74,8 @@ class Timers:
             self._changed.clear()
             self.fire(_TURN_SECONDS)
             wait = _LONGEST_SLEEP
-            if self._heap:
-                wait = min(wait, max(0.0, self._heap[0][0] - self.clock.now().timestamp()))
+            if (due := self.next_moment()) is not None:
+                wait = min(wait, max(0.0, (due - self.clock.now()).total_seconds()))
                 if wait == 0.0:
                     await asyncio.sleep(0)
                     continue
