@@ -189,8 +189,8 @@ def build(scratch: Path, base: Path) -> Stage:
 
 def try_out(image: Stage) -> None:
     """What is asked of the image: it answers, as nobody in particular, and cannot change itself."""
-    said = run_in(image, [*image.entrypoint, "--version"]).strip()
-    print(f"as {image.user}: {said}")
+    printed = run_in(image, [*image.entrypoint, "--version"]).strip()
+    print(f"as {image.user}: {printed}")
     if image.user.split(":")[0] in ("0", "root"):
         raise StepError("the image runs as root")
     planned = run_in(image, [*image.entrypoint, "plan", "-f", "-"], stdin=MANIFEST)

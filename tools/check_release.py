@@ -118,9 +118,9 @@ def check_installed(wheel: Path, scratch: Path, version: str) -> None:
     where = run([programs / "python", "-c", "import reprieve; print(reprieve.__file__)"], home, env)
     if not where.startswith(str(scratch)):
         raise WrongError(f"reprieve is imported from {where.strip()}")
-    said = run(["reprieve", "--version"], home, env).strip()
-    if said != f"reprieve {version}":
-        raise WrongError(f"reprieve --version says {said!r}; pyproject.toml says {version}")
+    printed = run(["reprieve", "--version"], home, env).strip()
+    if printed != f"reprieve {version}":
+        raise WrongError(f"reprieve --version says {printed!r}; pyproject.toml says {version}")
     if "placed  on n1" not in run(["reprieve", "plan", "-f", "cluster.yaml"], home, env):
         raise WrongError("reprieve plan does not place a pod")
     if not run(["reprieve", "help", "plan"], home, env).startswith("# "):

@@ -136,12 +136,12 @@ class _Plugin:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.setpgid(child, child)  # whoever comes first
         try:
-            return Answer(able=True, killer=heard(child, read, question["seconds"]))
+            return Answer(able=True, killer=outcome_of(child, read, question["seconds"]))
         finally:
             os.close(read)
 
     def become(self, replaced: dict[CodeType, CodeType]) -> None:
-        """From here on the functions of the file are those of the mutant, and nothing that they said is remembered."""
+        """From here on the functions of the file are those of the mutant, and no result of the old ones is kept."""
         for old, new in replaced.items():
             for function in self.functions.get(old, ()):
                 if function.__code__.co_filename == old.co_filename:
@@ -194,19 +194,19 @@ def limit_processor(seconds: float) -> None:
     resource.setrlimit(resource.RLIMIT_CPU, (limit, limit + 1))
 
 
-def heard(child: int, read: int, seconds: float) -> str:
-    """What a child said: the test that failed, or "" for none; how it ended, if it could say nothing."""
-    said, until = b"", time.monotonic() + seconds
-    while not said.endswith(b"\n") and select.select([read], [], [], max(0.0, until - time.monotonic()))[0]:
+def outcome_of(child: int, read: int, seconds: float) -> str:
+    """What a child reported: the test that failed, or "" for none; how it ended, if it reported nothing."""
+    received, until = b"", time.monotonic() + seconds
+    while not received.endswith(b"\n") and select.select([read], [], [], max(0.0, until - time.monotonic()))[0]:
         part = os.read(read, 65536)
         if not part:
             break
-        said += part
+        received += part
     with contextlib.suppress(ProcessLookupError):
         os.killpg(child, signal.SIGKILL)  # what it started goes with it
     _, status = os.waitpid(child, 0)
-    if said.endswith(b"\n"):
-        return said.decode().strip()
+    if received.endswith(b"\n"):
+        return received.decode().strip()
     limits = (signal.SIGXCPU, signal.SIGKILL)
     return LIMIT if os.WIFSIGNALED(status) and os.WTERMSIG(status) in limits else "the end of the process"
 

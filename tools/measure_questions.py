@@ -214,8 +214,8 @@ def main() -> int:
             failed = runs[0][3] not in (0, 1)
             slow += cpu > question.limit or failed
             mark = "*" if cpu > question.limit else " "
-            told = question.command.replace("{", "").replace("}", "").replace("openb-node-", "")
-            print(f"{cpu:6.2f}{mark} {real:7.2f} {question.limit:6.2f} {memory // 1024:5d}  {told}", flush=True)
+            shown = question.command.replace("{", "").replace("}", "").replace("openb-node-", "")
+            print(f"{cpu:6.2f}{mark} {real:7.2f} {question.limit:6.2f} {memory // 1024:5d}  {shown}", flush=True)
             if failed:
                 print(f"        exit code {runs[0][3]}: {output.with_suffix('.err').read_text().strip()[:200]}")
     return 1 if slow else 0

@@ -66,10 +66,10 @@ def measured(jobs: Path, nodes: Path) -> tuple[float, float, int]:
     command += ["--checkpoint", "1h", "--restart", "5m"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
         assert process.stdout is not None
-        told = json.loads(process.stdout.read())
+        plan = json.loads(process.stdout.read())
         _, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
-    return usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024, told["policies"][0]["decisions"]
+    return usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024, plan["policies"][0]["decisions"]
 
 
 def main() -> None:

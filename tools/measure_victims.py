@@ -262,11 +262,11 @@ def openb_rows(folder: Path, seconds: float | None) -> None:
                 last = (found, engine)
             exact = ""
             if seconds and last is not None:
-                exact = told(problem_of(*last), seconds)
+                exact = optimum_shown(problem_of(*last), seconds)
             print(row.format(prefix + name, *shown, exact), flush=True)
 
 
-def told(problem: Problem, seconds: float) -> str:
+def optimum_shown(problem: Problem, seconds: float) -> str:
     """The optimum, or how far the solver came."""
     try:
         best: Optimum = cheapest(problem, seconds=seconds)

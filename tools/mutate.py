@@ -383,10 +383,10 @@ class Judge:
         self._answers, answers = os.pipe()
         environment = {**copied.environment, ASKED: str(asked), ANSWERS: str(answers), "PYTHONDONTWRITEBYTECODE": "1"}
         command = [*copied.command, "-s", "-p", "forked_judge", "--basetemp", str(copied.folder / "temporary"), *tests]
-        self._said = copied.folder / "judge.txt"
-        with self._said.open("wb") as said:
+        self._output = copied.folder / "judge.txt"
+        with self._output.open("wb") as output:
             self.process = subprocess.Popen(
-                command, cwd=ROOT, env=environment, pass_fds=(asked, answers), stdout=said, stderr=subprocess.STDOUT
+                command, cwd=ROOT, env=environment, pass_fds=(asked, answers), stdout=output, stderr=subprocess.STDOUT
             )
         os.close(asked)
         os.close(answers)
@@ -443,8 +443,8 @@ class Judge:
         line = self._in.readline()
         if not line:
             status = self.process.wait()
-            said = self._said.read_text(encoding="utf-8", errors="replace")
-            raise SystemExit(f"the process that judges ended with {status}: {said[-2000:]}")
+            output = self._output.read_text(encoding="utf-8", errors="replace")
+            raise SystemExit(f"the process that judges ended with {status}: {output[-2000:]}")
         return line
 
 

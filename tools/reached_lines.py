@@ -42,10 +42,10 @@ class _Plugin:
         self.failed: set[str] = set()
         self.starting: set[str] = set()
         self.now = ""
-        sys.addaudithook(self._heard)
+        sys.addaudithook(self._note_process)
         self.measured.start()
 
-    def _heard(self, event: str, _: object) -> None:
+    def _note_process(self, event: str, _: object) -> None:
         if event == "subprocess.Popen" and self.now:
             self.starting.add(self.now.partition("::")[0])
 

@@ -17,10 +17,10 @@ from reprieve.api.foreign_groups import (
     accepted,
     below,
     coscheduling_up,
+    has_message,
     made_for,
     manifest_of,
     named_by,
-    says_messages,
     status_of,
     volcano_up,
 )
@@ -213,8 +213,8 @@ def test_a_group_that_nobody_has_looked_at_is_accepted(version: str, phase: str,
 
 
 def test_only_volcano_has_room_for_a_reason() -> None:
-    assert says_messages(VC)
-    assert not says_messages(CO)
+    assert has_message(VC)
+    assert not has_message(CO)
 
 
 @pytest.mark.parametrize(

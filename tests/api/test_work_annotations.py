@@ -5,7 +5,7 @@ import pytest
 from reprieve.api.objects import CompositePodGroup, Node, ObjectMeta, Pod, PodGroup, PodSpec, PriorityClass
 from reprieve.api.work_annotations import (
     DOMAIN,
-    NOTHING_SAID,
+    NO_WORK_TERMS,
     ClassTerms,
     WorkTerms,
     annotation_problems,
@@ -23,8 +23,8 @@ def _said(**values: str) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("annotations", "terms"),
     [
-        ({}, NOTHING_SAID),
-        ({"example.com/minimum-runtime": "1h"}, NOTHING_SAID),
+        ({}, NO_WORK_TERMS),
+        ({"example.com/minimum-runtime": "1h"}, NO_WORK_TERMS),
         (_said(last_checkpoint="1970-01-01T00:01:00Z"), WorkTerms(last_checkpoint=60.0)),
         (_said(last_checkpoint="1970-01-01T01:01:00+01:00"), WorkTerms(last_checkpoint=60.0)),
         (_said(checkpoint_interval="1h30m"), WorkTerms(checkpoint_interval=5400.0)),
@@ -63,7 +63,7 @@ def test_a_wrong_value_is_told_with_its_field_and_ignored(values: dict[str, str]
         assert why in problem
         assert problem.startswith("metadata.annotations[scheduling.reprieve.dev/")
         assert len(problem) < 400
-    assert work_terms(values) == NOTHING_SAID
+    assert work_terms(values) == NO_WORK_TERMS
 
 
 def test_annotations_that_are_right_or_not_ours_are_no_problem() -> None:
@@ -89,8 +89,8 @@ def test_the_nearest_counts_each_by_itself() -> None:
     """cost.md 2.1: the pod's before its group's before its class's."""
     own, group = WorkTerms(minimum_runtime=0.0), WorkTerms(minimum_runtime=60.0, restart_cost=5.0)
     assert own.over(group) == WorkTerms(minimum_runtime=0.0, restart_cost=5.0)
-    assert NOTHING_SAID.over(group) is group
-    assert group.over(NOTHING_SAID) is group
+    assert NO_WORK_TERMS.over(group) is group
+    assert group.over(NO_WORK_TERMS) is group
 
 
 TEN_YEARS = 10 * 366 * 24 * 3600
@@ -116,7 +116,7 @@ def test_both_sides_of_what_may_be_said(values: dict[str, str], why: str | None)
     problems = annotation_problems(Pod(metadata=ObjectMeta(name="a", annotations=values)))
     assert len(problems) == (why is not None)
     assert all(why is not None and why in problem for problem in problems)
-    assert (work_terms(values) is NOTHING_SAID) is (why is not None)
+    assert (work_terms(values) is NO_WORK_TERMS) is (why is not None)
 
 
 def test_problems_quote_excerpts() -> None:
@@ -148,7 +148,7 @@ def test_a_pod_says_for_how_long_it_may_run(seconds: int | None, deadline: float
 @pytest.mark.parametrize(
     ("terms", "decides"),
     [
-        (NOTHING_SAID, False),
+        (NO_WORK_TERMS, False),
         (WorkTerms(minimum_runtime=1.0), True),
         (WorkTerms(minimum_runtime=0.0), False),
         (WorkTerms(below_minimum_whole=True), True),
@@ -168,9 +168,9 @@ def test_what_lets_others_be_evicted_at_another_time() -> None:
         WorkTerms(expected_end=1.0),
         WorkTerms(active_deadline=1.0),
     ):
-        assert terms.decisive != NOTHING_SAID.decisive
+        assert terms.decisive != NO_WORK_TERMS.decisive
     for terms in (WorkTerms(restart_cost=1.0), WorkTerms(last_checkpoint=1.0), WorkTerms(checkpoint_interval=1.0)):
-        assert terms.decisive == NOTHING_SAID.decisive
+        assert terms.decisive == NO_WORK_TERMS.decisive
 
 
 def test_moments_are_seconds_since_the_epoch() -> None:

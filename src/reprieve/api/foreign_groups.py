@@ -286,6 +286,6 @@ def accepted(api_version: str, phase: str) -> Manifest:
     return {}
 
 
-def says_messages(api_version: str) -> bool:
+def has_message(api_version: str) -> bool:
     """Whether the status of this PodGroup can hold a reason in words."""
     return api_version != COSCHEDULING_VERSION

@@ -74,9 +74,9 @@ class WorkTerms:
 
     def over(self, other: "WorkTerms") -> "WorkTerms":
         """These, and for what they leave open those of the other."""
-        if self is NOTHING_SAID:
+        if self is NO_WORK_TERMS:
             return other
-        if other is NOTHING_SAID:
+        if other is NO_WORK_TERMS:
             return self
         return WorkTerms(
             *(
@@ -86,14 +86,14 @@ class WorkTerms:
         )
 
 
-NOTHING_SAID: Final = WorkTerms()
+NO_WORK_TERMS: Final = WorkTerms()
 
 
 @dataclass(frozen=True, slots=True)
 class ClassTerms:
     """The terms of a PriorityClass. `work`: defaults for its pods and groups; the others are about its preemptors."""
 
-    work: WorkTerms = NOTHING_SAID
+    work: WorkTerms = NO_WORK_TERMS
     respects_budgets: bool = False
     may_break_minimum_runtime: bool = False
 
@@ -176,7 +176,7 @@ def class_terms(annotations: Mapping[str, str]) -> ClassTerms:
     """The terms in the annotations of a PriorityClass; what cannot be read counts as absent."""
     work = _terms(_read(annotations, _WORK, []))
     own = _read(annotations, _CLASS, [])
-    if work is NOTHING_SAID and not own:
+    if work is NO_WORK_TERMS and not own:
         return NO_CLASS_TERMS
     return ClassTerms(
         work=work,
@@ -229,7 +229,7 @@ def _read(
 
 def _terms(found: dict[str, Any]) -> WorkTerms:
     if not found:
-        return NOTHING_SAID
+        return NO_WORK_TERMS
     if "below_minimum_whole" in found:
         found["below_minimum_whole"] = True
     return WorkTerms(**found)

@@ -211,7 +211,7 @@ def connect(
             raise ConfigError("the kubeconfig has no name: give the path of a file")
         files = [Path(path)] if Path(path).exists() else _split(str(path))
         return read_kubeconfig(files, explicit=True, unknown_fields=unknown_fields).connection(context)
-    listed = _where_kubectl_looks(environment)
+    listed = _default_files(environment)
     if any(file.exists() for file in listed) or context is not None:
         return read_kubeconfig(listed, explicit=False, unknown_fields=unknown_fields).connection(context)
     if incluster.available(environment):
@@ -222,11 +222,11 @@ def connect(
 def is_configured(environment: Mapping[str, str] | None = None) -> bool:
     """Whether `connect` without a path knows where to go."""
     environment = os.environ if environment is None else environment
-    listed = _where_kubectl_looks(environment)
+    listed = _default_files(environment)
     return any(file.exists() for file in listed) or incluster.available(environment)
 
 
-def _where_kubectl_looks(environment: Mapping[str, str]) -> list[Path]:
+def _default_files(environment: Mapping[str, str]) -> list[Path]:
     listed = _split(environment.get("KUBECONFIG", ""))
     home = environment.get("HOME", "")
     return listed or ([Path(home, ".kube", "config")] if home else [])

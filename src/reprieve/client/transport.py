@@ -231,13 +231,13 @@ class ApiClient:
 
     def _wait_after_refusal(self, error: ApiError, unsure_too: bool, backoff: Backoff) -> float | None:
         """Seconds until the request may be repeated, None if it may not (the table above)."""
-        asked_back = error.retry_after is not None and (error.code == 429 or error.code >= 500)
-        if not (error.code == 429 or asked_back or (error.code in _UNSURE and unsure_too)):
+        retry_requested = error.retry_after is not None and (error.code == 429 or error.code >= 500)
+        if not (error.code == 429 or retry_requested or (error.code in _UNSURE and unsure_too)):
             return None
         wait = backoff.next()
         if error.retry_after is None:
             return wait
-        # The server's wish, and a little more so that those it answered alike do not come back together.
+        # What the server requests, and a little more so that those it answered alike do not come back together.
         return min(error.retry_after, self.limits.longest_retry_after) + min(wait, 0.5)
 
     async def _once(

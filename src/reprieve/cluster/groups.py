@@ -18,7 +18,7 @@ from typing import ClassVar
 
 from reprieve.api import objects
 from reprieve.api.admission import PREEMPTION_PRIORITY
-from reprieve.api.work_annotations import NOTHING_SAID, WorkTerms, work_terms
+from reprieve.api.work_annotations import NO_WORK_TERMS, WorkTerms, work_terms
 from reprieve.cluster.pods import Owner, PodRecord
 
 _LOWEST = -(1 << 31)
@@ -51,7 +51,7 @@ class GroupSpec:
     """The Workload it was made from."""
     foreign: str | None = None
     """Of another API than scheduling.k8s.io: its apiVersion, empty where there is no object (workloads.md 2)."""
-    terms: WorkTerms = field(default=NOTHING_SAID, compare=False)
+    terms: WorkTerms = field(default=NO_WORK_TERMS, compare=False)
     """What its annotations say of the work of its pods; it changes often, and never who is a unit."""
 
     @property

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from reprieve.api import objects
 from reprieve.api.meta import ObjectMeta
-from reprieve.api.work_annotations import NOTHING_SAID, WorkTerms, work_terms_of
+from reprieve.api.work_annotations import NO_WORK_TERMS, WorkTerms, work_terms_of
 from reprieve.cluster.label_classes import LabelClass
 from reprieve.cluster.pod_volumes import PodVolumes, volumes_of
 from reprieve.cluster.signature import PodSpecSignature, SignatureTable
@@ -102,7 +102,7 @@ class PodRecord:
         volumes: PodVolumes | None = None,
         generation: int = 0,
         class_name: str = "",
-        terms: WorkTerms = NOTHING_SAID,
+        terms: WorkTerms = NO_WORK_TERMS,
     ) -> None:
         self.namespace = namespace
         self.name = name

@@ -15,7 +15,7 @@ import numpy as np
 from reprieve.api import objects
 from reprieve.api.work_annotations import (
     NO_CLASS_TERMS,
-    NOTHING_SAID,
+    NO_WORK_TERMS,
     ClassTerms,
     WorkTerms,
     class_terms,
@@ -416,7 +416,7 @@ class ClusterState(Placements):
         return self.classes.get(name, NO_CLASS_TERMS)
 
     def _default_terms(self, class_name: str) -> WorkTerms:
-        return self.classes.get(class_name, NO_CLASS_TERMS).work if self.classes else NOTHING_SAID
+        return self.classes.get(class_name, NO_CLASS_TERMS).work if self.classes else NO_WORK_TERMS
 
     def set_namespace(self, namespace: objects.Namespace) -> bool:
         """Learn of a namespace or its change; returns whether its labels have changed."""

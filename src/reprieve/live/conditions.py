@@ -26,7 +26,7 @@ from datetime import datetime
 from typing import Any, Final, NamedTuple
 
 from reprieve.api import objects
-from reprieve.api.foreign_groups import ForeignGroup, accepted, made_for, says_messages
+from reprieve.api.foreign_groups import ForeignGroup, accepted, has_message, made_for
 from reprieve.client.clock import Clock
 from reprieve.client.discovery import Resource
 from reprieve.client.errors import ApiError, ClientError
@@ -197,7 +197,7 @@ class Conditions:
         if foreign is not None:
             if accepted(foreign.api_version, foreign.phase):
                 self._unaccepted[group.key] = subject
-            if not says_messages(foreign.api_version) and view.condition.status != "True":
+            if not has_message(foreign.api_version) and view.condition.status != "True":
                 view = subject.now  # it has no word for more than was written
         subject.observe(view)
         subject.disrupted = any(c.type == DISRUPTION_TARGET and c.status == "True" for c in group.status.conditions)

@@ -14,7 +14,7 @@ from reprieve.controlplane.metadata import without_finalizer
 from reprieve.controlplane.storage import Stored
 
 _AT_ONCE = 500
-_LOOK_AGAIN = 0.2
+_RETRY_SECONDS = 0.2
 FINALIZER = "kubernetes"
 
 
@@ -59,7 +59,7 @@ class Namespaces(Controller):
         if left:
             if held and budget == _AT_ONCE:
                 self._report_finalizers(key, held)
-            self.queue_after(key, _LOOK_AGAIN)
+            self.queue_after(key, _RETRY_SECONDS)
             return
         context.modify(kind, ("", key), without_finalizer(FINALIZER, "spec"), "finalize")
 

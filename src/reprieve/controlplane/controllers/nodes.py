@@ -30,7 +30,7 @@ _BY_CONDITION: dict[tuple[str, str], str] = {
     ("NetworkUnavailable", "True"): "node.kubernetes.io/network-unavailable",
 }
 _OURS = frozenset((*_BY_CONDITION.values(), UNSCHEDULABLE))
-_HEARD_OF = ("Ready", "MemoryPressure", "DiskPressure", "PIDPressure")
+_KUBELET_CONDITIONS = ("Ready", "MemoryPressure", "DiskPressure", "PIDPressure")
 _SILENCE = "Kubelet stopped posting node status."
 
 
@@ -105,7 +105,7 @@ class NodeLifecycle(Controller):
         status = node.setdefault("status", {})
         stamp = self.context.stamp()
         changed = False
-        for kind in _HEARD_OF:
+        for kind in _KUBELET_CONDITIONS:
             present = condition_of(status, kind)
             if present is not None and present.get("status") == "Unknown":
                 continue

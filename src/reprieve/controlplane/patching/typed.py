@@ -20,7 +20,7 @@ from reprieve.controlplane.schema import Node, Type
 
 _LEAF: Trie = {}
 _quoted = json.encoder.encode_basestring
-_LOOKS = Node(Type.ANY, "any")
+_UNTYPED = Node(Type.ANY, "any")
 _GRANULAR = (Type.STRUCT, Type.MAP)
 
 
@@ -41,8 +41,8 @@ def below(node: Node, key: str) -> Node:
         found = node.fields.get(key)
         if found is not None:
             return found
-        return node.element or _LOOKS
-    return node.element if node.type is Type.MAP and node.element is not None else _LOOKS
+        return node.element or _UNTYPED
+    return node.element if node.type is Type.MAP and node.element is not None else _UNTYPED
 
 
 def _named(node: Node, key: str) -> bool:
@@ -111,7 +111,7 @@ def owned(node: Node, value: Any) -> Trie | None:
             out["f:" + key] = found
         return out or None
     if _is_granular_list(node, value):
-        element = node.element or _LOOKS
+        element = node.element or _UNTYPED
         out = {}
         for item in value:
             found = owned(element, item) or _LEAF
@@ -132,7 +132,7 @@ def everything(node: Node, value: Any) -> Trie:
     if _is_granular_list(node, value):
         if not value:
             return _LEAF
-        element = node.element or _LOOKS
+        element = node.element or _UNTYPED
         out = {DOT: _LEAF}
         for item in value:
             out[element_of(node, item)] = everything(element, item)
@@ -185,7 +185,7 @@ def _compare(node: Node, element: str, old: Any, new: Any, added: Trie, modified
     elif _is_granular_list(node, new if new is not None else []) and isinstance(old, list | None):
         before = {element_of(node, item): item for item in reversed(old or [])}
         after = {element_of(node, item): item for item in reversed(new or [])}
-        inside = node.element or _LOOKS
+        inside = node.element or _UNTYPED
         for place, item in after.items():
             if place not in before:
                 inner_added[place] = everything(inside, item)
@@ -219,7 +219,7 @@ def merge(node: Node, live: Any, config: Any) -> Any:
 
 def _merge_list(node: Node, live: list[Any], config: list[Any]) -> list[Any]:
     """Items of both; shared ones in the order of `config`, others keep their neighbours."""
-    element = node.element or _LOOKS
+    element = node.element or _UNTYPED
     places = [element_of(node, item) for item in config]
     if len(set(places)) != len(places):
         twice = next(place for place in places if places.count(place) > 1)
@@ -265,7 +265,7 @@ def take_away(node: Node, value: Any, gone: Trie) -> Any:
             if entry is None:
                 items.append(item)
             elif not is_member(entry):
-                items.append(take_away(node.element or _LOOKS, item, entry))
+                items.append(take_away(node.element or _UNTYPED, item, entry))
         return items
     return value
 
@@ -279,7 +279,7 @@ def with_named_fields(node: Node, top: Trie) -> Trie:
             continue
         key = element.partition(":")[2]
         is_field = element.startswith("f:")
-        child = below(node, key) if is_field else (node.element or _LOOKS)
+        child = below(node, key) if is_field else (node.element or _UNTYPED)
         deeper = with_named_fields(child, inner)
         if is_field and _named(node, key) and deeper and DOT not in deeper:
             deeper = {DOT: _LEAF, **deeper}

@@ -51,7 +51,7 @@ MEMORY = ":memory:"
 _EVENT_SWEEP = 60.0
 _SWEEP_SLICE = 200
 _SHUTDOWN_SECONDS = 3
-_SHUTDOWN_LOOK = 0.005
+_SHUTDOWN_POLL_SECONDS = 0.005
 _DATE_SECONDS = 1.0
 
 
@@ -202,7 +202,7 @@ class _Uvicorn(uvicorn.Server):
             connection.shutdown()
         ends = now() + _SHUTDOWN_SECONDS
         while (state.connections or state.tasks) and now() < ends:
-            await asyncio.sleep(_SHUTDOWN_LOOK)
+            await asyncio.sleep(_SHUTDOWN_POLL_SECONDS)
         for task in list(state.tasks):
             task.cancel()
 
