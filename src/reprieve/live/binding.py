@@ -133,8 +133,7 @@ class Binder:
         if sent is None:
             await asyncio.sleep(0)  # lets the callbacks of what was cancelled go first
             return True
-        await asyncio.wait((sent,))
-        await asyncio.sleep(0)
+        await asyncio.wait((sent,))  # ends after what else waits for it, the listener's notice among that
         error = sent.exception() if not sent.cancelled() else None
         return error is not None and not _unsure(error)
 
