@@ -39,7 +39,7 @@ def pools_of(*slices: Any, node: str = "n", labels: Mapping[str, str] = LABELS) 
     return SliceIndex([read_slice(one) for one in slices]).pools(node, labels)
 
 
-def wish(
+def claiming(
     *requests: Json, constraints: Sequence[Json] = (), key: str = "default/c", shapes: Shapes | None = None
 ) -> PendingClaim:
     """A claim for these."""
@@ -48,10 +48,10 @@ def wish(
 
 
 def found_by(
-    wishes: Sequence[PendingClaim], pools: Sequence[Pool], in_use: DevicesInUse | None = None, steps: int = MOST_STEPS
+    pending: Sequence[PendingClaim], pools: Sequence[Pool], in_use: DevicesInUse | None = None, steps: int = MOST_STEPS
 ) -> Found | None:
     """What `allocate` finds, by name."""
-    found = allocate(wishes, "n", LABELS, pools, in_use or DevicesInUse(), CLASSES, DeviceMatcher(), steps)
+    found = allocate(pending, "n", LABELS, pools, in_use or DevicesInUse(), CLASSES, DeviceMatcher(), steps)
     if found is None:
         return None
     return [[(one.option.name, one.device.id[2], dict(one.consumed)) for one in chosen] for chosen in found]
@@ -63,19 +63,19 @@ def found_by(
 class Plainly:
     """The rules of device_allocation.py one after another, over whole assignments."""
 
-    def __init__(self, wishes: Sequence[PendingClaim], pools: Sequence[Pool], in_use: DevicesInUse) -> None:
-        self.wishes = wishes
+    def __init__(self, pending: Sequence[PendingClaim], pools: Sequence[Pool], in_use: DevicesInUse) -> None:
+        self.pending = pending
         self.in_use = in_use
         self.slots = [(pool, one, each) for pool in pools if pool.usable for one in pool.slices for each in one.devices]
         self.matcher = DeviceMatcher()
 
     def first(self) -> Found | None:
         """The first assignment that holds."""
-        requests = [(number, each) for number, one in enumerate(self.wishes) for each in one.shape.requests]
+        requests = [(number, each) for number, one in enumerate(self.pending) for each in one.shape.requests]
         found = self._from(requests, 0, [])
         if found is None:
             return None
-        result: Found = [[] for _ in self.wishes]
+        result: Found = [[] for _ in self.pending]
         for number, opt, (_, _, dev) in found:
             result[number].append((opt.name, dev.id[2], self.consumed(opt, dev) or {} if dev.shared else {}))
         return result
@@ -127,7 +127,7 @@ class Plainly:
     def holds(self, taken: list[Any]) -> bool:
         """Whether the choice may be made, device after device."""
         return all(self.one_more(taken[:at], *taken[at]) for at in range(len(taken))) and all(
-            self.constrained(number, taken) for number in range(len(self.wishes))
+            self.constrained(number, taken) for number in range(len(self.pending))
         )
 
     def one_more(self, before: list[Any], number: int, opt: Option, slot: Any) -> bool:
@@ -155,7 +155,7 @@ class Plainly:
         )
 
     def constrained(self, number: int, taken: list[Any]) -> bool:
-        for constraint in self.wishes[number].shape.constraints:
+        for constraint in self.pending[number].shape.constraints:
             values = []
             for n, opt, (_, _, dev) in taken:
                 if n != number or (constraint.requests and not {opt.request, opt.name} & constraint.requests):
@@ -211,7 +211,7 @@ def _some_option(chance: Random) -> tuple[str, list[str], Json]:
     return chance.choice(["gpu", "gpu", "a"]), selectors, more
 
 
-def _some_wish(chance: Random, key: str, shapes: Shapes) -> PendingClaim:
+def _some_claim(chance: Random, key: str, shapes: Shapes) -> PendingClaim:
     requests = []
     for name in ("r", "s")[: chance.choice([1, 1, 2])]:
         if chance.random() < 0.3:
@@ -229,7 +229,7 @@ def _some_wish(chance: Random, key: str, shapes: Shapes) -> PendingClaim:
         over = chance.choice([[], ["r"], ["r", "s"], ["r/first"]])
         attribute = chance.choice([f"{DRIVER}/numa", "kind"])
         constraints.append({chance.choice(["matchAttribute", "distinctAttribute"]): attribute, "requests": over})
-    return wish(*requests, constraints=constraints, key=key, shapes=shapes)
+    return claiming(*requests, constraints=constraints, key=key, shapes=shapes)
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -260,18 +260,18 @@ def test_the_first_of_all_solutions_is_found(seed: int) -> None:
             elif chance.random() < 0.2:
                 in_use.whole[each.id] = 1
         shapes = Shapes()
-        wishes = [_some_wish(chance, f"default/c{i}", shapes) for i in range(chance.choice([1, 1, 2]))]
-        wanted = Plainly(wishes, pools, in_use).first()
+        pending = [_some_claim(chance, f"default/c{i}", shapes) for i in range(chance.choice([1, 1, 2]))]
+        wanted = Plainly(pending, pools, in_use).first()
         said = ""
         try:
-            found = found_by(wishes, pools, in_use)
+            found = found_by(pending, pools, in_use)
         except DeviceError as error:
             found, said = None, str(error)
         if said:  # all are asked for and cannot be had together: an error of the claim, as upstream
             assert "because a claim constraint would not be satisfied" in said
-            assert any(opt.mode == "All" for one in wishes for opt in one.shape.options)
+            assert any(opt.mode == "All" for one in pending for opt in one.shape.options)
             continue
-        assert found == wanted, [one.shape for one in wishes]
+        assert found == wanted, [one.shape for one in pending]
         found_any += found is not None
     assert found_any
 
@@ -307,9 +307,9 @@ def test_a_claim_has_at_most_32_devices(requests: list[Json], there: int, found:
     """resourceapi.AllocationResultsMaxSize; of a prioritized list an option that would be too many is passed over."""
     if found is None:  # even the fewest are 33
         with pytest.raises(DeviceError, match="number of requested devices 33"):
-            found_by([wish(*requests)], _many(there))
+            found_by([claiming(*requests)], _many(there))
         return
-    chosen = found_by([wish(*requests)], _many(there))
+    chosen = found_by([claiming(*requests)], _many(there))
     assert chosen is not None
     assert [name for name, _, _ in chosen[0]] == found
 
@@ -328,32 +328,32 @@ def test_more_devices_than_a_claim_can_have_are_an_error_of_the_claim(requests: 
     total = {"r": 33, "a": 33}[requests[0]["name"]]
     said = rf"^claim default/c: number of requested devices {total} exceeds the claim limit of 32$"
     with pytest.raises(DeviceError, match=said):
-        found_by([wish(*requests)], _many(33))
+        found_by([claiming(*requests)], _many(33))
 
 
 def test_two_claims_may_have_32_devices_each() -> None:
     """The bound is each claim's."""
     shapes = Shapes()
-    wishes = [wish(request(count=32), key=f"default/{name}", shapes=shapes) for name in "ab"]
-    found = found_by(wishes, _many(64))
+    pending = [claiming(request(count=32), key=f"default/{name}", shapes=shapes) for name in "ab"]
+    found = found_by(pending, _many(64))
     assert found is not None
     assert [len(chosen) for chosen in found] == [32, 32]
-    assert found_by(wishes[:1], _many(31)) is None
+    assert found_by(pending[:1], _many(31)) is None
 
 
 def test_a_search_ends_after_so_many_steps() -> None:
     """As many as are needed are enough, and one fewer are not: the message has the number."""
     pools = _many(4)
-    needed = next(steps for steps in range(1, 50) if _gets_through([wish(request(count=2))], pools, steps))
+    needed = next(steps for steps in range(1, 50) if _gets_through([claiming(request(count=2))], pools, steps))
     assert needed == 2
     with pytest.raises(GaveUpError, match=r"^gave up trying to allocate devices after 1 steps$"):
-        found_by([wish(request(count=2))], pools, steps=1)
+        found_by([claiming(request(count=2))], pools, steps=1)
     assert MOST_STEPS == 20_000
 
 
-def _gets_through(wishes: Sequence[PendingClaim], pools: Sequence[Pool], steps: int) -> bool:
+def _gets_through(pending: Sequence[PendingClaim], pools: Sequence[Pool], steps: int) -> bool:
     try:
-        return found_by(wishes, pools, steps=steps) is not None
+        return found_by(pending, pools, steps=steps) is not None
     except GaveUpError:
         return False
 
@@ -376,7 +376,7 @@ def test_what_cannot_be_had_at_all_is_seen_before_all_is_tried(last: Json, there
     names = [f"r{i}" for i in range(5)]
     apart = [{"requests": [name], "distinctAttribute": f"{DRIVER}/numa"} for name in names]
     first = [request(name, "gpu", f'device.attributes["{DRIVER}"].kind == "b"', count=4) for name in names]
-    wanted = wish(*first, last, constraints=apart)
+    wanted = claiming(*first, last, constraints=apart)
     pools = pools_of(slice_of("n", listed))
     if hopeless:
         assert found_by([wanted], pools) is None
@@ -389,11 +389,11 @@ def test_devices_in_use_count_as_missing_but_not_for_administrators() -> None:
     """adminAccess: devices in use are given too."""
     pools = _many(2)
     in_use = DevicesInUse(whole={(DRIVER, "n", "gpu-0"): 1, (DRIVER, "n", "gpu-1"): 1})
-    assert found_by([wish(request())], pools, in_use) is None
-    assert found_by([wish(request(adminAccess=True, count=2))], pools, in_use) == [
+    assert found_by([claiming(request())], pools, in_use) is None
+    assert found_by([claiming(request(adminAccess=True, count=2))], pools, in_use) == [
         [("r", "gpu-0", {}), ("r", "gpu-1", {})]
     ]
-    assert found_by([wish(request("a", adminAccess=True, count=2), request("b", adminAccess=True))], pools) is None
+    assert found_by([claiming(request("a", adminAccess=True, count=2), request("b", adminAccess=True))], pools) is None
 
 
 # -- what is wrong ----------------------------------------------------------------------------------------------------
@@ -486,23 +486,23 @@ def test_an_error_that_no_node_can_cure_is_reported(
 ) -> None:
     """The words are upstream's where it has any."""
     with pytest.raises(DeviceError) as error:
-        found_by([wish(*requests, constraints=constraints)], pools_of(*slices))
+        found_by([claiming(*requests, constraints=constraints)], pools_of(*slices))
     assert str(error.value).startswith(said)
 
 
 def test_a_pool_that_is_invalid_is_why_only_where_nothing_is_found() -> None:
     """One that is incomplete is no reason of its own: its driver is at work."""
-    assert found_by([wish(request())], pools_of(INVALID, slice_of("n", devices(1)))) == [[("r", "gpu-0", {})]]
+    assert found_by([claiming(request())], pools_of(INVALID, slice_of("n", devices(1)))) == [[("r", "gpu-0", {})]]
     with pytest.raises(NodeError, match=r"^invalid resource pools were encountered$"):
-        found_by([wish(request())], pools_of(INVALID))
-    assert found_by([wish(request())], pools_of(INCOMPLETE)) is None
+        found_by([claiming(request())], pools_of(INVALID))
+    assert found_by([claiming(request())], pools_of(INCOMPLETE)) is None
 
 
 def test_no_device_is_found_for_all_of_none() -> None:
     """A request for all devices wants one at least."""
-    assert found_by([wish(request(allocationMode="All"))], ()) is None
+    assert found_by([claiming(request(allocationMode="All"))], ()) is None
     assert found_by(
-        [wish(first_of("r", option("x", "a", allocationMode="All"), option("y")))],
+        [claiming(first_of("r", option("x", "a", allocationMode="All"), option("y")))],
         _many(1, attributes={"kind": {"string": "b"}}),
     ) == [[("r/y", "gpu-0", {})]]
 
@@ -567,5 +567,5 @@ def test_what_one_constraint_counted_is_taken_back_where_another_is_broken() -> 
     ]
     both = [{"distinctAttribute": f"{DRIVER}/numa"}, {"matchAttribute": f"{DRIVER}/kind"}]
     for constraints in (both, both[::-1]):
-        found = found_by([wish(request(count=2), constraints=constraints)], pools_of(slice_of("n", listed)))
+        found = found_by([claiming(request(count=2), constraints=constraints)], pools_of(slice_of("n", listed)))
         assert found == [[("r", "x", {}), ("r", "z", {})]]

@@ -305,12 +305,12 @@ def _codes(state: ClusterState, claims: list[ClaimState]) -> list[int]:
     found = []
     for row in range(len(nodes)):
         pools = book.index.pools(nodes.names[row], nodes.labels[row])
-        wishes = [PendingClaim(one.key, one.shape) for one in claims if one.shape is not None]
+        pending = [PendingClaim(one.key, one.shape) for one in claims if one.shape is not None]
 
-        def has(in_use: DevicesInUse, wishes: Any = wishes, pools: Any = pools, row: int = row) -> bool:
+        def has(in_use: DevicesInUse, pending: Any = pending, pools: Any = pools, row: int = row) -> bool:
             try:
                 return (
-                    allocate(wishes, nodes.names[row], nodes.labels[row], pools, in_use, book.classes, DeviceMatcher())
+                    allocate(pending, nodes.names[row], nodes.labels[row], pools, in_use, book.classes, DeviceMatcher())
                     is not None
                 )
             except NodeError:

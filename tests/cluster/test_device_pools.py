@@ -308,10 +308,10 @@ def test_devices_elsewhere_use_up_the_counters_of_the_pool() -> None:
     ]
     (pool,) = _index(*slices).pools("n", {})
     assert [one.name for one in pool.elsewhere] == ["2"]
-    wishes = [PendingClaim("default/c", Shapes().of({"requests": [request()]}))]
+    pending = [PendingClaim("default/c", Shapes().of({"requests": [request()]}))]
     taken = DevicesInUse(whole={(DRIVER, "p", "there"): 1})
     for in_use, free in ((DevicesInUse(), True), (taken, False)):
-        found = allocate(wishes, "n", {}, (pool,), in_use, {"gpu": device_class()}, DeviceMatcher())
+        found = allocate(pending, "n", {}, (pool,), in_use, {"gpu": device_class()}, DeviceMatcher())
         assert (found is not None) is free
 
 

@@ -23,7 +23,7 @@ def test_a_failed_check_lists_what_happened_to_the_node_it_names() -> None:
     first, heading, *story = str(failed.value).splitlines()
     assert first == "used of n1 is off"
     assert heading.startswith("what happened to n1, of ")
-    told = [line.split(" ", 3)[3] for line in story]
+    texts = [line.split(" ", 3)[3] for line in story]
     decided = [
         "node n1 is set",
         "pod default/low is placed on n1",
@@ -34,8 +34,8 @@ def test_a_failed_check_lists_what_happened_to_the_node_it_names() -> None:
         "pod default/high is nominated to n1 (undone)",
         "pod default/high is placed on n1",
     ]
-    assert [line for line in told if line in decided] == decided
-    assert not [line for line in told if "n2" in line]
+    assert [line for line in texts if line in decided] == decided
+    assert not [line for line in texts if "n2" in line]
 
 
 def test_pods_and_groups_are_named_too() -> None:
@@ -111,14 +111,14 @@ def test_each_kind_of_change_has_its_own_line() -> None:
     state.set_node(node("n2", cpu=7))
     state.remove_node("n2")
 
-    def told(name: str) -> list[str]:
+    def text_of(name: str) -> list[str]:
         return [line.split(" ", 3)[3] for line in state.history.story(name).splitlines()[1:]]
 
-    assert told("default/bound") == [
+    assert text_of("default/bound") == [
         "pod default/bound is added, bound to n1",
         "pod default/bound is placed on n1",
     ]
-    assert told("default/waits") == [
+    assert text_of("default/waits") == [
         "pod default/waits is added, pending",
         "pod default/waits is nominated to n2",
         "pod default/waits is placed, as one of 2, on n1",
@@ -131,10 +131,13 @@ def test_each_kind_of_change_has_its_own_line() -> None:
         "pod default/waits has other claims",
         "pod default/waits is no longer nominated to n2",
     ]
-    assert told("default/g")[0] == "podgroup default/g is set"
-    assert told("default/g")[-1] == "podgroup default/g is removed"
-    assert "pod default/g-0 is placed, as one of 2, on n2" in told("default/g")
-    assert told("default/top") == ["compositepodgroup default/top is set", "compositepodgroup default/top is removed"]
-    assert told("n2")[-3:] == ["node n2 is set, nothing new", "node n2 is set", "node n2 is removed"]
+    assert text_of("default/g")[0] == "podgroup default/g is set"
+    assert text_of("default/g")[-1] == "podgroup default/g is removed"
+    assert "pod default/g-0 is placed, as one of 2, on n2" in text_of("default/g")
+    assert text_of("default/top") == [
+        "compositepodgroup default/top is set",
+        "compositepodgroup default/top is removed",
+    ]
+    assert text_of("n2")[-3:] == ["node n2 is set, nothing new", "node n2 is set", "node n2 is removed"]
     assert History().changes == 20
     assert History().objects == 10_000

@@ -1,4 +1,4 @@
-"""Nodes as columns: what is read of a row is what was last said of its node, whatever came and went before."""
+"""Nodes as columns: what is read of a row is what its node was last set to, whatever came and went before."""
 
 from __future__ import annotations
 
@@ -105,41 +105,41 @@ def test_the_largest_amount_is_bounded_whether_asked_for_before_or_after() -> No
 
 
 class Plainly:
-    """What was said, node by node."""
+    """What was set last, node by node."""
 
     def __init__(self) -> None:
-        self.said: dict[str, objects.Node] = {}
+        self.latest: dict[str, objects.Node] = {}
         self.served: set[str] = set()
 
     def compare(self, nodes: NodeColumns, resources: ResourceTable) -> None:
         """Everything that is read of the columns."""
         alive = {nodes.names[row]: row for row in np.flatnonzero(nodes.alive[: len(nodes)]).tolist()}
-        assert alive.keys() == self.said.keys()
-        assert nodes.count == len(self.said)
+        assert alive.keys() == self.latest.keys()
+        assert nodes.count == len(self.latest)
         assert [nodes.names[row] for row in np.argsort(nodes.rank)] == sorted(nodes.names)
         images: dict[str, dict[int, int]] = {}
-        for name, said in self.said.items():
+        for name, latest in self.latest.items():
             row = alive[name]
             assert nodes.row_of[name] == row
-            assert nodes.labels[row] == said.metadata.labels
+            assert nodes.labels[row] == latest.metadata.labels
             for key in ("zone", "rack"):
                 column, numbers = nodes.label_column(key)
                 assert len(column) == len(nodes)
-                value = said.metadata.labels.get(key)
+                value = latest.metadata.labels.get(key)
                 assert column[row] == (ABSENT if value is None else numbers[value])
-            taints = tuple((t.key, t.value, t.effect) for t in said.spec.taints)
+            taints = tuple((t.key, t.value, t.effect) for t in latest.spec.taints)
             assert nodes.taint_sets[nodes.taint_set[row]] == taints
-            assert bool(nodes.unschedulable[row]) is said.spec.unschedulable
-            assert nodes.feature_sets[nodes.feature_set[row]] == set(said.status.declared_features) - {NO_MATTER}
+            assert bool(nodes.unschedulable[row]) is latest.spec.unschedulable
+            assert nodes.feature_sets[nodes.feature_set[row]] == set(latest.status.declared_features) - {NO_MATTER}
             for resource in ("example.com/a", "example.com/b", "example.com/c"):
-                own = int(said.status.allocatable.get(resource, 0))
+                own = int(latest.status.allocatable.get(resource, 0))
                 by_devices = resource in self.served and not own
                 assert bool(nodes.by_devices(resource)[row]) is by_devices
                 if resource in resources:
                     column_of = resources.column(resource)
                     assert nodes.allocatable[column_of, row] == (SERVED if by_devices else own)
                     assert nodes.stated(column_of)[row] == own
-            for image in said.status.images:
+            for image in latest.status.images:
                 for each in image.names:
                     images.setdefault(each, {})[row] = image.size_bytes
         assert nodes.images == images
@@ -166,7 +166,7 @@ def test_rows_hold_the_last_version_of_their_nodes(seed: int) -> None:
                 _image(each, f"{each}:2", size=chance.randrange(1, 4)) for each in "ij" if chance.random() < 0.4
             )
             features = tuple(each for each in (NO_MATTER, FEATURE) if chance.random() < 0.3)
-            said = _node(
+            latest = _node(
                 name,
                 labels=labels,
                 taints=taints,
@@ -175,14 +175,14 @@ def test_rows_hold_the_last_version_of_their_nodes(seed: int) -> None:
                 features=features,
                 unschedulable=chance.random() < 0.1,
             )
-            news = name not in plainly.said
-            nodes.set_node(said)
-            plainly.said[name] = said
+            news = name not in plainly.latest
+            nodes.set_node(latest)
+            plainly.latest[name] = latest
             assert not news or nodes.version != before
         elif what < 0.9:
-            row = nodes.row_of.get(name) if name in plainly.said else None
+            row = nodes.row_of.get(name) if name in plainly.latest else None
             assert nodes.remove_node(name) == row
-            assert plainly.said.pop(name, None) is None or nodes.version != before
+            assert plainly.latest.pop(name, None) is None or nodes.version != before
         elif what < 0.95:
             plainly.served = {f"example.com/{each}" for each in "abc" if chance.random() < 0.5}
             nodes.serve(plainly.served)
@@ -196,7 +196,7 @@ def test_rows_hold_the_last_version_of_their_nodes(seed: int) -> None:
         if turn % 3 == 0:
             plainly.compare(nodes, state.resources)
     plainly.compare(nodes, state.resources)
-    for name in list(plainly.said):
+    for name in list(plainly.latest):
         nodes.remove_node(name)
     assert nodes.count == 0
     assert not nodes.row_of

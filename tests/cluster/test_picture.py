@@ -97,7 +97,7 @@ class Facts:
         return state
 
 
-def _told(one: PodRecord) -> tuple[Any, ...]:
+def _facts(one: PodRecord) -> tuple[Any, ...]:
     return one.uid, one.terminating, str(one.start), sorted(one.labels.items())
 
 
@@ -121,7 +121,7 @@ def by_node(state: ClusterState) -> dict[str, Any]:
             bool(nodes.alive[row]),
             nodes.used[:6, row].tolist(),
             sorted((nodes.ports[row] or {}).items()),
-            sorted(map(_told, nodes.pods[row].values())),
+            sorted(map(_facts, nodes.pods[row].values())),
             sorted(uid for uid in nodes.pods[row] if uid in state.overdue),
             sorted(nodes.nominated.get(row, {})),
             holding.get(row),

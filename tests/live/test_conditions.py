@@ -58,7 +58,7 @@ NOW = "2026-01-01T00:16:40Z"  # FakeClock begins at 1000 s
 
 
 @pytest.mark.parametrize(
-    ("before", "said", "patch"),
+    ("before", "reason", "patch"),
     [
         ([], ("Unschedulable", "m"), unscheduled("m", since=NOW)),
         ([unscheduled("m")], ("Unschedulable", "m"), None),
@@ -68,13 +68,13 @@ NOW = "2026-01-01T00:16:40Z"  # FakeClock begins at 1000 s
     ],
 )
 def test_a_rejection_is_written_when_reason_or_message_is_new(
-    before: list[Json], said: tuple[str, str], patch: Json | None
+    before: list[Json], reason: tuple[str, str], patch: Json | None
 ) -> None:
     """lastTransitionTime is that of the status, not of the message (podutil.UpdatePodCondition)."""
 
     async def test(scene: Scene) -> None:
         found = scene.pod(status={"conditions": before})
-        scene.conditions.rejected(Rejection(found, *said))
+        scene.conditions.rejected(Rejection(found, *reason))
         await scene.conditions.drain()
         assert scene.writes.pods == ([("uid-a", {"conditions": [patch]})] if patch is not None else [])
 
@@ -195,7 +195,7 @@ def test_a_pod_that_was_placed_meanwhile_gets_no_condition() -> None:
     ],
 )
 def test_a_patch_that_failed(error: Exception, again: bool, troubles: int) -> None:
-    """Trouble is said and tried again at the next look around; a pod that is gone needs nothing."""
+    """Trouble is logged and tried again at the next look around; a pod that is gone needs nothing."""
 
     async def test(scene: Scene) -> None:
         found = scene.pod()
@@ -231,7 +231,7 @@ def test_waiting_for_a_nomination_raises_what_its_write_failed_with(error: Excep
     run(test)
 
 
-def said(scheduled: bool, reason: str = "Unschedulable", message: str = "m") -> GroupCondition:
+def stating(scheduled: bool, reason: str = "Unschedulable", message: str = "m") -> GroupCondition:
     return GroupCondition("default/g", scheduled, reason if not scheduled else "Scheduled", message)
 
 
@@ -240,7 +240,13 @@ def test_a_group_that_was_scheduled_once_stays_so() -> None:
 
     async def test(scene: Scene) -> None:
         scene.group()
-        for condition in (said(False), said(False), said(False, message="n"), said(True, message=""), said(False)):
+        for condition in (
+            stating(False),
+            stating(False),
+            stating(False, message="n"),
+            stating(True, message=""),
+            stating(False),
+        ):
             scene.conditions.group(condition)
             await scene.conditions.drain()
         assert [(c["status"], c["reason"], c["message"]) for _, c, _ in scene.writes.groups] == [
@@ -259,11 +265,11 @@ def test_a_group_after_a_restart_stays_scheduled() -> None:
     async def test(scene: Scene) -> None:
         condition = {"type": "PodGroupInitiallyScheduled", "status": "True", "reason": "Scheduled"}
         scene.group(status={"conditions": [condition]})
-        scene.conditions.group(said(False))
+        scene.conditions.group(stating(False))
         await scene.conditions.drain()
         assert scene.writes.groups == []
         scene.group(uid="uid-new")
-        scene.conditions.group(said(False))
+        scene.conditions.group(stating(False))
         await scene.conditions.drain()
         assert [uid for uid, _, _ in scene.writes.groups] == ["uid-new"]
 
@@ -277,7 +283,7 @@ def test_a_preempted_group_that_runs_again_is_no_target_any_more() -> None:
         target = {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}
         before = {"type": "PodGroupInitiallyScheduled", "status": "True", "reason": "Scheduled"}
         scene.group(status={"conditions": [before, target]})
-        for condition in (said(False), said(True, message=""), said(True, message="")):
+        for condition in (stating(False), stating(True, message=""), stating(True, message="")):
             scene.conditions.group(condition)
             await scene.conditions.drain()
         assert [(c["type"], c["status"], c["reason"]) for _, c, _ in scene.writes.groups] == [
@@ -292,11 +298,11 @@ def test_a_changed_group_is_judged_anew() -> None:
 
     async def test(scene: Scene) -> None:
         scene.group(generation=1)
-        scene.conditions.group(said(False))
+        scene.conditions.group(stating(False))
         await scene.conditions.drain()
         [(_, condition, _)] = scene.writes.groups
         scene.group(generation=2, status={"conditions": [condition]})
-        scene.conditions.group(said(False))
+        scene.conditions.group(stating(False))
         await scene.conditions.drain()
         assert [c["observedGeneration"] for _, c, _ in scene.writes.groups] == [1, 2]
 
@@ -305,10 +311,10 @@ def test_a_changed_group_is_judged_anew() -> None:
 
 def test_a_group_nobody_has_seen_is_not_written_to() -> None:
     async def test(scene: Scene) -> None:
-        scene.conditions.group(said(False))
+        scene.conditions.group(stating(False))
         scene.group()
         scene.conditions.forget_group("group/default/g")
-        scene.conditions.group(said(False))
+        scene.conditions.group(stating(False))
         await scene.conditions.drain()
         assert scene.writes.groups == []
 
@@ -377,7 +383,7 @@ def test_a_group_behind_a_gate_does_not_keep_the_message_of_an_earlier_attempt()
         scene.conditions.waiting(scene.engine, scene.now)
         await scene.conditions.drain()
         assert [(c["status"], c["message"]) for _, c, _ in scene.writes.groups] == [("False", FEW)]
-        scene.conditions.group(said(False, message="pod group is waiting for podgroup preemption to complete"))
+        scene.conditions.group(stating(False, message="pod group is waiting for podgroup preemption to complete"))
         for _ in range(2):
             scene.conditions.waiting(scene.engine, scene.now)
             await scene.conditions.drain()
@@ -476,7 +482,7 @@ def test_a_pod_that_is_gone_before_its_condition_was_sent_gets_none() -> None:
         for found in (gone, stays):
             scene.conditions.rejected(Rejection(found, UNSCHEDULABLE, "m"))
         scene.group()
-        scene.conditions.group(said(False))
+        scene.conditions.group(stating(False))
         scene.conditions.forget_pod("nobody")
         scene.conditions.forget_group("group/default/nobody")
         scene.conditions.forget_pod(gone.uid)
@@ -501,7 +507,7 @@ def test_conditions_of_other_types_do_not_count_as_scheduled() -> None:
         assert not scene.conditions.is_disrupted("group/default/nobody")
         assert not scene.conditions.was_scheduled("group/default/g")
         assert not scene.conditions.was_scheduled("group/default/nobody")
-        scene.conditions.group(said(True, message=""))
+        scene.conditions.group(stating(True, message=""))
         assert scene.conditions.was_scheduled("group/default/g"), "it is about to say so"
         await scene.conditions.drain()
         assert scene.conditions.was_scheduled("group/default/g")
@@ -516,7 +522,7 @@ def test_only_a_failed_binding_takes_the_scheduled_condition_back() -> None:
     async def test(scene: Scene) -> None:
         scene.group()
         scene.conditions.not_scheduled_after_all("group/default/nobody", "SchedulerError", "m")
-        scene.conditions.group(said(True, message=""))
+        scene.conditions.group(stating(True, message=""))
         await scene.conditions.drain()
         scene.writes.errors = [UnreachableError("cut")]
         scene.conditions.not_scheduled_after_all("group/default/g", "SchedulerError", "binding rejected")
@@ -529,9 +535,9 @@ def test_only_a_failed_binding_takes_the_scheduled_condition_back() -> None:
             ("True", "Scheduled"),
             *[("False", "SchedulerError")] * 2,
         ]
-        scene.conditions.group(said(False))
-        scene.conditions.group(said(True, message=""))
-        scene.conditions.group(said(False))
+        scene.conditions.group(stating(False))
+        scene.conditions.group(stating(True, message=""))
+        scene.conditions.group(stating(False))
         await scene.conditions.drain()
         assert [c["status"] for _, c, _ in scene.writes.groups][3:] in (["True"], ["False"])
 
@@ -552,7 +558,7 @@ def test_a_failed_write_that_a_group_is_scheduled_again_is_made_later(error: Exc
         assert scene.conditions.is_disrupted("group/default/g")
         scene.writes.errors = [error] if error else []
         for _ in range(2):
-            scene.conditions.group(said(True, message=""))
+            scene.conditions.group(stating(True, message=""))
             await scene.conditions.drain()
         assert len(scene.writes.groups) == 1 + again
         assert len(scene.troubles) == again

@@ -243,7 +243,7 @@ def test_binding_waits_until_devices_are_ready() -> None:
     assert isinstance(wait, AwaitObject)
     assert wait.seconds == 600.0
 
-    def said(*conditions: str) -> Code:
+    def code_of(*conditions: str) -> Code:
         device_status = {
             "driver": DRIVER,
             "pool": "n1",
@@ -252,9 +252,9 @@ def test_binding_waits_until_devices_are_ready() -> None:
         }
         return wait.done(claim("c", status={"devices": [device_status]})).code
 
-    assert said() is Code.WAIT
-    assert said("Ready") is Code.SUCCESS
-    assert said("Ready", "Broken") is Code.UNSCHEDULABLE
+    assert code_of() is Code.WAIT
+    assert code_of("Ready") is Code.SUCCESS
+    assert code_of("Ready", "Broken") is Code.UNSCHEDULABLE
     assert wait.done(None).code is Code.UNSCHEDULABLE
 
 

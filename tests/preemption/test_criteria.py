@@ -339,10 +339,10 @@ def test_the_rules_hold_by_any_criteria(cost: tuple[str, ...], placement: str, d
     world.settle()
     plain = World(*cluster.everything, profiles=_with(*cost, placement=placement, plain=True, share=False))
     plain.settle()
-    assert _told(plain) == _told(world)
+    assert _chosen(plain) == _chosen(world)
 
 
-def _told(world: World) -> list[tuple[str, list[str]]]:
+def _chosen(world: World) -> list[tuple[str, list[str]]]:
     return [(made.preemption.domain, _gone(made.preemption)) for made in world.virtual.preemptions]
 
 

@@ -78,7 +78,7 @@ def _why(world: World, found: Preemption, reason: Reason | None) -> object:
     return reason.pod.name, row_name(world, reason.row), reason.plugin, reason.text
 
 
-def _told(world: World, found: Preemption | None) -> object:
+def _outcome(world: World, found: Preemption | None) -> object:
     """All of a decision, in terms of names."""
     if found is None:
         return None
@@ -115,7 +115,7 @@ def test_the_fast_and_the_plain_path_agree(seed: int, rules: bool, options: dict
                 world.add(pod("late", cpu=1, node=starts, priority=1))
             world.add(*asking)
         one, other = fast.step(), plain_one.step()
-        assert _told(fast, one.preemption) == _told(plain_one, other.preemption)
+        assert _outcome(fast, one.preemption) == _outcome(plain_one, other.preemption)
         assert [r.message for r in one.rejections] == [r.message for r in other.rejections]
         assert fast.engine.cluster.digest() == plain_one.engine.cluster.digest()
 

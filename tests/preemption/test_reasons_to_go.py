@@ -31,10 +31,10 @@ def _reasons(
         assigned = [(world.record(name), world.row(on)) for name, on in placed]
         found = reasons_to_go(running, ranking, assigned, priority, plain=plain)
     assert cluster.digest() == before
-    return {ranking.ordered[index].name.removeprefix("default/"): _told(world, why) for index, why in found.items()}
+    return {ranking.ordered[index].name.removeprefix("default/"): _plain(world, why) for index, why in found.items()}
 
 
-def _told(world: World, why: Reason) -> tuple[str, str, str, str, tuple[Missing, ...]]:
+def _plain(world: World, why: Reason) -> tuple[str, str, str, str, tuple[Missing, ...]]:
     return why.pod.name, world.engine.cluster.nodes.names[why.row], why.plugin, why.text, why.missing
 
 

@@ -101,10 +101,10 @@ def test_the_order_of_the_input_does_not_matter(seed: int) -> None:
     """cost.md 4.4: deterministic. Created at the same times, learnt of in any order."""
     timed: list[Item] = [(item, 1e9 + turn) for turn, item in enumerate(instance(seed).items())]  # type: ignore[misc]
     shuffled = random.Random(seed).sample(timed, len(timed))
-    assert _told(timed) == _told(shuffled)
+    assert _outcome(timed) == _outcome(shuffled)
 
 
-def _told(items: Sequence[Item]) -> tuple[list[str], dict[str, str]] | None:
+def _outcome(items: Sequence[Item]) -> tuple[list[str], dict[str, str]] | None:
     """Who goes, and which pod is nominated to which node."""
     world = World(*items)
     found = world.step().preemption
