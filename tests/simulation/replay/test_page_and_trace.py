@@ -117,8 +117,9 @@ def test_bars_of_a_colour_are_one_shape() -> None:
     found = outcome()
     assert found.timeline is not None
     assert len(found.timeline.job) > 100
+    text = page([found])
     for shade in ("#2f81d6", "#62a5ea", "#d1495b", "#e07784"):
-        assert page([found]).count(f'style="fill: {shade}"') == 2  # wide and narrow
+        assert text.count(f'style="fill: {shade}"') == 2  # wide and narrow
 
 
 @pytest.mark.parametrize(("most", "shown"), [(1500, "3 of 3 nodes, days 0.000 to 0.042"), (20, "1 of 3 nodes, days 0")])

@@ -10,6 +10,7 @@ import difflib
 import io
 import itertools
 import re
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -424,6 +425,8 @@ def _lines(file: str, stream: BinaryIO) -> Iterator[str]:
             if error.errno is not None:
                 raise
             raise JobListError(file, number, "", f"not a packed file: {error}") from None
+        except zlib.error as error:
+            raise JobListError(file, number, "", f"the packed file is damaged: {error}") from None
         if not data:
             return
         total += len(data)
