@@ -187,6 +187,23 @@ def test_in_a_large_cluster_no_priority_of_a_tree_is_tried(
     assert "in a cluster of more than 2 objects it is not tried what would help\n" in ended.err
 
 
+def test_what_a_tree_is_named_like_keeps_its_priority(run: Run, tmp_path: Path) -> None:
+    """whatif.md 11.1: the priority that is tried is that of the tree, its groups and their pods, and of nobody else."""
+    others = """- apiVersion: v1
+  kind: Pod
+  metadata: {name: root}
+  spec: {nodeName: n1, priority: 5, containers: [{name: c, resources: {requests: {cpu: "1"}}}]}
+- apiVersion: scheduling.k8s.io/v1alpha3
+  kind: CompositePodGroup
+  metadata: {name: other}
+  spec: {workloadRef: {workloadName: w, templateName: r}, schedulingPolicy: {gang: {minGroupCount: 1}}}
+"""
+    file = tmp_path / "tree.yaml"
+    file.write_text(TREE.replace('cpu: "4"', 'cpu: "1"') + others)
+    found = json.loads(run("explain", "cpg/root", "-f", str(file), "-o", "json").out)
+    assert found["computed"]["priorityThatHelps"] == 6
+
+
 def test_an_owner_is_shown_with_how_many_of_its_pods_wait(run: Run, cluster: str) -> None:
     ended = run("explain", "job/train", "-f", cluster)
     assert ended.out.startswith("job default/train has 2 pods: 0 on nodes, 2 wait.\n\npodgroup default/train waits")

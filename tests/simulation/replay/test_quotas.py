@@ -63,6 +63,7 @@ def test_quotas_of_other_resources_hold_no_job_back() -> None:
     }
     assert Quotas([quota(hard)], gpu="nvidia.com/gpu").admits(job("a", 0, 1, cpu=5))
     assert Quotas([{"metadata": {}, "spec": None}, {"spec": {}}]).admits(job("a", 0, 1))
+    assert not Quotas([quota({**hard, "cpu": "4m"})], gpu="nvidia.com/gpu").admits(job("a", 0, 1, cpu=5))
 
 
 def test_several_quotas_of_a_namespace_hold_together_and_those_of_others_do_not() -> None:
