@@ -312,6 +312,42 @@ def test_a_pod_terminates_by_the_shortest_grace_it_was_given(
     assert metadata["generation"] == 2
 
 
+@pytest.mark.parametrize("grace", [None, 0, 5])
+@pytest.mark.parametrize("period", [0, None])
+def test_a_pod_whose_grace_was_over_when_the_server_ended_can_be_deleted(
+    plane: Plane, grace: int | None, period: int | None
+) -> None:
+    """BeforeDelete of kube-apiserver: its last state was written and its end was not, or was lost (`--accept-loss`)."""
+    body = plane.create(pod("p", nodeName="n"))
+    metadata = {**body["metadata"], "deletionTimestamp": plane.clock.stamp()}
+    if period is not None:
+        metadata["deletionGracePeriodSeconds"] = period
+    before = plane.store.head("pods", "default", "p")
+    plane.store.put("pods", "default", "p", {**body, "metadata": metadata}, before)
+    plane.delete("v1", "Pod", "p", grace=grace)
+    assert not plane.has("v1", "Pod", "p")
+
+
+def test_finalizers_of_a_pod_whose_grace_is_over_can_be_changed(plane: Plane) -> None:
+    """BeforeDelete of kube-apiserver: while it terminates they cannot; its end is not put off by another grace."""
+    plane.create({**pod("p", nodeName="n"), "metadata": {"name": "p", "finalizers": ["a/b"]}})
+    kind = plane.kind("v1", "Pod")
+    for options, expected in (
+        (DeleteOptions(20), ["a/b"]),
+        (DeleteOptions(20, "Foreground"), ["a/b"]),
+        (DeleteOptions(0), ["a/b"]),
+        (DeleteOptions(5, "Foreground"), ["a/b", "foregroundDeletion"]),
+    ):
+        plane.registry.delete_now(kind, "default", "p", options)
+        assert plane.get("v1", "Pod", "p")["metadata"]["finalizers"] == expected
+    plane.clock.forward(5)  # type: ignore[attr-defined]
+    before = plane.get("v1", "Pod", "p")["metadata"]
+    after = plane.registry.delete_now(kind, "default", "p", DeleteOptions(-1, "Orphan")).object["metadata"]
+    assert after["finalizers"] == ["a/b", "orphan"]
+    same = ("deletionTimestamp", "deletionGracePeriodSeconds", "generation")
+    assert [after[key] for key in same] == [before[key] for key in same]
+
+
 @pytest.mark.parametrize(
     ("version", "kind", "named"),
     [

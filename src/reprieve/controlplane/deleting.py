@@ -170,9 +170,16 @@ class Deletion:
         return bool(metadata != before) or not metadata.get("finalizers")
 
     def _grace(self, new: Json, options: DeleteOptions) -> bool:
-        """Set a pod's deletionTimestamp from its grace; False if it already terminates at least as soon."""
+        """Set a pod's deletionTimestamp from its grace; False if it already terminates at least as soon.
+
+        One whose grace is over goes on to its finalizers, and goes if it has none: the process may have ended between
+        the write of its last state and that of its end.
+        """
         metadata, spec, status = new["metadata"], new.get("spec") or {}, new.get("status") or {}
         running = metadata.get("deletionTimestamp")
+        present = metadata.get("deletionGracePeriodSeconds") or 0
+        if running and not present:
+            return True
         if running and options.grace is None:
             return False
         grace = options.grace
@@ -183,7 +190,6 @@ class Deletion:
         if not spec.get("nodeName") or status.get("phase") in ("Succeeded", "Failed"):
             grace = 0
         if running:
-            present = metadata.get("deletionGracePeriodSeconds") or 0
             if grace >= present:
                 return False
             metadata["deletionTimestamp"] = stamp(parse_stamp(running) + timedelta(seconds=grace - present))
