@@ -359,6 +359,18 @@ def test_how_large_a_file_of_figures_may_be(
         comparing.compare(path, path)
 
 
+@pytest.mark.parametrize(
+    "data",
+    [b"", b"{}", b'[{"scenario": "\xff"}]', b'[{"family": "\xff"}]', b'[{"more": ' + b"[" * 100_000],
+    ids=["nothing", "no list", "no text", "no text of a growth", "without end"],
+)
+def test_what_holds_no_figures_is_named(tmp_path: Path, data: bytes) -> None:
+    path = tmp_path / "figures"
+    path.write_bytes(data)
+    with pytest.raises(comparing.FiguresError, match="figures: not what reprieve bench -o json writes: "):
+        comparing.compare(path, path)
+
+
 def test_a_file_of_more_than_64_mib_is_not_read(tmp_path: Path) -> None:
     path = tmp_path / "figures"
     with path.open("wb") as file:

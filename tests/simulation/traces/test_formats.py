@@ -260,9 +260,17 @@ def test_a_job_log_has_at_most_as_many_bytes_as_a_list(
             imported(tmp_path, "philly-log", text)
 
 
-def test_a_job_log_is_a_json_array(tmp_path: Path) -> None:
+@pytest.mark.parametrize("text", ["{}", "", "[" * 100_000], ids=["an object", "nothing", "without end"])
+def test_a_job_log_is_a_json_array(tmp_path: Path, text: str) -> None:
     with pytest.raises(JobListError, match="trace: not a JSON array of jobs: "):
-        imported(tmp_path, "philly-log", "{}")
+        imported(tmp_path, "philly-log", text)
+
+
+def test_a_job_log_is_utf_8(tmp_path: Path) -> None:
+    file = tmp_path / "log.json"
+    file.write_bytes(b'[{"jobid": "\xff"}]')
+    with pytest.raises(JobListError, match=r"log\.json, line 2: not a job \(counted from 2\): 'utf-8' codec"):
+        read_trace(importer_of("philly-log"), file)
 
 
 # -- Gavel ---------------------------------------------------------------------------------------------------------

@@ -12,6 +12,8 @@ from reprieve.simulation.bench.running import Measured
 from reprieve.simulation.bench.series import Growth
 
 _MOST_BYTES = 64 << 20
+_UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""What msgspec raises for what is no JSON, text that is not UTF-8, and values within values within values."""
 
 
 class FiguresError(Exception):
@@ -58,9 +60,9 @@ def _read(path: Path) -> list[Measured]:
     try:
         grown = msgspec.json.decode(content, type=list[Growth])
         return [run for family in grown for run in family.runs]
-    except msgspec.DecodeError:
+    except _UNREADABLE:
         pass
     try:
         return msgspec.json.decode(content, type=list[Measured])
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except _UNREADABLE as error:
         raise FiguresError(f"{path}: not what reprieve bench -o json writes: {error}") from None

@@ -39,6 +39,8 @@ class _Logged(msgspec.Struct):
 
 _COLUMNS: Final = ("jobid", "vc", "submitted_time", "attempts", "hosts", "gpus")
 _NO_TIME: Final = (None, "", "None")
+_UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""What msgspec raises for what is no JSON, text that is not UTF-8, and values within values within values."""
 
 
 def _rows(path: Path) -> Iterator[tuple[int, list[str] | JobListError]]:
@@ -50,12 +52,12 @@ def _rows(path: Path) -> Iterator[tuple[int, list[str] | JobListError]]:
     yield 1, list(_COLUMNS)
     try:
         entries = msgspec.json.decode(data, type=list[msgspec.Raw])
-    except msgspec.DecodeError as error:
+    except _UNREADABLE as error:
         raise JobListError(str(path), 0, "", f"not a JSON array of jobs: {error}") from None
     for line, raw in enumerate(entries, 2):
         try:
             job = msgspec.json.decode(raw, type=_Logged)
-        except msgspec.DecodeError as error:
+        except _UNREADABLE as error:
             yield line, JobListError(str(path), line, "", f"not a job (counted from 2): {error}")
             continue
         hosts = job.attempts[-1].detail if job.attempts else []
