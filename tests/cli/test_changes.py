@@ -92,7 +92,7 @@ TEMPLATE = "template: {spec: {containers: [{name: c}]}}"
 
 
 @pytest.mark.parametrize(
-    ("manifest", "scale", "told"),
+    ("manifest", "scale", "expected"),
     [
         (
             f"apiVersion: apps/v1\nkind: DaemonSet\nmetadata: {{name: d}}\nspec: {{{TEMPLATE}}}\n",
@@ -109,12 +109,12 @@ TEMPLATE = "template: {spec: {containers: [{name: c}]}}"
     ],
 )
 def test_what_cannot_be_scaled_is_an_error_and_its_pods_are_not_copied(
-    run: Run, cluster: str, tmp_path: Path, manifest: str, scale: str, told: str
+    run: Run, cluster: str, tmp_path: Path, manifest: str, scale: str, expected: str
 ) -> None:
     """whatif.md 4.3, 4.8: only what is not in the input yet is looked for among what its workloads make."""
     (tmp_path / "more.yaml").write_text(manifest)
     ended = run("plan", "-f", cluster, "-f", tmp_path / "more.yaml", "--scale", scale)
-    assert (ended.code, ended.out, ended.err) == (2, "", told)
+    assert (ended.code, ended.out, ended.err) == (2, "", expected)
 
 
 def test_the_nodes_of_a_train_job_are_its_count(run: Run, cluster: str, tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ def test_demo_reaches_the_expected_outcome_without_kubectl() -> None:
         env={**os.environ, "PATH": "/nowhere"},
     )
     assert (ended.returncode, ended.stderr) == (0, ""), ended.stdout
-    for told in (
+    for expected in (
         "42 pods running on 128 of them: every GPU is taken.",
         "All 8 pods of default/train run.\n  11 workloads (14 pods) evicted to make room.",
         "group default/nightly",
@@ -37,7 +37,7 @@ def test_demo_reaches_the_expected_outcome_without_kubectl() -> None:
         "All 4 pods of default/chat run.\n  1 workload (4 pods) evicted to make room.",
         "Evicted for compositepodgroup default/chat (priority 1000)",
     ):
-        assert told in ended.stdout
+        assert expected in ended.stdout
 
 
 def test_demo_fails_when_something_else_happens(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -92,7 +92,7 @@ main.main()
 
 
 @pytest.mark.parametrize(
-    ("scheduled", "evicted", "told"),
+    ("scheduled", "evicted", "expected"),
     [
         (8, demo.ACTS[0].evicted, []),
         (7, demo.ACTS[0].evicted, ["7 pods placed, expected 8"]),
@@ -101,11 +101,11 @@ main.main()
     ],
 )
 def test_differences_from_what_is_expected_are_reported(
-    scheduled: int, evicted: tuple[str, ...], told: list[str]
+    scheduled: int, evicted: tuple[str, ...], expected: list[str]
 ) -> None:
     found = demo.differences(demo.ACTS[0], scheduled=scheduled, evicted=evicted)
-    assert len(found) == len(told)
-    assert all(text.startswith(begin) for text, begin in zip(found, told, strict=True))
+    assert len(found) == len(expected)
+    assert all(text.startswith(begin) for text, begin in zip(found, expected, strict=True))
 
 
 @pytest.mark.parametrize("act", demo.ACTS, ids=lambda act: act.group)

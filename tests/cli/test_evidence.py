@@ -329,9 +329,9 @@ def test_the_context_says_where_the_records_are(extension: object, found: list[i
     answers: Mapping[str, Json | int] = {"/explain": {"items": [record(5)]}}
     gathered = ask(RUNS, answers, extensions={"reprieve.dev/scheduler": extension})
     assert [one.id for one in gathered.records] == found
-    said = [each for each in gathered.warnings if each.startswith("the scheduler's records")]
-    assert len(said) == bool(warning)
-    assert warning in "".join(said)
+    shown = [each for each in gathered.warnings if each.startswith("the scheduler's records")]
+    assert len(shown) == bool(warning)
+    assert warning in "".join(shown)
     assert bool(gathered.source) == bool(found)
 
 
@@ -377,8 +377,8 @@ def test_a_leader_that_refuses_is_a_warning() -> None:
         LEASE: lease("leader"),
         PROXY: 403,
     }
-    [said] = [each for each in ask(RUNS, answers).warnings if "records" in each]
-    assert said.startswith("the scheduler's records could not be read: ")
+    [shown] = [each for each in ask(RUNS, answers).warnings if "records" in each]
+    assert shown.startswith("the scheduler's records could not be read: ")
 
 
 @pytest.mark.parametrize(

@@ -110,14 +110,14 @@ async def play(kubeconfig: Path) -> None:
         await until(rejected("w0", "o0", "p0"))
 
         # What groups say, and the events, are written beside what their pods say.
-        async def told() -> bool:
+        async def is_reported() -> bool:
             groups = (await client.get(GROUPS)).read(dict)["items"]
             events = (await client.get("/apis/events.k8s.io/v1/namespaces/default/events")).read(dict)["items"]
-            said = {one["metadata"]["name"] for one in groups if (one.get("status") or {}).get("conditions")}
-            return said == {"train", "wide", "odd", "parts"} and any(one["reason"] == "Preempted" for one in events)
+            reported = {one["metadata"]["name"] for one in groups if (one.get("status") or {}).get("conditions")}
+            return reported == {"train", "wide", "odd", "parts"} and any(one["reason"] == "Preempted" for one in events)
 
         async with asyncio.timeout(DEADLINE):
-            while not await told():
+            while not await is_reported():
                 await asyncio.sleep(0.02)
 
 
@@ -136,13 +136,13 @@ class Up:
             text=True,
         )
         assert self.process.stderr is not None
-        said = []
+        lines = []
         for line in self.process.stderr:
-            said.append(line)
+            lines.append(line)
             if "the scheduler answers on" in line:
                 break
         else:
-            raise AssertionError("".join(said))
+            raise AssertionError("".join(lines))
         asyncio.run(play(self.kubeconfig))
 
     def stop(self) -> None:
@@ -233,10 +233,10 @@ def test_why_nobody_is_pushed_out_for_a_gang(up: Up, run: Run) -> None:
     """What runs at a lower priority is 3 cores on n2; vip is above."""
     ended = run("explain", "podgroup", "wide", "--kubeconfig", up.kubeconfig)
     assert "pod group is unschedulable, pod group is unschedulable" in ended.out, "the condition is upstream's"
-    told = ended.out.partition("Nobody is pushed out for it\n")[2]
-    assert re.search(r"pod default/low-[ab] +1 pod +n2 +0 ", told)
-    assert "With all of lower priority gone, 1 workload (1 pod), 1 of its pods would find a place, and 3 must." in told
-    assert "default/w1 would find none of 2 nodes even then: 2 Insufficient cpu." in told
+    shown = ended.out.partition("Nobody is pushed out for it\n")[2]
+    assert re.search(r"pod default/low-[ab] +1 pod +n2 +0 ", shown)
+    assert "With all of lower priority gone, 1 workload (1 pod), 1 of its pods would find a place, and 3 must." in shown
+    assert "default/w1 would find none of 2 nodes even then: 2 Insufficient cpu." in shown
 
 
 def test_a_member_of_another_scheduler(up: Up, run: Run) -> None:

@@ -342,7 +342,7 @@ spec: {containers: [{name: c, resources: {requests: {cpu: "4"}}}]}}}
 
 
 @pytest.mark.parametrize(
-    ("owner", "pods", "told"),
+    ("owner", "pods", "expected"),
     [
         ("leaderworkerset/serve", 2, "pod default/serve-0"),
         ("jobset/stages", 2, "pod default/stages-a-0-0-00000"),
@@ -350,11 +350,11 @@ spec: {containers: [{name: c, resources: {requests: {cpu: "4"}}}]}}}
         ("statefulset/db", 2, "pod default/db-0"),
     ],
 )
-def test_owners_of_owners(run: Run, tmp_path: Path, owner: str, pods: int, told: str) -> None:
+def test_owners_of_owners(run: Run, tmp_path: Path, owner: str, pods: int, expected: str) -> None:
     """Whatever stands between an object and its pods, and is nowhere in the input; each says why it waits."""
     (tmp_path / "owners.yaml").write_text(OWNERS)
     ended = run("explain", owner, "-f", tmp_path / "owners.yaml")
-    assert f" has {pods} pods: 0 on nodes, {pods} wait.\n\n{told} waits" in ended.out
+    assert f" has {pods} pods: 0 on nodes, {pods} wait.\n\n{expected} waits" in ended.out
     assert "Insufficient cpu" in ended.out
 
 
@@ -398,7 +398,7 @@ SECRETS = ("payroll", "takeover", "layoffs", "plans", "merger", "secretive")
 
 @pytest.mark.parametrize("output", ["text", "json", "yaml"])
 @pytest.mark.parametrize(
-    ("asked", "priority", "told"),
+    ("asked", "priority", "expected"),
     [
         (("pod/mine", "-n", "team"), 5, "a pod of priority 3"),  # it would evict
         (("pod/mine", "-n", "team"), 0, "pod/mine"),  # it waits; others might end, or have a lower priority
@@ -407,7 +407,7 @@ SECRETS = ("payroll", "takeover", "layoffs", "plans", "merger", "secretive")
     ],
 )
 def test_other_peoples_objects_by_kind_and_priority_alone(
-    run: Run, tmp_path: Path, asked: tuple[str, ...], priority: int, told: str, output: str
+    run: Run, tmp_path: Path, asked: tuple[str, ...], priority: int, expected: str, output: str
 ) -> None:
     """whatif.md 11.3, in the answer and on stderr; what is one's own is named as ever."""
     file = tmp_path / "shared.yaml"
@@ -417,7 +417,7 @@ def test_other_peoples_objects_by_kind_and_priority_alone(
     ended = run("explain", *asked, "-f", file, "--redact", "-o", output)
     assert ended.code == 0
     assert [secret for secret in SECRETS if secret in ended.out + ended.err] == []
-    assert told in ended.out
+    assert expected in ended.out
 
 
 def test_waiting_pods_of_others_are_counted(run: Run, tmp_path: Path) -> None:

@@ -141,7 +141,7 @@ def test_what_stands_below_the_state() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "status", "message", "told"),
+    ("kind", "status", "message", "expected"),
     [
         ("PodScheduled", "False", "no room", True),
         ("PodScheduled", "True", "no room", False),
@@ -149,19 +149,19 @@ def test_what_stands_below_the_state() -> None:
         ("Ready", "False", "no room", False),
     ],
 )
-def test_false_conditions_are_shown_with_their_message(kind: str, status: str, message: str, told: bool) -> None:
+def test_false_conditions_are_shown_with_their_message(kind: str, status: str, message: str, expected: bool) -> None:
     item = pod("a", priority=5)
     condition = objects.PodCondition(type=kind, status=status, reason="R", message=message)
     item = replace(item, status=replace(item.status, conditions=(condition,)))
-    assert (f"{kind}: R: {message}" in notes(evidence(item=item), "pod default/a waits")) is told
+    assert (f"{kind}: R: {message}" in notes(evidence(item=item), "pod default/a waits")) is expected
 
 
 def test_a_computed_answer_is_shown_where_no_record_exists() -> None:
     room = "There is room for it now: a scheduler with the default configuration would place it."
-    for source, told in (("", True), ("http://s", False)):
+    for source, expected in (("", True), ("http://s", False)):
         found = evidence(computed=Answered(fits=True, gated="behind a gate"), source=source)
-        said = notes(found, "pod default/a waits")
-        assert (room in said, "It is not tried: behind a gate" in said) == (told, told)
+        shown = notes(found, "pod default/a waits")
+        assert (room in shown, "It is not tried: behind a gate" in shown) == (expected, expected)
 
 
 # -- why -----------------------------------------------------------------------------------------------------------
@@ -201,9 +201,9 @@ def test_members_tried_together_are_counted() -> None:
     assert sentence not in notes(evidence(record(members=members, result="Error")), "Why")
 
 
-@pytest.mark.parametrize(("repeated", "said"), [(0, []), (1, ["2 attempts ended like that."])])
-def test_attempts_that_ended_alike_are_counted(repeated: int, said: list[str]) -> None:
-    assert [each for each in notes(evidence(record(repeated=repeated)), "Why") if "attempts" in each] == said
+@pytest.mark.parametrize(("repeated", "expected"), [(0, []), (1, ["2 attempts ended like that."])])
+def test_attempts_that_ended_alike_are_counted(repeated: int, expected: list[str]) -> None:
+    assert [each for each in notes(evidence(record(repeated=repeated)), "Why") if "attempts" in each] == expected
 
 
 def test_levels_of_a_tree_show_which_groups_failed() -> None:
@@ -224,7 +224,7 @@ def test_levels_of_a_tree_show_which_groups_failed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("reason", "options", "said"),
+    ("reason", "options", "expected"),
     [
         ("PreemptionDelay", {}, ["Its preemption-delay ends at 2026-07-01 12:00:00 UTC; room that comes free by then"]),
         ("MinimumRuntime", {}, ["Whom it might evict is within a minimum-runtime; the first has run it at 2026-07-01"]),
@@ -245,11 +245,11 @@ def test_levels_of_a_tree_show_which_groups_failed() -> None:
         ),
     ],
 )
-def test_what_a_preemptor_waits_for(reason: str, options: dict[str, Any], said: list[str]) -> None:
+def test_what_a_preemptor_waits_for(reason: str, options: dict[str, Any], expected: list[str]) -> None:
     waits = Waits(**{"reason": reason, "message": "m", "until": "2026-07-01T12:00:00Z", **options})
     found = notes(evidence(record(waits=waits)), "It waits instead of evicting anybody")
-    assert len(found) == len(said)
-    assert all(each.startswith(start) for each, start in zip(found, said, strict=True))
+    assert len(found) == len(expected)
+    assert all(each.startswith(start) for each, start in zip(found, expected, strict=True))
 
 
 # -- who went ------------------------------------------------------------------------------------------------------
@@ -260,19 +260,19 @@ def making_room(**changes: Any) -> Evidence:
 
 
 @pytest.mark.parametrize(
-    ("state", "error", "said"),
+    ("state", "error", "expected"),
     [
         ("UnderWay", "", "Decided at 2026-07-01 14:04:44 UTC; the victims are being told to go."),
         ("Done", "", "Decided at 2026-07-01 14:04:44 UTC; every victim was told to go."),
         ("Failed", "503", "Decided at 2026-07-01 14:04:44 UTC; it failed: 503"),
     ],
 )
-def test_what_became_of_a_preemption(state: str, error: str, said: str) -> None:
-    assert notes(making_room(state=state, error=error), "To make room: 1 workload (2 pods) evicted")[0] == said
+def test_what_became_of_a_preemption(state: str, error: str, expected: str) -> None:
+    assert notes(making_room(state=state, error=error), "To make room: 1 workload (2 pods) evicted")[0] == expected
 
 
 @pytest.mark.parametrize(
-    ("cost", "said"),
+    ("cost", "expected"),
     [
         (Cost(units=1, pods=1, highest_priority=1), []),
         (Cost(units=1, pods=1, highest_priority=1, running_seconds_lost=0.9), []),
@@ -286,13 +286,13 @@ def test_what_became_of_a_preemption(state: str, error: str, said: str) -> None:
         ),
     ],
 )
-def test_what_an_eviction_costs(cost: Cost, said: list[str]) -> None:
+def test_what_an_eviction_costs(cost: Cost, expected: list[str]) -> None:
     found = notes(making_room(cost=cost), "To make room")
-    assert [each for each in found if "lost" in each or "although" in each] == said
+    assert [each for each in found if "lost" in each or "although" in each] == expected
 
 
 @pytest.mark.parametrize(
-    ("comparison", "said"),
+    ("comparison", "expected"),
     [
         (Comparison(candidates=1, chosen=Candidate(domain="n1")), None),
         (Comparison(candidates=2, chosen=Candidate(domain="n1")), "2 domains would have worked; n1 was chosen."),
@@ -318,9 +318,9 @@ def test_what_an_eviction_costs(cost: Cost, said: list[str]) -> None:
         ),
     ],
 )
-def test_how_the_domain_was_chosen(comparison: Comparison, said: str | None) -> None:
+def test_how_the_domain_was_chosen(comparison: Comparison, expected: str | None) -> None:
     found = [each for each in notes(making_room(comparison=comparison), "To make room") if "domains" in each]
-    assert found == ([said] if said else [])
+    assert found == ([expected] if expected else [])
 
 
 def released(**changes: Any) -> Released:
@@ -333,13 +333,13 @@ def test_for_how_long_room_is_held_and_how_it_was_given_back() -> None:
     gone = "The room held on n1, n2 was released at 2026-07-01 15:00:00 UTC: it was not used."
     more = "The room held on n1, n2 and 3 more was released at 2026-07-01 15:00:00 UTC: it was not used."
     until = "2026-07-01T15:00:00Z"
-    for options, said in (
+    for options, expected in (
         ({}, []),
         ({"held_until": until}, [held]),
         ({"held_until": until, "released": [released()]}, [gone]),
         ({"released": [released(), released(nodes_total=5)]}, [gone, more]),
     ):
-        assert [each for each in notes(making_room(**options), "To make room") if "room" in each] == said
+        assert [each for each in notes(making_room(**options), "To make room") if "room" in each] == expected
     records = [record(result="Preempting", preemption=preempting(released=[released()])) for _ in range(2)]
     assert notes(evidence(*records), "Room that was held for it before") == [gone]
 
@@ -580,8 +580,8 @@ def test_a_pod_evicted_with_its_group_or_tree_is_reported_so(kind: str, sentence
 def test_lost_running_time_is_shown_from_one_second_on(seconds: float, lost: str | None) -> None:
     cost = Cost(units=1, pods=1, highest_priority=1, running_seconds_lost=seconds)
     made = record(result="Preempting", preemption=preempting(cost=cost))
-    said = [each for each in notes(evidence(made), "To make room") if "running time" in each]
-    assert said == ([] if lost is None else [f"{lost} of running time is lost, over all pods."])
+    shown = [each for each in notes(evidence(made), "To make room") if "running time" in each]
+    assert shown == ([] if lost is None else [f"{lost} of running time is lost, over all pods."])
 
 
 def test_up_to_ten_releases_of_held_room_are_shown() -> None:

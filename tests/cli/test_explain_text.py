@@ -68,7 +68,7 @@ def lack(nodes: int, *names: str, more: int = 1, **missing: str) -> Shortfall:
 
 
 @pytest.mark.parametrize(
-    ("lacking", "said"),
+    ("lacking", "expected"),
     [
         (lack(1, "n1", cpu="2"), "2 more cpu free on n1, where least is missing."),
         (lack(2, "n1", "n3", cpu="500m"), "500m more cpu free on n1 or n3, where least is missing."),
@@ -82,12 +82,12 @@ def lack(nodes: int, *names: str, more: int = 1, **missing: str) -> Shortfall:
         ),
     ],
 )
-def test_what_a_pod_lacks(lacking: Shortfall, said: str) -> None:
-    assert helps(evidence(record(lack=lacking))) == [said]
+def test_what_a_pod_lacks(lacking: Shortfall, expected: str) -> None:
+    assert helps(evidence(record(lack=lacking))) == [expected]
 
 
 @pytest.mark.parametrize(
-    ("lacking", "said"),
+    ("lacking", "expected"),
     [
         (
             lack(5, "n1", "n2", "n3", more=3, gpu="2"),
@@ -100,7 +100,7 @@ def test_what_a_pod_lacks(lacking: Shortfall, said: str) -> None:
         ),
     ],
 )
-def test_what_a_gang_lacks(lacking: Shortfall, said: str) -> None:
+def test_what_a_gang_lacks(lacking: Shortfall, expected: str) -> None:
     members = Members(tried=4, placed=1, min_count=4)
     entity = Ref(kind="PodGroup", namespace="default", name="g")
     found = Evidence(
@@ -110,11 +110,11 @@ def test_what_a_gang_lacks(lacking: Shortfall, said: str) -> None:
         records=[record(entity=entity, members=members, lack=lacking)],
         source="http://s",
     )
-    assert helps(found) == [said, "With minCount 1 instead of 4 it could start: so many have a place."]
+    assert helps(found) == [expected, "With minCount 1 instead of 4 it could start: so many have a place."]
 
 
 @pytest.mark.parametrize(
-    ("reason", "said"),
+    ("reason", "expected"),
     [
         ("node(s) had untolerated taint(s)", "A toleration for the taints of 3 nodes"),
         ("node(s) were unschedulable", "3 nodes uncordoned"),
@@ -122,9 +122,9 @@ def test_what_a_gang_lacks(lacking: Shortfall, said: str) -> None:
         ("something of a plugin of others", None),
     ],
 )
-def test_hints_by_reason(reason: str, said: str | None) -> None:
+def test_hints_by_reason(reason: str, expected: str | None) -> None:
     found = helps(evidence(record(reasons=[Reason(reason=reason, nodes=3)])))
-    assert found == [] if said is None else found[0].startswith(said)
+    assert found == [] if expected is None else found[0].startswith(expected)
 
 
 def test_never_preempts() -> None:
@@ -190,7 +190,7 @@ def test_a_preemption_is_shown_with_costs_reasons_and_the_comparison() -> None:
     text = plain(
         explanation_of(evidence(record(result="Preempting", preemption=preempting(state="Failed", error="503"))))
     )
-    for said in (
+    for expected in (
         "To make room: 1 workload (2 pods) evicted",
         "group default/old  2 pods  n1, n2  1         2 h",
         "why: with it back, default/a would not fit on n1: Insufficient cpu (1 short)",
@@ -202,7 +202,7 @@ def test_a_preemption_is_shown_with_costs_reasons_and_the_comparison() -> None:
         "pod default/kept  1 pod  n1  2\n",
         "... and 7 more",
     ):
-        assert said in text
+        assert expected in text
 
 
 LOOKED_AT = Unit(
@@ -218,7 +218,7 @@ LOOKED_AT = Unit(
 
 
 @pytest.mark.parametrize(
-    ("found", "said"),
+    ("found", "expected"),
     [
         (
             InVain(
@@ -253,15 +253,15 @@ LOOKED_AT = Unit(
     ],
     ids=lambda value: value.reason if isinstance(value, InVain) else "",
 )
-def test_why_nobody_is_pushed_out_for_a_group(found: InVain, said: list[str]) -> None:
+def test_why_nobody_is_pushed_out_for_a_group(found: InVain, expected: list[str]) -> None:
     text = plain(explanation_of(evidence(record(in_vain=found))))
     assert "Nobody is pushed out for it" in text
-    for sentence in said:
+    for sentence in expected:
         assert sentence in text
 
 
 @pytest.mark.parametrize(
-    ("order", "said"),
+    ("order", "expected"),
     [
         (
             Order(search="Greedy", placed=3),
@@ -271,12 +271,12 @@ def test_why_nobody_is_pushed_out_for_a_group(found: InVain, said: list[str]) ->
         (Order(search="Retry"), "A few other orders were tried as well, in vain."),
     ],
 )
-def test_a_gang_that_its_order_keeps_from_being_placed(order: Order, said: str) -> None:
+def test_a_gang_that_its_order_keeps_from_being_placed(order: Order, expected: str) -> None:
     """Waiting or making room: somebody may go who need not."""
     for each in (record(order=order), record(order=order, result="Preempting", preemption=preempting())):
         text = plain(explanation_of(evidence(each)))
         assert "A placement may exist: pods are tried one after another" in text
-        assert said in text
+        assert expected in text
 
 
 def test_a_member_of_a_whole_group_learns_that_it_went_with_it() -> None:
@@ -342,9 +342,9 @@ def test_a_group_without_a_priority_has_that_of_its_pods() -> None:
     """api.md: no admission resolves the class of a custom resource; the live scheduler gives it its pods' highest."""
     members = [pod("a", group="g", priority=7), pod("b", group="g", priority=7)]
     asked = Asked("PodGroup", "default", "g")
-    for own, said in ((None, "Priority 7, minCount 2."), (3, "Priority 3, minCount 2.")):
+    for own, expected in ((None, "Priority 7, minCount 2."), (3, "Priority 3, minCount 2.")):
         found = Evidence(asked, group=group("g", min_count=2, priority=own), members=members)
-        assert said in plain(explanation_of(found))
+        assert expected in plain(explanation_of(found))
 
 
 def test_a_pod_of_another_scheduler_is_reported_as_such() -> None:
@@ -359,18 +359,18 @@ def test_a_pod_of_another_scheduler_is_reported_as_such() -> None:
 
 
 @pytest.mark.parametrize(
-    ("schedulers", "said"),
+    ("schedulers", "expected"),
     [
         (("default-scheduler", "default-scheduler"), None),
         (("other", "other"), "It waits for the scheduler other, by the schedulerName of its pods."),
         (("other", "default-scheduler"), "Its pods ask for different schedulers, default-scheduler and other: none"),
     ],
 )
-def test_schedulers_that_pods_of_a_group_ask_for(schedulers: tuple[str, ...], said: str | None) -> None:
+def test_schedulers_that_pods_of_a_group_ask_for(schedulers: tuple[str, ...], expected: str | None) -> None:
     members = [pod(f"m{i}", group="crew", scheduler=name) for i, name in enumerate(schedulers)]
     found = Evidence(Asked("PodGroup", "default", "crew"), group=group("crew", min_count=2), members=members)
     text = plain(explanation_of(found))
-    assert said in text if said is not None else "scheduler" not in text.partition("\n\n")[0]
+    assert expected in text if expected is not None else "scheduler" not in text.partition("\n\n")[0]
 
 
 def test_events_and_messages_are_shown() -> None:
@@ -469,8 +469,8 @@ def test_what_would_help_is_tried_in_clusters_of_up_to_so_many_objects(
     found = asked("Pod", "a", node("n1", cpu=4), pod("x", cpu=4, node="n1", priority=10), pod("a", cpu=4))
     assert (found.helps is not None) == tried
     assert (found.priority_that_helps is not None) == tried
-    said = "" if tried else "in a cluster of more than 2 objects it is not tried what would help\n"
-    assert capsys.readouterr().err == said
+    expected = "" if tried else "in a cluster of more than 2 objects it is not tried what would help\n"
+    assert capsys.readouterr().err == expected
     assert found.record is not None
     assert found.record.result == "Unschedulable"
 
@@ -518,8 +518,10 @@ def test_those_before_it_in_the_queue_have_their_room() -> None:
     assert not found.fits
 
 
-@pytest.mark.parametrize(("nodes", "total", "told"), [(10, 12, "and 6 more"), (10, 0, "and 4 more"), (6, 6, "n05  ")])
-def test_nodes_that_are_not_listed_are_counted(nodes: int, total: int, told: str) -> None:
+@pytest.mark.parametrize(
+    ("nodes", "total", "expected"), [(10, 12, "and 6 more"), (10, 0, "and 4 more"), (6, 6, "n05  ")]
+)
+def test_nodes_that_are_not_listed_are_counted(nodes: int, total: int, expected: str) -> None:
     """A record lists the first ten names; how many there are stands beside them (not in records of older versions)."""
     gone = Unit(
         unit="default/wide",
@@ -543,7 +545,7 @@ def test_nodes_that_are_not_listed_are_counted(nodes: int, total: int, told: str
         nominations=[],
         nominations_total=0,
     )
-    assert told in plain(explanation_of(evidence(record(preemption=made, result="Preempting"))))
+    assert expected in plain(explanation_of(evidence(record(preemption=made, result="Preempting"))))
 
 
 def test_reasons_that_are_not_listed_are_counted() -> None:
@@ -552,19 +554,21 @@ def test_reasons_that_are_not_listed_are_counted() -> None:
 
 
 @pytest.mark.parametrize(
-    ("tried", "result", "told"),
+    ("tried", "result", "expected"),
     [
         (4, "Unschedulable", "Of 4 pods tried together 1 found a place."),
         (4, "Error", None),
         (None, "Unschedulable", None),
     ],
 )
-def test_members_are_counted_where_they_were_tried_together(tried: int | None, result: str, told: str | None) -> None:
+def test_members_are_counted_where_they_were_tried_together(
+    tried: int | None, result: str, expected: str | None
+) -> None:
     """Not where the attempt failed by an error: it was not tried to its end."""
     members = Members(tried=tried, placed=1, min_count=4) if tried is not None else None
     text = plain(explanation_of(evidence(record(members=members, result=result))))
-    assert ("tried together" in text) == (told is not None)
-    assert told is None or told in text
+    assert ("tried together" in text) == (expected is not None)
+    assert expected is None or expected in text
 
 
 def test_the_document_has_the_fields_of_each_kind() -> None:
@@ -576,23 +580,23 @@ def test_the_document_has_the_fields_of_each_kind() -> None:
     members = [pod("g-0", cpu=1, group="g", node="n1"), pod("g-1", cpu=1, group="g")]
     [of_group] = [one for one in gang("g", 2, min_count=2, cpu=1) if isinstance(one, objects.PodGroup)]
     found = Evidence(Asked("PodGroup", "default", "g"), group=of_group, members=members)
-    said = document(found)["object"]
-    assert (said["minCount"], said["pods"], said["scheduled"], said["priority"]) == (2, 2, 1, 0)
-    assert not {"nodeName", "podGroup", "minGroupCount"} & said.keys()
+    shown = document(found)["object"]
+    assert (shown["minCount"], shown["pods"], shown["scheduled"], shown["priority"]) == (2, 2, 1, 0)
+    assert not {"nodeName", "podGroup", "minGroupCount"} & shown.keys()
     root = composite("root", min_groups=3)
     tree = Evidence(Asked("CompositePodGroup", "default", "root"), composite=root, members=members)
-    said = document(tree)["object"]
-    assert (said["minGroupCount"], said["pods"], said["scheduled"], said["priority"]) == (3, 2, 1, 0)
-    assert "minCount" not in said
+    shown = document(tree)["object"]
+    assert (shown["minGroupCount"], shown["pods"], shown["scheduled"], shown["priority"]) == (3, 2, 1, 0)
+    assert "minCount" not in shown
     ranked = Evidence(Asked("PodGroup", "default", "r"), group=group("r", min_count=1, priority=7), members=[])
     assert document(ranked)["object"]["priority"] == 7
 
 
-@pytest.mark.parametrize(("tried", "said"), [(None, True), ("Free", True), ("Node", False)])
-def test_a_request_above_every_node_is_a_reason_unless_the_advice_names_it(tried: str | None, said: bool) -> None:
+@pytest.mark.parametrize(("tried", "expected"), [(None, True), ("Free", True), ("Node", False)])
+def test_a_request_above_every_node_is_a_reason_unless_the_advice_names_it(tried: str | None, expected: bool) -> None:
     """whatif.md 11: a node that was tried and would help is told with what it has to have."""
     lacking = record(lack=Shortfall(too_big=[TooBig(resource="cpu", asked="64", largest="8")]))
     helping = (Help(kind=tried, sentence="This would help."),) if tried is not None else None
-    told = plain(explanation_of(evidence(lacking, computed=Answered(helps=helping))))
-    assert ("  It asks for 64 cpu, and the largest node has 8.\n" in told) == said
-    assert ("This would help." in told) == (tried is not None)
+    shown = plain(explanation_of(evidence(lacking, computed=Answered(helps=helping))))
+    assert ("  It asks for 64 cpu, and the largest node has 8.\n" in shown) == expected
+    assert ("This would help." in shown) == (tried is not None)

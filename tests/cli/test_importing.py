@@ -199,8 +199,8 @@ def test_a_bad_row_of_a_trace_is_named_or_left_out(run: Run, desk: Path) -> None
 
 
 def test_help_names_the_rules_and_openb_stays_what_it_was(run: Run) -> None:
-    told = run("import", "--help").out
-    assert all(name in told for name in ("philly-log", "spot-gpu", "--priorities", "gpus>=8:high,else:low"))
+    shown = run("import", "--help").out
+    assert all(name in shown for name in ("philly-log", "spot-gpu", "--priorities", "gpus>=8:high,else:low"))
     assert "--pods" in run("import", "openb", "--help").out
 
 

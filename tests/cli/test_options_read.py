@@ -97,8 +97,8 @@ def test_how_far_back_history_goes(text: str, back: float, monkeypatch: pytest.M
 
 def test_a_gate_that_changes_nothing_here_is_a_warning(capsys: pytest.CaptureFixture[str]) -> None:
     options.read_gates("DRAAdminAccess=true,GenericWorkload=false")
-    said = "warning: --feature-gates: feature gate DRAAdminAccess is kube-scheduler's; it changes nothing here\n"
-    assert capsys.readouterr().err == said
+    expected = "warning: --feature-gates: feature gate DRAAdminAccess is kube-scheduler's; it changes nothing here\n"
+    assert capsys.readouterr().err == expected
 
 
 @pytest.mark.parametrize(
@@ -240,8 +240,8 @@ def test_figures_before_and_after(run: Run, tmp_path: Path) -> None:
         None,
     ]
     for more in (("gang-1000",), ("--growth",), ("--profile",)):
-        said = "error: --compare runs nothing: it takes no scenarios, --growth or --profile\n"
-        assert run("bench", "--compare", *files, *more) == Ended(2, "", said)
+        expected = "error: --compare runs nothing: it takes no scenarios, --growth or --profile\n"
+        assert run("bench", "--compare", *files, *more) == Ended(2, "", expected)
     ended = run("bench", "--compare", tmp_path / "before.json", tmp_path / "no.json")
     assert (ended.code, ended.out) == (2, "")
     assert ended.err.startswith(f"error: {tmp_path / 'no.json'}: ")
@@ -264,8 +264,8 @@ def test_which_scenarios_run_unless_some_are_named(
     assert run("bench", *flag).code == 0
     assert tuple(ran) == (FAMILIES if flag else DEFAULT)
     assert run("bench", "--list").out.split() == [*SCENARIOS, *FAMILIES]
-    said = "error: --profile is of single scenarios, not of --growth\n"
-    assert run("bench", "--growth", "--profile") == Ended(2, "", said)
+    expected = "error: --profile is of single scenarios, not of --growth\n"
+    assert run("bench", "--growth", "--profile") == Ended(2, "", expected)
 
 
 def test_a_scenario_that_fails_is_no_bad_input(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -306,10 +306,13 @@ def test_a_snapshot_on_stdout_is_yaml_and_names_go_on_demand(run: Run, tmp_path:
     assert shown.err == "warning: not read: x\n"
     hidden = run("snapshot", "-o", "-", "--anonymize")
     assert "secretive" not in hidden.out
-    for where, said in (("s.txt", "the name must end in .yaml, .yml, .json"), (tmp_path / "no" / "s.yaml", "No such")):
+    for where, expected in (
+        ("s.txt", "the name must end in .yaml, .yml, .json"),
+        (tmp_path / "no" / "s.yaml", "No such"),
+    ):
         ended = run("snapshot", "-o", where)
         assert (ended.code, ended.out) == (2, "")
-        assert said in ended.err
+        assert expected in ended.err
 
 
 @pytest.mark.parametrize(

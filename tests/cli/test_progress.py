@@ -141,7 +141,7 @@ def test_the_line_goes_when_the_work_fails(at: Callable[[], Terminal]) -> None:
 
 
 @pytest.fixture
-def told(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def reported(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What is being worked at and, once it has ended, `-` and its name."""
     found: list[str] = []
 
@@ -161,43 +161,43 @@ def told(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     [("up", "reprieve.live.local.local_cluster"), ("apiserver", "reprieve.controlplane.server.serving.serving")],
 )
 def test_reading_manifests_and_setting_up_show_progress(
-    run: Run, told: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str, started_by: str
+    run: Run, reported: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str, started_by: str
 ) -> None:
     file = tmp_path / "nodes.yaml"
     file.write_text("apiVersion: v1\nkind: Node\nmetadata: {name: n1}\n")
 
     @asynccontextmanager
     async def starting(options: object) -> AsyncIterator[None]:
-        assert told[-1] == "setting up"
+        assert reported[-1] == "setting up"
         raise ValueError("it does not start")
         yield
 
     monkeypatch.setattr(started_by, starting)
     ended = run(command, "--data-dir", ":memory:", "-f", file)
     assert (ended.code, ended.err) == (2, "error: it does not start\n")
-    assert told == ["reading the manifests", "-reading the manifests", "setting up"]
+    assert reported == ["reading the manifests", "-reading the manifests", "setting up"]
 
 
-def test_reading_a_trace_and_writing_its_jobs_show_progress(run: Run, told: list[str], tmp_path: Path) -> None:
+def test_reading_a_trace_and_writing_its_jobs_show_progress(run: Run, reported: list[str], tmp_path: Path) -> None:
     trace = tmp_path / "gavel.trace"
     trace.write_text("\t".join(["ResNet-18 (batch size 32)", "x", "y", "z", "1", "100", "1", "0.0", "1", "60"]) + "\n")
     ended = run("import", trace, "--format", "gavel", "-o", tmp_path / "jobs.csv")
     assert ended.code == 0, ended.err
-    assert told == ["reading the trace", "-reading the trace", "writing the job list", "-writing the job list"]
+    assert reported == ["reading the trace", "-reading the trace", "writing the job list", "-writing the job list"]
 
 
 @pytest.mark.parametrize("flag", [(), ("--growth",)])
 def test_each_scenario_shows_that_it_is_being_measured(
-    run: Run, told: list[str], monkeypatch: pytest.MonkeyPatch, flag: tuple[str, ...]
+    run: Run, reported: list[str], monkeypatch: pytest.MonkeyPatch, flag: tuple[str, ...]
 ) -> None:
     for name in ("measure", "growth"):
         monkeypatch.setattr(f"reprieve.simulation.bench.series.{name}", lambda chosen, **_: [])
     names = ("gang", "basic") if flag else ("gang-1000", "basic-500")
     assert run("bench", *names, *flag).code == 0
-    assert told == [text for name in names for text in (f"measuring {name}", f"-measuring {name}")]
+    assert reported == [text for name in names for text in (f"measuring {name}", f"-measuring {name}")]
 
 
-def test_reading_records_shows_progress(run: Run, told: list[str], tmp_path: Path) -> None:
+def test_reading_records_shows_progress(run: Run, reported: list[str], tmp_path: Path) -> None:
     open_store(tmp_path / "decisions.db").close()
     assert run("history", "--records", tmp_path / "decisions.db").code == 0
-    assert told == ["reading the records", "-reading the records"]
+    assert reported == ["reading the records", "-reading the records"]

@@ -258,8 +258,8 @@ def test_in_a_large_cluster_the_queue_tries_no_suggestions(
     (item,) = ask("queue", documents=pod("huge", "7", 1))["items"]
     assert item["help"] == []
     ended = run("queue", "-f", tmp_path / "cluster.yaml")
-    said = "in a cluster of more than 3 objects it is not tried what would help: ask explain\n"
-    assert ended.err == said
+    expected = "in a cluster of more than 3 objects it is not tried what would help: ask explain\n"
+    assert ended.err == expected
     assert "tried" not in run("queue", "-f", tmp_path / "cluster.yaml", "--no-suggest").err
     ask("queue", documents=pod("ready", "1"))
     assert "tried" not in run("queue", "-f", tmp_path / "cluster.yaml").err

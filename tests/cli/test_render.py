@@ -77,11 +77,11 @@ def test_pods_that_wait_for_the_same_reason_share_a_row() -> None:
 def test_the_domain_of_a_group_is_named() -> None:
     """Under a topology constraint (preemption.md 4.6); the whole cluster goes without saying."""
     made = preemption(unit("v0"))
-    told = {}
+    notes = {}
     for domain, candidates in (("cluster", 1), ("rack-1", 1), ("rack-1", 2)):
         shown = text(preemptions=(replace(made, preemptor="podgroup a/g", domain=domain, candidates=candidates),))
-        told[domain, candidates] = [line.strip() for line in shown.splitlines() if "is placed in" in line]
-    assert told == {
+        notes[domain, candidates] = [line.strip() for line in shown.splitlines() if "is placed in" in line]
+    assert notes == {
         ("cluster", 1): [],
         ("rack-1", 1): ["The group is placed in rack-1."],
         ("rack-1", 2): ["The group is placed in rack-1, the cheapest of 2 domains."],

@@ -170,19 +170,19 @@ def test_progress_is_shown_on_a_terminal_and_taken_away(monkeypatch: pytest.Monk
         line.update(0, 3, 86_400_000)
         line.update(1, 4, 129_600_000)
         line.clear()
-        told = "\r3 of 20 jobs, day 1.0\033[K\r7 of 20 jobs, day 1.5\033[K\r\033[K"
-        assert stream.getvalue() == (told if stream.isatty() else "")
+        expected = "\r3 of 20 jobs, day 1.0\033[K\r7 of 20 jobs, day 1.5\033[K\r\033[K"
+        assert stream.getvalue() == (expected if stream.isatty() else "")
 
 
 def test_progress_is_reported_twice_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [10.0]
     monkeypatch.setattr("reprieve.cli.replaying.time.monotonic", lambda: now[0])
-    told: list[int] = []
-    progress = replaying._paced(lambda done, _: told.append(done))
+    shown: list[int] = []
+    progress = replaying._paced(lambda done, _: shown.append(done))
     for at in (10.0, 10.25, 10.5, 10.75, 11.0, 11.25):
         now[0] = at
         progress(int(at * 100), 0)
-    assert told == [1050, 1100]
+    assert shown == [1050, 1100]
 
 
 def test_waiting_times_are_split_by_tenant_where_there_are_several(run: Run, desk: Path) -> None:

@@ -294,7 +294,7 @@ def test_reset_removes_the_state_and_keeps_the_keys(run: Run, noted: list[Any], 
 
 
 @pytest.mark.parametrize(
-    ("counts", "told"),
+    ("counts", "expected"),
     [
         ({}, ""),
         ({"events": 3}, ""),
@@ -314,7 +314,7 @@ def test_reset_removes_the_state_and_keeps_the_keys(run: Run, noted: list[Any], 
     ],
 )
 def test_objects_of_an_earlier_run_are_counted_by_kind(
-    run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, counts: dict[str, int], told: str
+    run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, counts: dict[str, int], expected: str
 ) -> None:
     """Then how to use it; and it runs until it is interrupted or the scheduler refuses."""
 
@@ -326,7 +326,7 @@ def test_objects_of_an_earlier_run_are_counted_by_kind(
 
     monkeypatch.setattr(LOCAL, running)
     ended = run("up", "--data-dir", tmp_path)
-    went_on = [f"goes on with what was there: {told}; --reset starts empty"] if told else []
+    went_on = [f"goes on with what was there: {expected}; --reset starts empty"] if expected else []
     assert ended.err.splitlines() == [
         *went_on,
         f"serving on https://here:1, state in {tmp_path}; Ctrl-C stops it",
@@ -425,7 +425,7 @@ NAMES = [f'Node "n{number}"' for number in range(5)]
 
 
 @pytest.mark.parametrize(
-    ("loaded", "told"),
+    ("loaded", "expected"),
     [
         (Loaded(), []),
         (Loaded(made=1), ["loaded 1 object"]),
@@ -459,17 +459,17 @@ NAMES = [f'Node "n{number}"' for number in range(5)]
     ],
 )
 def test_loading_of_manifests_is_summed_up_in_few_lines(
-    loaded: Loaded, told: list[str], capsys: pytest.CaptureFixture[str]
+    loaded: Loaded, expected: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     apiserver.report_loaded(loaded)
-    assert capsys.readouterr().err.splitlines() == told
+    assert capsys.readouterr().err.splitlines() == expected
 
 
 @pytest.mark.parametrize(
-    ("verbose", "told"), [(False, ["WARNING our: loud"]), (True, ["INFO our: quiet", "WARNING our: loud"])]
+    ("verbose", "expected"), [(False, ["WARNING our: loud"]), (True, ["INFO our: quiet", "WARNING our: loud"])]
 )
 def test_warnings_are_logged_and_on_demand_everything(
-    verbose: bool, told: list[str], capsys: pytest.CaptureFixture[str]
+    verbose: bool, expected: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     logging.getLogger().handlers.clear()
     apiserver.log_to_stderr(verbose)
@@ -477,7 +477,7 @@ def test_warnings_are_logged_and_on_demand_everything(
     log.info("quiet")
     log.warning("loud")
     lines = capsys.readouterr().err.splitlines()
-    assert [line.split(" ", 2)[2] for line in lines] == told
+    assert [line.split(" ", 2)[2] for line in lines] == expected
 
 
 # -- down ----------------------------------------------------------------------------------------------------------

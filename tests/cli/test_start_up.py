@@ -43,8 +43,8 @@ def _imported(arguments: list[str]) -> set[str]:
     command = [sys.executable, "-c", program, *arguments]
     ended = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (ended.returncode, ended.stderr) == (0, "")
-    told, _, modules = ended.stdout.rpartition("\nsys\n")
-    assert told
+    shown, _, modules = ended.stdout.rpartition("\nsys\n")
+    assert shown
     return {"sys", *modules.split()}
 
 

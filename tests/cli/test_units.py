@@ -57,7 +57,7 @@ def test_a_redacted_unit_is_shown_by_its_description() -> None:
 
 
 @pytest.mark.parametrize(
-    ("ran", "told"),
+    ("ran", "expected"),
     [
         ((60.0, 60.0), "1 min"),
         ((60.0, 60.2), "1 min"),
@@ -66,8 +66,8 @@ def test_a_redacted_unit_is_shown_by_its_description() -> None:
         ((0.0, 60.0), "0 s to 1 min"),
     ],
 )
-def test_how_long_they_ran(ran: tuple[float | None, float], told: str) -> None:
-    assert cells(*(unit(f"ns/{turn}", running_seconds=each) for turn, each in enumerate(ran)))[0][-1] == told
+def test_how_long_they_ran(ran: tuple[float | None, float], expected: str) -> None:
+    assert cells(*(unit(f"ns/{turn}", running_seconds=each) for turn, each in enumerate(ran)))[0][-1] == expected
 
 
 def test_without_ages_there_is_no_column_of_them() -> None:

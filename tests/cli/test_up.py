@@ -69,8 +69,8 @@ def test_a_killed_parent_takes_the_scheduler_along_and_everything_is_there_again
         cluster.process.wait(DEADLINE)
         eventually(lambda: ended(scheduler), "the scheduler gone")
     with up(tmp_path, data_dir=data) as cluster:
-        told = "goes on with what was there: 1 nodes, 1 pods; --reset starts empty\n"
-        assert cluster.log.read_text().count(told) == 1
+        expected = "goes on with what was there: 1 nodes, 1 pods; --reset starts empty\n"
+        assert cluster.log.read_text().count(expected) == 1
         assert cluster.api.runs("kept")
         cluster.api.create(DEFAULT, pod("more"))
         eventually(lambda: cluster.api.runs("more"))
@@ -93,7 +93,7 @@ def test_reset_starts_empty_and_down_leaves_nothing_behind(tmp_path: Path, clust
         assert _users(second.kubeconfig.read_text()) == _users(token), "who has the kubeconfig need not read it again"
     in_use = str(cluster.kubeconfig.parent)
     assert "in use by another running server; stop it first" in refused("--data-dir", in_use, "--port=0", "--reset")
-    for place, code, said in (
+    for place, code, expected in (
         (in_use, 2, "in use by another running server; stop it first"),
         (str(data), 0, f"removed the state in {data}"),
         (str(data), 0, f"nothing to remove in {data}"),
@@ -102,7 +102,7 @@ def test_reset_starts_empty_and_down_leaves_nothing_behind(tmp_path: Path, clust
         command = [*COMMAND[:-1], "down", "--data-dir", place]
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=DEADLINE)
         assert (done.returncode, done.stdout) == (code, "")
-        assert said in done.stderr
+        assert expected in done.stderr
     assert [path.name for path in data.iterdir()] == ["mine.txt"]
     assert cluster.api.items("/api/v1/nodes")
 
@@ -133,10 +133,10 @@ def test_ports_in_use_are_named(tmp_path: Path) -> None:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = str(taken.getsockname()[1])
-        told = f"cannot listen on 127.0.0.1:{port}: Address already in use"
-        assert told in refused("--data-dir", ":memory:", "--port", port)
-        assert told in refused("--data-dir", str(tmp_path / "new"), "--port", port)
-        assert told in refused("--data-dir", ":memory:", "--port", "0", "--metrics-port", port)
+        expected = f"cannot listen on 127.0.0.1:{port}: Address already in use"
+        assert expected in refused("--data-dir", ":memory:", "--port", port)
+        assert expected in refused("--data-dir", str(tmp_path / "new"), "--port", port)
+        assert expected in refused("--data-dir", ":memory:", "--port", "0", "--metrics-port", port)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="ports are kept on Linux")
@@ -156,14 +156,14 @@ def test_bad_input_is_refused_before_anything_is_made(tmp_path: Path) -> None:
     config = tmp_path / "scheduler.yaml"
     config.write_text("{apiVersion: kubescheduler.config.k8s.io/v1, kind: KubeSchedulerConfiguration, profiles: 7}")
     data = tmp_path / "data"
-    for arguments, told in (
+    for arguments, expected in (
         (["--config", str(config)], "scheduler.yaml: profiles"),
         (["--feature-gates", "Nonsense=true"], "unknown feature gate 'Nonsense'"),
         (["-f", "missing.yaml"], "missing.yaml: No such file or directory"),
         (["--nodes-file", "missing.yaml"], "missing.yaml: No such file or directory"),
         (["-f", str(config), "--max-input-bytes=10"], "larger than 10 bytes"),
     ):
-        assert told in refused("--data-dir", str(data), "--port", "0", *arguments)
+        assert expected in refused("--data-dir", str(data), "--port", "0", *arguments)
         assert not data.exists()
     assert "unknown controller nonsense" in refused("--data-dir", str(data), "--port", "0", "--controllers", "nonsense")
 
@@ -215,9 +215,9 @@ def test_a_cluster_of_files_is_there_before_anything_is_decided(tmp_path: Path) 
 def test_a_bad_object_is_named_and_nothing_is_half_loaded(tmp_path: Path) -> None:
     file, data = tmp_path / "cluster.yaml", tmp_path / "data"
     file.write_text(f"{CLUSTER}---\n{{apiVersion: v1, kind: Pod, metadata: {{name: bad}}, spec: {{}}}}\n")
-    told = refused("--data-dir", str(data), "--port", "0", "-f", str(file))
-    assert "cluster.yaml: document 2" in told
-    assert 'Pod "default/bad": spec.containers: Required value' in told
+    shown = refused("--data-dir", str(data), "--port", "0", "-f", str(file))
+    assert "cluster.yaml: document 2" in shown
+    assert 'Pod "default/bad": spec.containers: Required value' in shown
     with up(tmp_path, data_dir=str(data)) as cluster:
         assert not cluster.api.items("/api/v1/nodes")
         assert not cluster.api.items("/apis/apps/v1/deployments")

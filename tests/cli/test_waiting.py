@@ -108,7 +108,7 @@ def test_a_waiting_gang_is_explained(planned: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("running", "size", "said"),
+    ("running", "size", "expected"),
     [
         ((), 9, ["Nothing runs that could make room."]),
         ((5,), 8, ["Nothing that runs has a priority below 5: the lowest is 5."]),
@@ -123,13 +123,13 @@ def test_a_waiting_gang_is_explained(planned: Any) -> None:
     ],
 )
 def test_a_waiting_gang_lists_potential_victims_that_did_not_help(
-    planned: Any, running: tuple[int, ...], size: int, said: list[str]
+    planned: Any, running: tuple[int, ...], size: int, expected: list[str]
 ) -> None:
     """The sentences of `explain`: a plan that evicts nobody says why not (preemption.md 2)."""
     there = [pod(f"old{number}", 1, 8, on="n1", priority=priority) for number, priority in enumerate(running)]
     members = [pod(f"g{number}", 1, size, priority=5, group="g") for number in range(2)]
     text, _ = planned(node("n1"), *there, gang("g", 2, 5), *members)
-    for sentence in said:
+    for sentence in expected:
         assert f"      {sentence}\n" in text
 
 
@@ -168,7 +168,7 @@ def test_a_smaller_min_count_that_would_start_a_gang_is_suggested(planned: Any) 
 
 
 @pytest.mark.parametrize(
-    ("objects", "kind", "said"),
+    ("objects", "kind", "expected"),
     [
         ([node("n1", gpu=2), pod("new", 1, 4)], "Node", f"A node with 4 {GPU}: it asks for that much"),
         ([node("n1", unschedulable=True), pod("new", 1, 1)], "Uncordon", "1 node uncordoned"),
@@ -180,11 +180,11 @@ def test_a_smaller_min_count_that_would_start_a_gang_is_suggested(planned: Any) 
     ],
     ids=["too large for any node", "cordoned", "tainted"],
 )
-def test_what_else_would_help(planned: Any, objects: list[Json], kind: str, said: str) -> None:
+def test_what_else_would_help(planned: Any, objects: list[Json], kind: str, expected: str) -> None:
     text, plan = planned(*objects)
     (help,) = (help for help in plan["pods"][0]["help"] if help["kind"] == kind)
-    assert said in help["sentence"]
-    assert f"would help: {said}" in text
+    assert expected in help["sentence"]
+    assert f"would help: {expected}" in text
 
 
 def test_who_is_placed_needs_no_help(planned: Any) -> None:

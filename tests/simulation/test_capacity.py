@@ -200,11 +200,11 @@ def test_what_of_a_pool_is_stranded_and_by_whom() -> None:
 def test_a_pool_of_which_more_may_fit_than_was_tried_does_not_say_what_is_stranded() -> None:
     """whatif.md 8.5."""
     there = manifests(node("n1", cpu=9), pod("x", cpu=2, node="n1"))
-    for most, told in ((3, None), (4, "1")):
+    for most, expected in ((3, None), (4, "1")):
         with mock.patch.object(module, "MOST_SINGLES", most):
             [found] = asked(there, manifests(pod("new", cpu=2))).pools
-        assert (found.pods, found.free, found.stranded) == (3, "7", told)
-        assert found.by == (("default/pod/x",) if told else ())
+        assert (found.pods, found.free, found.stranded) == (3, "7", expected)
+        assert found.by == (("default/pod/x",) if expected else ())
 
 
 def test_what_fits_in_each_domain_the_roomiest_first() -> None:
@@ -213,10 +213,10 @@ def test_what_fits_in_each_domain_the_roomiest_first() -> None:
     there = [node(name, cpu=2, labels={"zone": zone}) for name, zone in zones.items()]
     there += [node("n5", cpu=9, labels={"rack": "r"})]
     found = capacity(manifests(*there), manifests(pod("new", cpu=1)), PlanOptions(), topology="zone")
-    told = [("b", 2, 4), ("a", 1, 2), ("c", 1, 2)]
-    assert [(one.name, one.nodes, one.pods) for one in found.domains] == told
+    expected = [("b", 2, 4), ("a", 1, 2), ("c", 1, 2)]
+    assert [(one.name, one.nodes, one.pods) for one in found.domains] == expected
     own = asked(manifests(*there), manifests(*gang("new", 2, cpu=1, topology="zone")))
-    assert (own.topology_key, [(one.name, one.nodes, one.pods) for one in own.domains]) == ("zone", told)
+    assert (own.topology_key, [(one.name, one.nodes, one.pods) for one in own.domains]) == ("zone", expected)
     assert asked(manifests(*there), manifests(pod("new", cpu=1))).domains == ()
 
 

@@ -214,14 +214,14 @@ def test_ordinals_are_counted_from_where_they_start(start: int) -> None:
     assert after.made[0].sentence.startswith("statefulset default/w 3 -> 2")
 
 
-@pytest.mark.parametrize(("said", "before"), [({}, 1), ({"replicas": 4}, 4), ({"replicas": 0}, 0)])
+@pytest.mark.parametrize(("expected", "before"), [({}, 1), ({"replicas": 4}, 4), ({"replicas": 0}, 0)])
 @pytest.mark.parametrize("kind", ["Deployment", "ReplicaSet", "StatefulSet"])
-def test_a_count_that_is_left_out_is_one(kind: str, said: Json, before: int) -> None:
+def test_a_count_that_is_left_out_is_one(kind: str, expected: Json, before: int) -> None:
     whole = {
         "apiVersion": "apps/v1",
         "kind": kind,
         "metadata": {"name": "w", "namespace": "default"},
-        "spec": {**said, "template": INDEXED["spec"]["template"]},
+        "spec": {**expected, "template": INDEXED["spec"]["template"]},
     }
     [one] = made(loaded(*NODES, whole), f"scale {kind}/w=5").made
     assert one.sentence.startswith(f"{kind.lower()} default/w {before} -> 5")

@@ -21,8 +21,10 @@ from reprieve.simulation.whatif.comparing import compared
 def pod(
     name: str, node: str = "", group: str | None = None, outcome: str = "", namespace: str = "default"
 ) -> PodOutcome:
-    said = outcome or ("Scheduled" if node else "Unschedulable")
-    return PodOutcome(namespace=namespace, name=name, pod_group=group, priority=0, outcome=said, node_name=node or None)
+    result = outcome or ("Scheduled" if node else "Unschedulable")
+    return PodOutcome(
+        namespace=namespace, name=name, pod_group=group, priority=0, outcome=result, node_name=node or None
+    )
 
 
 def evicting(
@@ -58,7 +60,7 @@ def rows(*plans: Plan, only_different: bool = False) -> dict[str, tuple[str, ...
 
 
 @pytest.mark.parametrize(
-    ("nodes", "told"),
+    ("nodes", "expected"),
     [
         (["n1", "n1"], "Scheduled 2/2 on n1"),
         (["n2", "n1"], "Scheduled 2/2 on n1, n2"),
@@ -68,9 +70,9 @@ def rows(*plans: Plan, only_different: bool = False) -> dict[str, tuple[str, ...
         (["", ""], "Unschedulable 0/2"),
     ],
 )
-def test_the_row_of_a_gang_counts_placed_pods_and_names_their_nodes(nodes: list[str], told: str) -> None:
+def test_the_row_of_a_gang_counts_placed_pods_and_names_their_nodes(nodes: list[str], expected: str) -> None:
     document = Plan(pods=tuple(pod(f"g-{at}", node, "g") for at, node in enumerate(nodes)))
-    assert rows(document) == {"PodGroup default/g": (told,)}
+    assert rows(document) == {"PodGroup default/g": (expected,)}
 
 
 def test_gangs_of_one_name_in_two_namespaces_are_two() -> None:

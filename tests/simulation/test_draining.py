@@ -23,7 +23,7 @@ def drained(*documents: Json, names: tuple[str, ...] = ("n1",)) -> DrainPlan:
     return drain_plan(given, nodes_named(given, names), PlanOptions())
 
 
-def told(found: DrainPlan) -> list[tuple[str, list[tuple[str, str | None]], tuple[str, ...]]]:
+def summary(found: DrainPlan) -> list[tuple[str, list[tuple[str, str | None]], tuple[str, ...]]]:
     """Each step: the node, who goes where, and the budgets that stop it."""
     return [
         (step.name, [(one.name, one.to or one.outcome) for one in step.displaced], step.budgets) for step in found.nodes
@@ -183,7 +183,7 @@ def test_who_goes_where_and_what_stops_it(case: str) -> None:
     """whatif.md 4.4, 7.2."""
     documents, moved, budgets, clean = CASES[case]
     found = drained(*NODES, *documents)
-    assert told(found) == [("n1", moved, budgets)]
+    assert summary(found) == [("n1", moved, budgets)]
     assert found.clean is clean
     assert planned(loaded(*NODES, *documents), "drain n1").displaced == found.nodes[0].displaced
 
@@ -225,7 +225,7 @@ def test_drains_as_changes_count_each_other_with_or_without_a_budget_status() ->
 def test_a_node_that_is_cordoned_already_is_drained_and_stays_cordoned() -> None:
     closed = {**node("n1"), "spec": {"unschedulable": True}}
     found = drained(closed, *NODES[1:], *web("n1"))
-    assert told(found) == [("n1", [("web-5d4-aaaaa", "n2")], ())]
+    assert summary(found) == [("n1", [("web-5d4-aaaaa", "n2")], ())]
 
 
 def test_a_node_named_twice_is_drained_once() -> None:
@@ -308,7 +308,7 @@ def test_nothing_is_planned_where_nobody_comes_back_and_nobody_waits() -> None:
     with mock.patch.object(module, "plan") as never:
         found = drained(*NODES, *bare, names=("n1", "n2", "n3"))
     assert not never.called
-    assert told(found) == [(f"n{number}", [(f"bare-{number}", "Lost")], ()) for number in (1, 2, 3)]
+    assert summary(found) == [(f"n{number}", [(f"bare-{number}", "Lost")], ()) for number in (1, 2, 3)]
 
 
 def leaving() -> Json:

@@ -79,8 +79,8 @@ def test_all_or_nothing(source: str) -> None:
     """workloads.md 2.1, 2.2, 2.4: three pods and room for two, then for three."""
     short = answer(*TWO_NODES, *GANGS[source])
     assert set(outcomes(short).values()) == {"Unschedulable"}
-    [told] = short.plan.pod_groups
-    assert (told.name, told.min_count, told.scheduled) == ("g", 3, 0)
+    [found] = short.plan.pod_groups
+    assert (found.name, found.min_count, found.scheduled) == ("g", 3, 0)
     enough = answer(*TWO_NODES, node("n3"), *GANGS[source])
     assert set(outcomes(enough).values()) == {"Scheduled"}
     assert enough.account.warnings == ()

@@ -62,10 +62,10 @@ def test_pods_of_a_deleted_node_are_lost_and_their_gang_is_below_its_minimum() -
         0,
     )
     assert not answer.plan.all_placed
-    told = text(answer)
-    assert "  2 pods lost with n2.\n  1 gang fell below its minimum.\n" in told
-    assert "gang default/g      1 pod  with n2\n  pod default/single  1 pod  with n2\n" in told
-    assert "gang default/g  1 of minCount 2 left  1 lost\n" in told
+    shown = text(answer)
+    assert "  2 pods lost with n2.\n  1 gang fell below its minimum.\n" in shown
+    assert "gang default/g      1 pod  with n2\n  pod default/single  1 pod  with n2\n" in shown
+    assert "gang default/g  1 of minCount 2 left  1 lost\n" in shown
 
 
 def test_a_gang_that_keeps_its_minimum_is_not_broken() -> None:

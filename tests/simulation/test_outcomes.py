@@ -29,7 +29,7 @@ def of_pod(world: World, name: str, namespace: str = "default") -> PodOutcome:
     return pod_outcome(world.virtual, found)
 
 
-def told(world: World, name: str) -> tuple[str, str | None, str | None, str | None]:
+def outcome_of(world: World, name: str) -> tuple[str, str | None, str | None, str | None]:
     found = of_pod(world, name)
     return found.outcome, found.reason, found.message, found.node_name
 
@@ -64,17 +64,17 @@ def test_a_running_pod_is_reported_with_its_node() -> None:
 def test_a_preempted_pod_is_reported_with_its_preemptor(arriving: list[Any], name: str) -> None:
     world = World(node("n1", cpu=4), pod("low", cpu=4, grace=0)).settle().add(*arriving).settle()
     name = name.replace("default/uid-high", "uid-high")
-    assert told(world, "low") == ("Unschedulable", "Preempted", f"was placed and then preempted for {name}", None)
+    assert outcome_of(world, "low") == ("Unschedulable", "Preempted", f"was placed and then preempted for {name}", None)
 
 
 def test_pods_that_were_lost_or_deleted_are_reported_as_such() -> None:
     world = World(node("n1", cpu=4), node("n2", cpu=1), pod("a", cpu=4), pod("b", cpu=1)).settle()
     world.virtual.delete("Node", "", "n1")
-    assert told(world, "a") == ("Unschedulable", "Lost", "was placed and then lost with node n1", None)
+    assert outcome_of(world, "a") == ("Unschedulable", "Lost", "was placed and then lost with node n1", None)
     world.virtual.delete("Pod", "default", "b")
     world.settle()
-    assert told(world, "b") == ("Unschedulable", "Deleted", None, None)
-    assert told(world, "a")[1] == "Lost", "once it is collected, too"
+    assert outcome_of(world, "b") == ("Unschedulable", "Deleted", None, None)
+    assert outcome_of(world, "a")[1] == "Lost", "once it is collected, too"
     assert [(one.name, one.node_name, one.priority, one.pod_group) for one in lost_pods(world.virtual)] == [
         ("a", "n1", 0, None)
     ]
@@ -108,14 +108,14 @@ def test_why_a_pod_waits() -> None:
         pod("low", cpu=4, node="n1"),
         pod("high", cpu=4, priority=9),
     ).drain()
-    assert told(world, "held")[:2] == ("Gated", "SchedulingGated")
-    assert told(world, "whose") == ("Unschedulable", None, 'no profile has the schedulerName "other"', None)
-    outcome, reason, message, _ = told(world, "big")
+    assert outcome_of(world, "held")[:2] == ("Gated", "SchedulingGated")
+    assert outcome_of(world, "whose") == ("Unschedulable", None, 'no profile has the schedulerName "other"', None)
+    outcome, reason, message, _ = outcome_of(world, "big")
     assert (outcome, reason) == ("Unschedulable", "Unschedulable")
     assert "Insufficient cpu" in (message or "")
     for name in ("member", "stray"):
-        assert told(world, name)[:2] == ("Gated", "Unschedulable"), name
-        assert told(world, name)[2]
+        assert outcome_of(world, name)[:2] == ("Gated", "Unschedulable"), name
+        assert outcome_of(world, name)[2]
     high = of_pod(world, "high")
     assert (high.outcome, high.node_name, high.nominated_node_name) == ("Nominated", None, "n1")
     assert of_pod(world, "big").nominated_node_name is None
@@ -123,13 +123,13 @@ def test_why_a_pod_waits() -> None:
 
 def test_a_pod_that_nobody_tried_has_no_reason() -> None:
     world = World(node("n1"), pod("a"))
-    assert told(world, "a") == ("Unschedulable", None, None, None)
+    assert outcome_of(world, "a") == ("Unschedulable", None, None, None)
 
 
 def test_an_attempt_that_failed_is_an_error() -> None:
     world = World(node("n1"), pod("p"), *gang("g", 1), plugins=[Raises(99)]).settle()
-    assert told(world, "p")[:2] == ("Error", "SchedulerError")
-    assert "oh" in (told(world, "p")[2] or "")
+    assert outcome_of(world, "p")[:2] == ("Error", "SchedulerError")
+    assert "oh" in (outcome_of(world, "p")[2] or "")
     assert (of_group(world, "g").outcome, of_group(world, "g").reason) == ("Error", "SchedulerError")
 
 

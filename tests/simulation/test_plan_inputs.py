@@ -72,9 +72,9 @@ def test_kinds_that_do_not_matter_are_counted_by_kind() -> None:
     maps = [{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}} for name in ("m1", "m2")]
     role = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": {"name": "r"}}
     given = loaded(node_document("n1"), role, *maps)
-    told = ["1 × rbac.authorization.k8s.io/v1/Role: not read", "2 × v1/ConfigMap: not read"]
-    assert left_aside(given) == told
-    assert [one for one in plan(given).account.warnings if "not read" in one] == told
+    expected = ["1 × rbac.authorization.k8s.io/v1/Role: not read", "2 × v1/ConfigMap: not read"]
+    assert left_aside(given) == expected
+    assert [one for one in plan(given).account.warnings if "not read" in one] == expected
     assert plan(given, PlanOptions(account=False)).account.warnings == ()
 
 

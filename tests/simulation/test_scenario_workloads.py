@@ -87,8 +87,8 @@ def test_a_gang_comes_as_one_and_makes_room_with_the_class_of_an_earlier_step() 
         {"create": [CLASS]},
         {"create": [job("train", 2, "2", gang=True, priorityClassName="high")], "wait": "victims-gone"},
     )
-    told = outcomes(found)
-    assert told["train-00000"] == told["train-00001"] == "Scheduled"
+    shown = outcomes(found)
+    assert shown["train-00000"] == shown["train-00001"] == "Scheduled"
     [made] = found.preemptions
     assert (made.preemptor.kind, made.preemptor.name) == ("PodGroup", "train")
     assert len(made.victims) == 4

@@ -218,7 +218,7 @@ def test_trials_are_bounded_by_the_size_of_the_input() -> None:
     assert nodes == {f"w-{i}": 20 - i for i in range(15, 20)}, "the more important take the first of new nodes"
     assert not helps(answered(given, left=LEAST_WORK - 1))
     few = answered(loaded(node("n1", 8), node("big", 16), pod("old", 16, on="big"), pod("new", 9)), left=LEAST_WORK)
-    assert [each.kind for _, _, each in helps(few)] == ["Nodes"], "what was found before they were spent is told"
+    assert [each.kind for _, _, each in helps(few)] == ["Nodes"], "what was found before they were spent is reported"
     again = answered(given)
     assert replace(again, stats=document.stats) == document
 
@@ -349,31 +349,31 @@ def test_of_a_taint_on_several_nodes_no_more_are_named_than_needed() -> None:
     assert "the taints of 2 nodes, or the taint k:NoSchedule taken off n0, n1 (" in found.sentence
 
 
-@pytest.mark.parametrize(("kinds_of_taint", "told"), [(3, True), (4, False)])
-def test_how_many_taints_are_tried(kinds_of_taint: int, told: bool) -> None:
+@pytest.mark.parametrize(("kinds_of_taint", "expected"), [(3, True), (4, False)])
+def test_how_many_taints_are_tried(kinds_of_taint: int, expected: bool) -> None:
     """Three, by key: the last of them is on the only node that is large enough."""
     nodes = [node(f"n{i}", 2, taints=[{"key": f"k{i}", "effect": "NoSchedule"}]) for i in range(kinds_of_taint - 1)]
     large = node("large", 8, taints=[{"key": "z", "effect": "NoSchedule"}])
-    assert ("Toleration" in kinds(answered(loaded(*nodes, large, pod("new", 8))))) is told
+    assert ("Toleration" in kinds(answered(loaded(*nodes, large, pod("new", 8))))) is expected
 
 
 @pytest.mark.parametrize(
-    ("places", "minimum", "told"),
+    ("places", "minimum", "expected"),
     [(1, 2, 1), (1, 5, 1), (2, 5, 2), (3, 5, 3), (4, 5, 4), (0, 5, None), (0, 2, None), (0, 1, None)],
 )
-def test_the_highest_minimum_with_which_it_could_start(places: int, minimum: int, told: int | None) -> None:
+def test_the_highest_minimum_with_which_it_could_start(places: int, minimum: int, expected: int | None) -> None:
     nodes = [node(f"n{i}", 8) for i in range(places)] or [node("n0", 1)]
     workers = [pod(f"g-{i}", 8, group="g") for i in range(minimum)]
     found = kinds(answered(loaded(*nodes, gang("g", minimum), *workers))).get("MinCount")
-    assert (found.min_count if found is not None else None) == told
+    assert (found.min_count if found is not None else None) == expected
     if found is not None:
-        flag = f"--scale default/podgroup/g={told}"
-        assert (found.amount, found.flags) == (str(told), (flag,))
-        assert found.sentence == f"With minCount {told} instead of {minimum} it could start ({flag})."
+        flag = f"--scale default/podgroup/g={expected}"
+        assert (found.amount, found.flags) == (str(expected), (flag,))
+        assert found.sentence == f"With minCount {expected} instead of {minimum} it could start ({flag})."
 
 
 @pytest.mark.parametrize(
-    ("running", "has", "told"),
+    ("running", "has", "expected"),
     [
         ([5], 0, 6),
         ([5], 5, 6),
@@ -385,7 +385,7 @@ def test_the_highest_minimum_with_which_it_could_start(places: int, minimum: int
         ([-5], -10, -4),
     ],
 )
-def test_the_lowest_priority_with_which_it_could_make_room(running: list[int], has: int, told: int | None) -> None:
+def test_the_lowest_priority_with_which_it_could_make_room(running: list[int], has: int, expected: int | None) -> None:
     """One more than the least important of those who are in the way, and none that users may not give."""
     there = [node(f"n{i}") for i in range(len(running))]
     pods = [pod(f"old-{i}", 8, on=f"n{i}", priority=level) for i, level in enumerate(running)]
@@ -395,16 +395,18 @@ def test_the_lowest_priority_with_which_it_could_make_room(running: list[int], h
     ):
         found = kinds(answered(loaded(*there, *pods, *waiting))).get("Priority")
         levels = sorted(level for level in running if level >= has)
-        assert told is None or told == levels[0] + 1
-        assert (found.priority if found is not None else None) == told
+        assert expected is None or expected == levels[0] + 1
+        assert (found.priority if found is not None else None) == expected
         if found is not None:
-            flag = f"--set-priority {name}={told}"
-            assert (found.amount, found.flags) == (str(told), (flag,))
-            assert found.sentence == f"A priority of {told} or more (it has {has}): it could then make room ({flag})."
+            flag = f"--set-priority {name}={expected}"
+            assert (found.amount, found.flags) == (str(expected), (flag,))
+            assert (
+                found.sentence == f"A priority of {expected} or more (it has {has}): it could then make room ({flag})."
+            )
 
 
 @pytest.mark.parametrize(
-    ("running", "told", "sentence"),
+    ("running", "expected", "sentence"),
     [
         (["a 8"], "default/pod/a", "default/pod/a with its 1 pod gone, or ended (--without default/pod/a)."),
         (["b 4", "a 4"], "default/pod/a", "default/pod/a with its 1 pod gone"),
@@ -412,7 +414,7 @@ def test_the_lowest_priority_with_which_it_could_make_room(running: list[int], h
         (["g/a 4", "g/b 4"], "default/podgroup/g", "default/podgroup/g with its 2 pods gone, or ended (--without "),
     ],
 )
-def test_the_workload_of_fewest_pods_that_has_to_end(running: list[str], told: str, sentence: str) -> None:
+def test_the_workload_of_fewest_pods_that_has_to_end(running: list[str], expected: str, sentence: str) -> None:
     """Of as many pods the least important, then by name."""
     objects = [gang("g", 1, 9)]
     for one in running:
@@ -420,7 +422,7 @@ def test_the_workload_of_fewest_pods_that_has_to_end(running: list[str], told: s
         group, _, name = name.rpartition("/")
         objects.append(pod(name, int(cpu), on="n1", priority=9, group=group))
     found = kinds(answered(loaded(node("n1"), *objects, pod("new", 4))))["Workload"]
-    assert (found.workload, found.flags) == (told, (f"--without {told}",))
+    assert (found.workload, found.flags) == (expected, (f"--without {expected}",))
     assert found.sentence.startswith(sentence)
 
 

@@ -114,9 +114,9 @@ def test_which_level_failed_and_which_children_were_short() -> None:
     message = answer.plan.pod_groups[0].message
     assert message is not None
     assert message.endswith("minCount (3) cannot be satisfied: 2 scheduled, 0 remaining")
-    said = text(answer)
-    assert "compositepodgroup default/root 1 of 2 groups needed Unschedulable" in said
-    assert "short: decode" in said
+    shown = text(answer)
+    assert "compositepodgroup default/root 1 of 2 groups needed Unschedulable" in shown
+    assert "short: decode" in shown
 
 
 @pytest.mark.parametrize(
