@@ -122,6 +122,7 @@ def test_a_group_without_its_object_and_partly_placed() -> None:
 def test_nodes_are_listed_fullest_first_and_the_others_counted() -> None:
     pods = [pod(f"p{i}", f"n{i % 9}") for i in range(10)]
     assert _spread(pods) == "2 on n0, 1 on n1, 1 on n2, 1 on n3, 1 on n4, 1 on n5, 3 on 3 more nodes"
+    assert _spread(pods[:7]).endswith("1 on n5, 1 on 1 more node")
 
 
 def test_the_text_does_not_depend_on_the_wall_clock() -> None:

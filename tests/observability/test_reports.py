@@ -434,8 +434,8 @@ def test_a_preemption_of_plain_pods_disrupts_no_group() -> None:
     [
         (1, "n0"),
         (6, "n0, n1, n2, n3, n4, n5"),
-        (7, "n0, n1, n2, n3, n4, n5 and 1 more nodes"),
-        (9, "n0, n1, n2, n3, n4, n5 and 3 more nodes"),
+        (7, "n0, n1, n2, n3, n4, n5 and 1 more"),
+        (9, "n0, n1, n2, n3, n4, n5 and 3 more"),
     ],
 )
 def test_room_that_is_released_names_six_nodes_on_the_group(nodes: int, text: str) -> None:

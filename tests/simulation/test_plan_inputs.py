@@ -88,7 +88,7 @@ def test_annotations_that_cannot_be_read_are_reported_the_first_twenty_one_by_on
     )
     found = input_remarks(given)
     assert [one.partition(":")[0] for one in found[:listed]] == [f"Pod default/p{i:02}" for i in range(listed)]
-    assert found[listed:] == [f"and {count} more annotations that cannot be read" for count in more]
+    assert found[listed:] == [f"and {count} more of this sort" for count in more]
 
 
 @pytest.mark.parametrize(("wrong", "listed", "more"), [(20, 20, []), (21, 20, [1])])
@@ -103,7 +103,7 @@ def test_remarks_on_groups_are_reported_the_first_twenty_one_by_one(wrong: int, 
             pods.append(one)
     found = input_remarks(loaded(node_document("n1"), *pods))
     assert found[0] == "group default/g00: its pods say it has 2 pods, which counts, and 1"
-    assert found[listed:] == [f"and {count} more remarks on groups" for count in more]
+    assert found[listed:] == [f"and {count} more of this sort" for count in more]
 
 
 # -- what a plan makes of its input --------------------------------------------------------------------------------

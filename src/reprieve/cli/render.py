@@ -211,7 +211,7 @@ def _spread(pods: Iterable[PodOutcome]) -> str:
     ordered = sorted(per_node.items(), key=lambda item: (-item[1], item[0]))
     shown = ", ".join(f"{number} on {node}" for node, number in ordered[:MOST_NODES])
     rest = ordered[MOST_NODES:]
-    return f"{shown}, {sum(n for _, n in rest)} on {len(rest)} more nodes" if rest else shown
+    return f"{shown}, {sum(n for _, n in rest)} on {count(len(rest), 'more node')}" if rest else shown
 
 
 # -- evicted and spared ------------------------------------------------------------------------------------------------

@@ -253,7 +253,7 @@ class Observer:
             self._event(pod, None, NORMAL, "RoomReleased", "Preempting", note, now)
         nodes = room.nodes
         if room.group is not None and room.group.spec is not None and room.group.spec.foreign != "":
-            more = f" and {len(nodes) - _MOST_NODES} more nodes" if len(nodes) > _MOST_NODES else ""
+            more = f" and {len(nodes) - _MOST_NODES} more" if len(nodes) > _MOST_NODES else ""
             note = f"Room held on {', '.join(nodes[:_MOST_NODES])}{more} is released: {room.message}"
             about = group_reference(room.group, self._versions[room.group.kind])
             name = room.pods[0][0].scheduler_name

@@ -88,14 +88,14 @@ def group_remarks(loaded: Sequence[Loaded[objects.KubernetesObject]], sources: G
             rest = ", ".join(map(str, others))
             found.append(f"group {namespace}/{name}: its pods say it has {most} pods, which counts, and {rest}")
     more = len(found) - _MOST_REMARKS
-    return [*found[:_MOST_REMARKS], *([f"and {more} more remarks on groups"] if more > 0 else [])]
+    return [*found[:_MOST_REMARKS], *([f"and {more} more of this sort"] if more > 0 else [])]
 
 
 def _remarks(loaded: Sequence[Loaded[objects.KubernetesObject]]) -> list[str]:
     """The first of the annotations that cannot be read, and how many more there are."""
     found = misread_annotations(loaded)
     more = len(found) - _MOST_REMARKS
-    return [*found[:_MOST_REMARKS], *([f"and {more} more annotations that cannot be read"] if more > 0 else [])]
+    return [*found[:_MOST_REMARKS], *([f"and {more} more of this sort"] if more > 0 else [])]
 
 
 def input_remarks(manifests: Manifests, sources: GroupSources = DEFAULT_SOURCES) -> list[str]:
