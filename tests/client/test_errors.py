@@ -65,6 +65,7 @@ def test_a_refusal_has_the_parts_of_its_status_or_quotes_the_answer(body: bytes,
         ("3601", None, 3600.0),
         (None, {"retryAfterSeconds": 3600}, 3600.0),
         (None, {"retryAfterSeconds": 10**12}, 3600.0),
+        (None, {"retryAfterSeconds": -1}, None),
     ],
     ids=lambda value: str(value)[:40],
 )

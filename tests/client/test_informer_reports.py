@@ -150,7 +150,11 @@ def test_an_object_that_cannot_be_read_while_everything_is_sent(known: bool) -> 
         ("x7", "x6", 1),  # opaque revisions have no order: only what is the same has been seen
         ("7", "x7", 1),
         ("x7", "7", 1),
+        ("07", "7", 0),
+        ("9" * 5000, "8" * 5000, 0),  # more digits than Python reads as a number
+        ("9" * 5000, "1" * 5001, 1),
     ],
+    ids=lambda value: str(value)[:10],
 )
 def test_what_a_resumed_stream_repeats_is_not_reported_again(known: str, sent: str, reported: int) -> None:
     """An object that cannot be read is reported for each revision once."""
@@ -159,14 +163,16 @@ def test_what_a_resumed_stream_repeats_is_not_reported_again(known: str, sent: s
     broken["metadata"]["resourceVersion"] = sent
     end = bookmark(1, end=True)
     end["object"]["metadata"]["resourceVersion"] = known
+    newest = "9" * 5002
     last = pod("last", 99)
+    last["metadata"]["resourceVersion"] = newest
 
     async def run() -> None:
         first = lines(end)
         second = lines(event("MODIFIED", broken), event("ADDED", last), then="silence")
         async with informing(first, second) as observed:
             await until(lambda: observed.changes)
-            assert observed.changes == ["added last@99"]
+            assert observed.changes == [f"added last@{newest}"]
             assert len(observed.trouble) == reported
 
     asyncio.run(run())

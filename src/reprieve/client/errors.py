@@ -94,7 +94,7 @@ def api_error(code: int, body: bytes, headers: Mapping[str, str], where: str) ->
     if retry_after is None and status is not None and status.details is not None:
         retry_after = status.details.retry_after_seconds
     if retry_after is not None:
-        retry_after = min(retry_after, _LONGEST_WAIT)
+        retry_after = min(retry_after, _LONGEST_WAIT) if retry_after >= 0 else None
     if status is None:
         text = body[:400].decode(errors="replace").strip()
         if text.startswith("<"):

@@ -279,9 +279,10 @@ class Informer(Generic[T]):
     def _seen(self, revision: str) -> bool:
         """Whether a resumed stream repeats what is known: revisions grow along one stream."""
         last = self._revision
-        if last is None or not (revision.isdecimal() and last.isdecimal()):
+        place, before = _place(revision), _place(last or "")
+        if place is None or before is None:
             return revision == last
-        return int(revision) <= int(last)
+        return place <= before
 
     def _apply(self, event: Event, meta: Metadata) -> None:
         key = meta.key
@@ -333,3 +334,11 @@ class Informer(Generic[T]):
         known = self._objects.get(meta.key)
         if known is not None:
             arriving[meta.key] = known
+
+
+def _place(revision: str) -> tuple[int, str] | None:
+    """What orders revisions that are numbers, however many digits they have; None for one that is opaque."""
+    if not (revision.isascii() and revision.isdecimal()):
+        return None
+    digits = revision.lstrip("0")
+    return len(digits), digits

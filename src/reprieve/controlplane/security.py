@@ -57,7 +57,7 @@ def write_secret(path: Path, content: bytes) -> None:
             file.write(content)
         os.replace(draft, path)
     except BaseException:
-        os.unlink(draft)
+        Path(draft).unlink(missing_ok=True)  # an interrupt may come when it has its name already
         raise
 
 
