@@ -151,6 +151,10 @@ def test_a_long_queue_is_taken_in_piece_by_piece() -> None:
                 pieces += 1
             assert pieces >= 2
             assert len(stage.engine.cluster.pods) == 40
+            for number in range(40):
+                await stage.pod(f"q{number}")
+            await until(lambda: stage.feed.pending >= 40)
+            assert stage.feed.apply(1000.0, seconds=60.0, clock=stage.client.clock), "a minute is enough for all"
 
     play(act)
 

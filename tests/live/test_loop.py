@@ -98,10 +98,17 @@ class Acts:
 class Stage:
     """Everything around one loop."""
 
-    def __init__(self, profile: Any = None, *, gates: FeatureGates | None = None, **named: Any) -> None:
+    def __init__(
+        self,
+        profile: Any = None,
+        *,
+        gates: FeatureGates | None = None,
+        timing: Timing = Timing(1.0, 10.0),  # noqa: B008
+        **named: Any,
+    ) -> None:
         self.clock = FakeClock()
         profiles = {profile.name: profile} if profile is not None else None
-        self.engine = Engine(EngineOptions(profiles or {}, gates or FeatureGates(), Timing(1.0, 10.0), validate=True))
+        self.engine = Engine(EngineOptions(profiles or {}, gates or FeatureGates(), timing, validate=True))
         self.feed = Changes()
         self.acts = Acts()
         self.may = True
@@ -156,18 +163,41 @@ def test_changes_are_decided_and_idleness_costs_no_turns() -> None:
     play(act)
 
 
+class Once(PerNodeFilter):
+    """Fails the first time it is called."""
+
+    name = "Once"
+    left = 1
+
+    def filter_node(self, state: CycleState, row: int) -> tuple[str, bool] | None:
+        if self.left:
+            self.left -= 1
+            raise ZeroDivisionError("by design")
+        return None
+
+
+@pytest.mark.parametrize(
+    ("may", "under_way", "rest"), [(True, 0, 0.25), (True, 1, 0.25), (True, 2, 1.0), (False, 0, 1.0)]
+)
+def test_the_loop_rests_until_a_backoff_ends_if_it_may_begin_a_binding_then(
+    may: bool, under_way: int, rest: float
+) -> None:
+    """Else until its next tick: that somebody could be tried is no reason to come around."""
+
+    async def act(stage: Stage) -> None:
+        stage.add(node("n1"), pod("a", cpu=1))
+        await until(lambda: stage.acts.decisions and stage.clock.sleeping)
+        stage.may, stage.acts.bindings_under_way = may, under_way
+        stage.loop.wake()
+        before = len(stage.clock.slept)
+        await until(lambda: len(stage.clock.slept) > before and stage.clock.sleeping)
+        assert stage.clock.slept[-1] == rest
+
+    play(act, profile_with(Once()), threaded=False, timing=Timing(0.25, 10.0), pace=Pace(bindings=2))
+
+
 def test_backoffs_end_by_themselves() -> None:
     """An attempt that ended in trouble is made again after 1 s, without any event."""
-
-    class Once(PerNodeFilter):
-        name = "Once"
-        left = 1
-
-        def filter_node(self, state: CycleState, row: int) -> tuple[str, bool] | None:
-            if self.left:
-                self.left -= 1
-                raise ZeroDivisionError("by design")
-            return None
 
     async def act(stage: Stage) -> None:
         stage.add(node("n1"), pod("a", cpu=1))

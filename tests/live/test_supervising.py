@@ -88,13 +88,16 @@ def test_a_child_that_refuses_its_input_is_not_started_again() -> None:
 
 
 def test_a_child_that_fails_otherwise_is_tried_again_and_again() -> None:
+    reports: list[str] = []
+
     async def main() -> None:
-        supervisor = Supervisor(child("raise SystemExit(1)"), final=(2,), restarts=FAST)
+        supervisor = Supervisor(child("raise SystemExit(1)"), final=(2,), restarts=FAST, report=reports.append)
         async with supervised(supervisor) as task:
             await until(lambda: supervisor.starts >= 3)
             assert not task.done()
 
     asyncio.run(main())
+    assert reports[:2] == [f"ended with exit code 1, starting it again in {pause} s" for pause in (0.01, 0.02)]
 
 
 def test_a_child_that_has_run_well_is_started_again_whatever_its_exit_code() -> None:

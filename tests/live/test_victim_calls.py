@@ -442,6 +442,10 @@ def preempted(scene: Scene) -> Preemption:
     return decision.preemption
 
 
+async def bound_after_all(_pod: Any) -> bool:
+    return False
+
+
 def test_all_victims_that_were_marked_and_not_deleted_lose_their_marks() -> None:
     """7.5: what was asked to go before the failure goes; everybody else is told that it stays, whatever the order."""
 
@@ -457,6 +461,7 @@ def test_all_victims_that_were_marked_and_not_deleted_lose_their_marks() -> None
             scene.clock,
             done=lambda key: failed.append("done"),
             failed=lambda key, error: failed.append(error),
+            release=bound_after_all,
             wanted=lambda key: wanted,
         )
         await scene.conditions.drain()
@@ -499,6 +504,8 @@ def test_whatever_fails_ends_the_preemption_once(error: Exception) -> None:
             scene.clock,
             done=lambda key: outcome.append("done"),
             failed=lambda key, text: outcome.append(text),
+            release=bound_after_all,
+            wanted=lambda key: True,
         )
         await scene.conditions.drain()
         scene.writes.errors = [error]

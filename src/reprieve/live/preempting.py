@@ -60,14 +60,6 @@ class GoneError(ClientError):
     """Who needed the room does not exist any more."""
 
 
-def _always(_key: str) -> bool:
-    return True
-
-
-async def _bound_after_all(_pod: PodRecord) -> bool:
-    return False
-
-
 class Preemptor:
     """See the module docstring. Made and used in one event loop; `aclose` it.
 
@@ -84,8 +76,8 @@ class Preemptor:
         *,
         done: Callable[[str], None],
         failed: Callable[[str, str], None],
-        release: Release = _bound_after_all,
-        wanted: Callable[[str], bool] = _always,
+        release: Release,
+        wanted: Callable[[str], bool],
         parallel: int = PARALLEL,
     ) -> None:
         self._conditions = conditions
