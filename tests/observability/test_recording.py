@@ -263,6 +263,23 @@ def test_evicted_and_reprieved_with_their_reasons() -> None:
     assert [(n.pod, n.node) for n in made.nominations] == [("default/high", "n1")]
 
 
+@pytest.mark.parametrize(("resource", "unit"), [("gpu", 0), ("cpu", 1)])
+def test_lost_work_is_in_hours_to_the_thousandth(resource: str, unit: int) -> None:
+    """cost.md 2: GPUs times the time since the start, of a pod without any times its cores."""
+    size: dict[str, Any] = {resource: 8}
+    seen = Recorded(
+        node("n1", cpu=8, gpu=8),
+        pod("old", node="n1", priority=1, start=-12_345_678, **size),
+        pod("high", priority=9, **size),
+    ).settle()
+    made = seen.one("high").preemption
+    assert made is not None
+    hours = round(made.cost.running_seconds_lost * 8 / 3600, 3)
+    assert hours > 27_434
+    lost = (made.cost.lost_gpu_hours, made.cost.lost_cpu_hours)
+    assert (lost[unit], lost[1 - unit]) == (hours, 0.0)
+
+
 @pytest.mark.parametrize(
     ("items", "criterion", "runner_up"),
     [

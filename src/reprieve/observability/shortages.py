@@ -22,9 +22,7 @@ _MOST_NAMES = 3
 Amounts = npt.NDArray[np.int64]
 
 
-def lack_of(
-    cluster: ClusterState, pod: PodRecord, diagnosis: Diagnosis, *, placed: int = 0, more: int = 1
-) -> Shortfall:
+def lack_of(cluster: ClusterState, pod: PodRecord, diagnosis: Diagnosis, *, placed: int, more: int) -> Shortfall:
     """What `pod` lacks. For a group of identical pods: after `placed` of them, for each of `more` further ones.
 
     The closest nodes are left out where the members placed are not as many as the amounts alone would allow:
