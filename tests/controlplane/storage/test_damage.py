@@ -6,13 +6,14 @@ A *crashed* directory is what kill -9 leaves: the files of a log that is open, c
 from __future__ import annotations
 
 import hashlib
+import os
 import random
 import shutil
 import sqlite3
 import threading
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
@@ -219,6 +220,16 @@ def digests(directory: Path) -> dict[str, str]:
     }
 
 
+def open_files(path: Path) -> list[str]:
+    """What this process has open beside the data file, where the system tells."""
+    listed = Path("/proc/self/fd")
+    found = []
+    for each in listed.iterdir() if listed.exists() else ():
+        with suppress(OSError):  # another thread has closed it meanwhile
+            found.append(os.readlink(each))
+    return sorted(name for name in found if name.startswith(str(path.parent)))
+
+
 @pytest.mark.parametrize("case", REFUSED)
 def test_damage_is_refused_by_name_and_can_be_gone_on_from(tmp_path: Path, case: str) -> None:
     damage, why = REFUSED[case]
@@ -411,12 +422,35 @@ def test_an_error_of_sqlite_at_start_releases_the_lock(tmp_path: Path, monkeypat
         return connect(*arguments, **named)  # type: ignore[call-overload,no-any-return]
 
     monkeypatch.setattr("reprieve.controlplane.storage.log.sqlite3.connect", failing)
+    before = open_files(path)
     for _ in range(2):
         calls[0] = 0
         with pytest.raises(StorageError, match=r"cannot be opened \(disk I/O error\)"):
             SqliteLog(path)
+    assert open_files(path) == before
     monkeypatch.undo()
     SqliteLog(path).close()
+    assert open_files(path) == before
+
+
+@pytest.mark.parametrize(
+    ("case", "kept"),
+    [
+        ("a lost row", ["state.db", "state.db-mark"]),
+        ("no mark", ["state.db", "state.db-wal"]),
+        ("nothing but the mark", ["state.db-mark"]),
+    ],
+)
+def test_an_accepted_loss_is_logged_with_what_is_left_and_where_the_rest_is(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, case: str, kept: list[str]
+) -> None:
+    path = crashed(tmp_path / "data")
+    REFUSED[case][0](path)
+    store = Store(open_log(path, accept_loss=True))
+    left = store.count("things")
+    store.close()
+    names = ", ".join(f"{name}.damaged-1" for name in kept)
+    assert f"{path}: loss accepted, {left} objects are left; what was there is kept as {names}" in caplog.messages
 
 
 def test_the_write_ahead_log_is_copied_back_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

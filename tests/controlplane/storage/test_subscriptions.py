@@ -17,8 +17,8 @@ def stored(*names: str) -> list[Stored]:
     return [store.put("things", "", name, {"metadata": {"name": name}}, None).state for name in names]
 
 
-def subscription(events: int = 100) -> Subscription:
-    return Subscription("things", None, None, 0, limit_events=events, limit_bytes=1 << 20)
+def subscription(events: int = 100, size: int = 1 << 20) -> Subscription:
+    return Subscription("things", None, None, 0, limit_events=events, limit_bytes=size)
 
 
 def added(states: list[Stored]) -> list[Change]:
@@ -37,6 +37,22 @@ def test_a_watcher_that_is_full_is_told_so_once_and_given_nothing_more() -> None
     watcher.offer(added(states[6:]))
     assert overflows == [True]
     assert watcher.take() == []
+
+
+def test_a_watcher_has_room_for_its_bytes_and_not_for_one_more() -> None:
+    """What was taken does not count any more."""
+    states = stored("a", "b", "c", "d")
+    two = len(states[0].raw) + len(states[1].raw)
+    watcher = subscription(size=two)
+    watcher.offer(added(states[:2]))
+    assert len(watcher.take()) == 2
+    watcher.offer(added(states[2:]))
+    assert not watcher.overflowed
+    tight = subscription(size=two - 1)
+    tight.offer(added(states[:1]))
+    assert not tight.overflowed
+    tight.offer(added(states[1:2]))
+    assert tight.overflowed
 
 
 def test_changes_that_are_older_than_a_watch_are_not_shown() -> None:

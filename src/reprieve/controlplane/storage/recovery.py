@@ -264,8 +264,7 @@ def salvage(path: Path, marked: Marked | None, database: bytes) -> str:
         mark.sync()
     finally:
         mark.close()
-    kept_as = f"; what was there is kept as {', '.join(aside)}" if aside else ""
-    return f"{path}: loss accepted, {len(kept)} objects are left{kept_as}"
+    return f"{path}: loss accepted, {len(kept)} objects are left; what was there is kept as {', '.join(aside)}"
 
 
 def _put_aside(path: Path) -> list[str]:
