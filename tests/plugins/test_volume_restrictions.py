@@ -71,6 +71,12 @@ def test_other_access_modes_are_ignored() -> None:
     assert verdicts(world, VolumeRestrictions()) == {}
 
 
+def test_a_claim_that_is_shared_is_no_obstacle_beside_one_for_one_pod() -> None:
+    mine, shared = claim("mine", modes=ONCE), claim("shared")
+    world = World(node("n1"), mine, shared, pod("old", "shared", node="n1"), pod("p", "mine", "shared"))
+    assert verdicts(world, VolumeRestrictions()) == {"n1": FITS}
+
+
 def test_a_missing_claim_rejects_everywhere_in_the_words_of_the_api() -> None:
     world = World(node("n1"), node("n2"), pod("p", "c")).settle()
     assert world.virtual.rejections["uid-p"].message == (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 
 import pytest
@@ -127,3 +128,18 @@ def test_what_a_field_selector_compares(path: str, value: str) -> None:
     assert bare.labels == {}
     bare.remember(body, ((path, tuple(path.split("."))),))
     assert (bare.labels, bare.field(path)) == ({"a": "b"}, value)
+
+
+def test_a_watch_that_ended_is_given_up() -> None:
+    """Clients come and go for months."""
+
+    def kept() -> int:
+        return sum(type(each) is Subscription for each in gc.get_objects())
+
+    store, before = Store(), kept()
+    for _ in range(3):
+        watcher = store.subscribe("things")
+        store.unsubscribe(watcher)
+        store.unsubscribe(watcher)  # harmless
+    assert watcher.closed
+    assert kept() == before + 1, "the one that this test holds"
