@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Self
 
 from reprieve.api.decoding import decode_object
+from reprieve.api.group_owners import GroupOwner
+from reprieve.api.meta import KubernetesObject
 from reprieve.api.objects import Node, Pod, PodGroup
 from reprieve.scheduling.engine import Engine
 from reprieve.scheduling.engine_options import EngineOptions
@@ -23,13 +25,16 @@ class CheckedEngine:
         assert isinstance(node, Node)
         self.engine.set_node(node, 0.0)
 
-    def add(self, *items: Pod | PodGroup) -> Self:
+    def add(self, *items: KubernetesObject) -> Self:
         """Objects come, one each second."""
         for item in items:
             self.now += 1.0
             if isinstance(item, Pod):
                 self.engine.set_pod(item, self.now)
+            elif isinstance(item, GroupOwner):
+                self.engine.set_owner(item, self.now)
             else:
+                assert isinstance(item, PodGroup)
                 self.engine.set_group(item, self.now, created=self.now if self.created is None else self.created)
             check_queue(self.engine)
         return self

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Self
 
 import msgspec
 import pytest
@@ -12,10 +12,10 @@ from reprieve.api.decoding import decode_object
 from reprieve.api.group_owners import OWNER_KINDS, GroupOwner
 from reprieve.api.group_sources import GroupSources
 from reprieve.api.meta import KubernetesObject
-from reprieve.api.objects import Node, Pod
+from reprieve.api.objects import Pod
 from reprieve.scheduling.engine import Engine
 from reprieve.scheduling.engine_options import EngineOptions
-from tests.building import check_queue
+from tests.scheduling.checked_engine import CheckedEngine
 
 KINDS = {kind.KIND: kind for kind in OWNER_KINDS}
 Json = dict[str, Any]
@@ -107,37 +107,16 @@ GANGS: dict[str, tuple[GroupOwner, list[Pod], str]] = {
 }
 
 
-class World:
+class World(CheckedEngine):
+    """One node with so many CPUs; the gate is `on`, and controllers are watched (`known`)."""
+
     def __init__(self, cpu: int, *, on: bool = True, known: bool = True) -> None:
-        self.engine = Engine(EngineOptions(sources=GroupSources.switched({"owners": on}), validate=True))
-        self.now = 0.0
-        status = {"allocatable": {"cpu": str(cpu), "memory": "64Gi", "pods": "100"}}
-        node = decode_object({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}, "status": status})
-        assert isinstance(node, Node)
-        self.engine.set_node(node, 0.0)
+        super().__init__(cpu, EngineOptions(sources=GroupSources.switched({"owners": on}), validate=True))
         if known:
             self.engine.watch_owners(KINDS, 0.0)
 
-    def add(self, *items: KubernetesObject) -> World:
-        for item in items:
-            self.now += 1.0
-            if isinstance(item, Pod):
-                self.engine.set_pod(item, self.now)
-            else:
-                assert isinstance(item, GroupOwner)
-                self.engine.set_owner(item, self.now)
-            check_queue(self.engine)
-        for _ in range(20):
-            self.now += 20.0
-            self.engine.tick(self.now)
-            while (decision := self.engine.step(self.now)) is not None:
-                for binding in decision.bindings:
-                    self.engine.bound(binding.pod.uid)
-        return self
-
-    @property
-    def placed(self) -> int:
-        return sum(one.row >= 0 for one in self.engine.cluster.pods.values())
+    def add(self, *items: KubernetesObject) -> Self:
+        return super().add(*items).run()
 
     @property
     def groups(self) -> set[str | None]:
@@ -150,9 +129,9 @@ def test_pods_of_a_controller_that_asks_are_a_gang(kind: str, first: str) -> Non
     """Whichever is heard of first: pods wait until their controller is known."""
     controller, pods, group = GANGS[kind]
     items = [controller, *pods] if first == "owner" else [*pods, controller]
-    assert World(1).add(*items).placed == 0
+    assert not World(1).add(*items).placed
     world = World(2).add(*items)
-    assert (world.placed, world.groups) == (2, {group})
+    assert (len(world.placed), world.groups) == (2, {group})
 
 
 @pytest.mark.parametrize("kind", GANGS)
@@ -161,7 +140,7 @@ def test_pods_of_a_controller_that_does_not_ask_are_by_themselves(kind: str) -> 
     plain = msgspec.structs.replace(controller, metadata=msgspec.structs.replace(controller.metadata, annotations={}))
     for items in ([plain, *pods], [*pods, plain]):
         world = World(1).add(*items)
-        assert (world.placed, world.groups) == (1, {None})
+        assert (len(world.placed), world.groups) == (1, {None})
 
 
 @pytest.mark.parametrize("kind", GANGS)
@@ -169,14 +148,14 @@ def test_the_source_is_off_by_default(kind: str) -> None:
     """workloads.md 1.2."""
     controller, pods, _ = GANGS[kind]
     world = World(1, on=False).add(controller, *pods)
-    assert (world.placed, world.groups) == (1, {None})
+    assert (len(world.placed), world.groups) == (1, {None})
 
 
 def test_pods_of_kinds_that_are_not_watched_wait_for_no_controller() -> None:
     """Their definition may not be installed, or we may not read them; once it is, they are gangs."""
     controller, pods, group = GANGS["JobSet"]
     world = World(1, known=False).add(pods[0])
-    assert world.placed == 1
+    assert len(world.placed) == 1
     world.engine.watch_owners(["JobSet"], world.now)
     world.add(controller, pods[1])
     assert world.groups == {group}
