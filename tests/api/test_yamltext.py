@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from reprieve.api.yamltext import (
     BASE_NODES,
     MANY_NODES,
+    MAX_ALIAS_BYTES,
     MAX_ALIAS_NODES,
     MAX_DEPTH,
     MAX_OBJECT_NODES,
@@ -185,6 +186,71 @@ def test_a_reader_of_one_document_lists_the_keys_given_twice_and_the_last_one_ho
 def test_depth_is_bounded(text: str) -> None:
     with pytest.raises(YamlError, match=f"nested deeper than {MAX_DEPTH} levels"):
         read(text)
+
+
+LONG = "x" * 100_000
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"a: &a {LONG}\nb: [" + "*a," * 100 + "]",
+        f"a: &a {LONG}\n" + "".join(f"b{n}: *a\n" for n in range(100)),
+        f"- &a {LONG}\n" + "- *a\n" * 100,
+        f"? &a {LONG}\n: 1\nb: [" + "*a," * 100 + "]",
+        f"b: [&a {LONG}" + ", {? *a : 1}" * 100 + "]",
+        f"a: &a {{? {LONG}\n: 1}}\nb: [" + "*a," * 100 + "]",
+        f"a: &a {{k: {LONG}}}\n" + "".join(f"b{n}: {{<<: *a}}\n" for n in range(100)),
+        f"a: &a {{k: {LONG}}}\nb: {{<<: [" + "*a," * 100 + "]}",
+        f"a: &a {{? {LONG}\n: 1}}\n" + "".join(f"b{n}: {{<<: *a}}\n" for n in range(100)),
+        f"a: &a [{LONG}]\nb: &b [" + "*a," * 10 + "]\nc: &c [" + "*b," * 10 + "]\n",
+        f"a: &a |\n  {LONG}\nb: [" + "*a," * 100 + "]",
+        f"a: &a !!str {LONG}\nb: [" + "*a," * 100 + "]",
+        f'a: &a "{"ä" * 50_000}"\nb: [' + "*a," * 100 + "]",
+        f"a: &a {LONG[:100]}\nb: [" + "*a," * 50_000 + "]",
+        f"a: &a {LONG}\nb: [" + "*a," * 20 + f"]\n---\na: &a {LONG}\nb: [" + "*a," * 20 + "]",
+    ],
+    ids=[
+        "in a list", "as values", "anchor in a list", "anchor on a key", "as keys", "long key in a map", "merged",
+        "merged in a list", "long key merged", "nested", "block", "tagged", "two bytes a character", "many short",
+        "in two documents",
+    ],
+)  # fmt: skip
+def test_the_text_that_aliases_stand_for_is_bounded(text: str) -> None:
+    """interfaces.md 5.6: no alias of a long text makes of a short one more than a body may have."""
+    with pytest.raises(YamlError, match="aliases stand for more than 3145728 bytes of text"):
+        read(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "counted"),
+    [
+        ("a: &x abc\nb: *x", 3),
+        ("a: &x äb\nb: *x", 3),
+        ("a: &x 17\nb: *x", 2),
+        ("a: &x {ab: cde}\nb: *x", 5),
+        ("a: &x {ab: cde}\nb: {<<: *x}", 5),
+        ("a: &x [ab]\nb: &y [*x, *x]\nc: *y", 2 + 2 + 4),
+        ("- &x ab\n- &y {*x : c}\n- *y", 2 + 3),
+        ("- &x ab\n- [cd]\n- *x", 2),
+    ],
+)
+def test_what_is_counted_of_the_text_behind_aliases(text: str, counted: int) -> None:
+    budget = NodeBudget()
+    list(read_documents(text, budget))
+    assert budget.aliased_bytes == counted
+
+
+def test_aliases_may_stand_for_as_much_text_as_a_body_has_or_as_was_read() -> None:
+    budget = NodeBudget()
+    assert budget.allowed_aliased_bytes(0) == budget.allowed_aliased_bytes(MAX_ALIAS_BYTES) == MAX_ALIAS_BYTES
+    budget.characters = MAX_ALIAS_BYTES
+    assert budget.allowed_aliased_bytes(7) == MAX_ALIAS_BYTES + 7
+    ones = "a: &a " + "x" * 1024 + "\nb: [" + "*a," * (MAX_ALIAS_BYTES // 1024)
+    (found,) = read(ones + "]")
+    assert len(found["b"]) == MAX_ALIAS_BYTES // 1024
+    with pytest.raises(YamlError, match="bytes of text"):
+        read(ones + "*a]")
 
 
 def test_the_greatest_depth_is_read() -> None:

@@ -56,6 +56,28 @@ BOMBS = {
     "depth by aliases": (DEEPER, 400, "nested deeper than 100 levels"),
     "laughs": (LAUGHS, 400, "aliases stand for more than"),
     "quadratic": ("a: &a [" + "x," * 10_000 + "]\nb: [" + "*a," * 100_000 + "]\n", 400, "aliases stand for more than"),
+    "a text behind aliases": ("a: &a " + "x" * 2**20 + "\nb: [" + "*a," * 3900 + "]", 400, "bytes of text"),
+    "a text behind aliases as values": (
+        "a: &a " + "x" * 2**20 + "\n" + "".join(f"b{n}: *a\n" for n in range(3900)),
+        400,
+        "bytes of text",
+    ),
+    "a text behind aliases of aliases": (
+        "a0: &a0 [" + "x" * 100_000 + "]\n" + "".join(f"a{n}: &a{n} [*a{n - 1}, *a{n - 1}]\n" for n in range(1, 15)),
+        400,
+        "bytes of text",
+    ),
+    "a key behind aliases": (
+        "? &a " + "x" * 1_000_000 + "\n: 1\nb: [" + "{? *a : 1}," * 1000 + "]",
+        400,
+        "bytes of text",
+    ),
+    "a key in a merged map": (
+        "m: &m {? " + "x" * 1_000_000 + "\n: 1}\n" + "".join(f"m{n}: {{<<: *m}}\n" for n in range(1000)),
+        400,
+        "bytes of text",
+    ),
+    "as much text behind aliases as may be": ("a: &a " + "x" * 2**20 + "\nb: [*a, *a, *a]", 0, ""),
     "merges": (MERGES, 400, "aliases stand for more than"),
     "lists": ("a: [" + "[[],[]]," * (BODY // 8 - 30) + "]", 400, "too many for so little text"),
     "maps": ("a: [" + "{}," * (BODY // 3 - 60) + "]", 400, "an object of more than 200000 values"),

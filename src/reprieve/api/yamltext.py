@@ -11,7 +11,8 @@ that was read. Bounds, each checked before anything is built:
 - depth: `MAX_DEPTH` levels, aliases written out;
 - values: a `NodeBudget`, which grows with the text, so that dense text ends early and large text may be large; and
   `MAX_OBJECT_NODES` in one object, each of those that a `List` holds as its `items` by itself;
-- what aliases stand for: `MAX_ALIAS_NODES` values, and again as many as the budget grows by;
+- what aliases stand for: `MAX_ALIAS_NODES` values, and again as many as the budget grows by; `MAX_ALIAS_BYTES` of text,
+  or as many as the text has characters up to there if that is more;
 - documents and directives: `MAX_DOCUMENTS`, `MAX_DIRECTIVES` (libyaml compares every `%TAG` with all before it).
 
 Messages quote excerpts of the text. Speed and memory: docs/measurements/yaml-loaders.md.
@@ -53,6 +54,9 @@ MAX_OBJECT_NODES: Final = 200_000
 MAX_ALIAS_NODES: Final = 200_000
 """Values that the aliases of a short text may stand for, written out."""
 
+MAX_ALIAS_BYTES: Final = 3 * 1024 * 1024
+"""Bytes of text (UTF-8), keys included, that aliases may stand for: as many as a request body may have."""
+
 MAX_DOCUMENTS: Final = 1_000_000
 """Documents a text may hold, empty ones included."""
 
@@ -92,12 +96,13 @@ class NodeBudget:
     But no more than `most`, if that is given.
     """
 
-    __slots__ = ("aliased", "characters", "most", "nodes")
+    __slots__ = ("aliased", "aliased_bytes", "characters", "most", "nodes")
 
     def __init__(self, most: int | None = None) -> None:
         self.most = most
         self.nodes = 0
         self.aliased = 0
+        self.aliased_bytes = 0
         self.characters = 0
 
     def allowed(self, index: int) -> int:
@@ -112,6 +117,10 @@ class NodeBudget:
     def allowed_aliased(self, index: int) -> int:
         """The values that the aliases up to that character may stand for."""
         return MAX_ALIAS_NODES + (self.characters + index) // CHARACTERS_PER_NODE
+
+    def allowed_aliased_bytes(self, index: int) -> int:
+        """The bytes of text that the aliases up to that character may stand for."""
+        return max(MAX_ALIAS_BYTES, self.characters + index)
 
 
 def read_documents(text: str, budget: NodeBudget | None = None) -> Iterator[YamlDocument]:
@@ -176,10 +185,11 @@ _DIRECTIVES = re.compile("(?:\\A|[\\n\\r\x85\u2028\u2029])%")
 
 
 class _Anchored(NamedTuple):
-    """A finished value, the number of values in it and the levels below it, aliases written out."""
+    """A finished value, the number of values in it, their bytes of text and the levels below, aliases written out."""
 
     data: Any
     size: int
+    text: int
     height: int
 
 
@@ -217,11 +227,13 @@ class _Builder:
         root: list[Any] = []
         open_data: Any = root
         key: Any = _ITEM
-        stack: list[tuple[Any, Any, str | None, int]] = []  # what encloses it: data, key; its anchor, nodes before it
+        # What encloses it: data, key; its anchor, nodes and bytes of text before it.
+        stack: list[tuple[Any, Any, str | None, int, int]] = []
         heights = [0]
         nodes, allowed = budget.nodes, 0
         most = nodes + MAX_OBJECT_NODES  # where the present object ends at the latest
         written_out = 0  # values of aliases beyond the one each counts as
+        bytes_read = 0  # of the text of scalars, aliases written out
         value: Any
         while True:
             event = get_event()
@@ -229,6 +241,7 @@ class _Builder:
             if kind is scalar_event:
                 nodes += 1
                 text = event.value
+                bytes_read += len(text) if text.isascii() else _utf8(text)
                 if event.tag is not None:
                     value = _tagged(event)
                 elif not event.implicit[0]:
@@ -240,7 +253,7 @@ class _Builder:
                     if len(memo) < _MAX_MEMO and len(text) <= _LONGEST_MEMO:
                         memo[text] = value
                 if event.anchor is not None:
-                    anchors[event.anchor] = _Anchored(value, 1, 0)
+                    anchors[event.anchor] = _Anchored(value, 1, _utf8(text), 0)
                 if key is _NO_KEY and text == "<<" and event.implicit[0]:
                     key = _MERGE
                     continue
@@ -257,7 +270,7 @@ class _Builder:
                 if len(stack) == 2 and kind is mapping_start and stack[1][1] == "items":
                     nodes += OBJECT_NODES
                     most = nodes + MAX_OBJECT_NODES
-                stack.append((open_data, key, event.anchor, nodes + written_out - 1))
+                stack.append((open_data, key, event.anchor, nodes + written_out - 1, bytes_read))
                 heights.append(0)
                 if kind is mapping_start:
                     open_data, key = {}, _NO_KEY
@@ -272,11 +285,12 @@ class _Builder:
                     _refuse(event, f"found undefined alias {excerpt(event.anchor)!r}")
                 if not isinstance(found, _Anchored):
                     _refuse(event, f"alias {excerpt(event.anchor)!r} contains itself")
-                self._charge_alias(found.size, event)
+                self._charge_alias(found, event)
                 if len(stack) + found.height > MAX_DEPTH:
                     _refuse(event, f"nested deeper than {MAX_DEPTH} levels")
                 nodes += 1
                 written_out += found.size - 1
+                bytes_read += found.text
                 heights[-1] = max(heights[-1], found.height)
                 value = _copy(found.data)
             elif kind is document_end:
@@ -286,12 +300,12 @@ class _Builder:
                 if merged:
                     merged.pop(len(stack), None)
                 value = open_data
-                open_data, key, anchor, before = stack.pop()
+                open_data, key, anchor, before, bytes_before = stack.pop()
                 height = heights.pop() + 1
                 if height > heights[-1]:
                     heights[-1] = height
                 if anchor is not None:
-                    anchors[anchor] = _Anchored(value, nodes + written_out - before, height)
+                    anchors[anchor] = _Anchored(value, nodes + written_out - before, bytes_read - bytes_before, height)
             if key is _ITEM:
                 open_data.append(value)
             elif key is _NO_KEY:
@@ -323,12 +337,16 @@ class _Builder:
             _refuse(event, f"more than {allowed} values up to here: too many for so little text")
         return min(allowed, most)
 
-    def _charge_alias(self, size: int, event: Any) -> None:
-        budget = self._budget
-        budget.aliased += size
-        allowed = budget.allowed_aliased(event.start_mark.index)
+    def _charge_alias(self, found: _Anchored, event: Any) -> None:
+        budget, index = self._budget, event.start_mark.index
+        budget.aliased += found.size
+        budget.aliased_bytes += found.text
+        allowed = budget.allowed_aliased(index)
         if budget.aliased > allowed:
             _refuse(event, f"aliases stand for more than {allowed} values")
+        allowed = budget.allowed_aliased_bytes(index)
+        if budget.aliased_bytes > allowed:
+            _refuse(event, f"aliases stand for more than {allowed} bytes of text")
 
     def _repeat(self, key: str, event: Any) -> None:
         if self._repeated is None:
@@ -338,6 +356,10 @@ class _Builder:
 
 def _refuse(event: Any, message: str) -> NoReturn:
     raise YamlError(message, event.start_mark.line + 1)
+
+
+def _utf8(text: str) -> int:
+    return len(text.encode("utf-8", "surrogatepass"))
 
 
 def _copy(data: Any) -> Any:
