@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from reprieve.api.admission.amounts import added, amounts, printed, subtracted
 from reprieve.controlplane import errors
-from reprieve.controlplane.amounts import added, amounts, printed, subtracted
 from reprieve.controlplane.errors import Cause, StatusError
 from reprieve.controlplane.numbers import parse_int
 from reprieve.controlplane.schema import field_errors as fe

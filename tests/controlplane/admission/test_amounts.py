@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from tests.controlplane.admission.plane import START, Plane
 
-from reprieve.controlplane.admission.usage import in_scope, is_over, unspecified, usage_of
-from reprieve.controlplane.amounts import ONE, ZERO, added, amount, amounts, of_pod, printed, subtracted
+from reprieve.api.admission.amounts import ONE, ZERO, added, amount, amounts, of_pod, printed, subtracted
+from reprieve.api.admission.usage import in_scope, is_over, unspecified, usage_of
 
 Json = dict[str, Any]
 PLANE = Plane()
@@ -159,7 +159,7 @@ _CLAIMS: Json = {"count/persistentvolumeclaims": "1", "persistentvolumeclaims": 
 )  # fmt: skip
 def test_what_objects_use(api_version: str, kind: str, obj: Json, used: Json) -> None:
     """A quota counts objects by name, of some core kinds by their bare plural too; and what pods and claims ask for."""
-    found = usage_of(PLANE.kind(api_version, kind), obj, START)
+    found = usage_of(PLANE.kind(api_version, kind).resource, obj, START)
     assert {name: one.text for name, one in found.items()} == used
 
 
@@ -186,7 +186,7 @@ def test_when_a_pod_uses_nothing_any_more(status: Json, metadata: Json, seconds:
     pod = {**of_containers(asks("1")), "metadata": metadata, "status": status}
     now = ENDS + timedelta(seconds=seconds)
     assert is_over(pod, now) is over
-    used = {name: one.text for name, one in usage_of(PLANE.kind("v1", "Pod"), pod, now).items()}
+    used = {name: one.text for name, one in usage_of("pods", pod, now).items()}
     assert used == ({"count/pods": "1"} if over else {**_PODS, "cpu": "1", "requests.cpu": "1"})
 
 
@@ -260,4 +260,4 @@ def scoped(scope: str, operator: str | None = None, values: list[str] | None = N
 )  # fmt: skip
 def test_scopes_of_a_quota(quota: Json, spec: Json, covered: bool) -> None:
     """All scopes have to fit; one that nobody knows fits nothing."""
-    assert in_scope(quota, PLANE.kind("v1", "Pod"), {"metadata": {}, "spec": spec}) is covered
+    assert in_scope(quota, "pods", {"metadata": {}, "spec": spec}) is covered

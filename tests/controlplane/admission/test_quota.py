@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 from tests.controlplane.admission.plane import Plane, pod, pod_group, refused
 
-from reprieve.controlplane.admission.usage import in_scope, usage_of
+from reprieve.api.admission.amounts import ONE
+from reprieve.api.admission.usage import in_scope, usage_of
 from reprieve.controlplane.admission_chain import Request, Step
-from reprieve.controlplane.amounts import ONE
 
 Json = dict[str, Any]
 
@@ -189,7 +189,7 @@ def test_which_scopes_cover_which_kinds(plane: Plane, kind: str, scope: str, obj
     """pkg/quota of 1.36: a scope covers one kind; of another kind the quota counts nothing."""
     term = {"scopeName": scope, "operator": "In", "values": ["gold"]}
     selected = quota("q", {}, scopeSelector={"matchExpressions": [term]})
-    assert in_scope(selected, plane.kind("v1", kind), {"metadata": {"name": "x"}, **obj}) is covered
+    assert in_scope(selected, plane.kind("v1", kind).resource, {"metadata": {"name": "x"}, **obj}) is covered
 
 
 @pytest.mark.parametrize(
@@ -264,7 +264,7 @@ def test_quota_of_storage(plane: Plane) -> None:
 def test_what_a_service_uses(plane: Plane, spec: Json, node_ports: int, load_balancers: int) -> None:
     """pkg/quota/v1/evaluator/core/services.go: every port of these types; where none are allocated, the asked-for."""
     service = {"metadata": {"name": "s"}, "spec": {"ports": [{"port": 80}, {"port": 81}], **spec}}
-    used = usage_of(plane.kind("v1", "Service"), service, plane.clock.now())
+    used = usage_of("services", service, plane.clock.now())
     counted = {name: one.nano / ONE.nano for name, one in used.items()}
     assert (counted.pop("services.nodeports", 0), counted.pop("services.loadbalancers", 0)) == (
         node_ports,

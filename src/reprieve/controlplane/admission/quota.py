@@ -1,6 +1,6 @@
 """ResourceQuota at the door: a create that would exceed a quota of its namespace is refused (403).
 
-Rules: kube-apiserver's ResourceQuota plugin; recorded answers 537 to 547. What counts is ``status.hard`` and
+The rules are `reprieve.api.admission.quotas`. What counts is ``status.hard`` and
 ``status.used``: a quota whose status is still empty restricts nothing (538). Invariant: the use of an admitted
 object is added to ``status.used`` in the same turn in which the object is staged, so concurrent creates cannot
 exceed a quota together. Use that ends is taken off by the quota controller.
@@ -12,9 +12,9 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from reprieve.controlplane.admission.usage import in_scope, unspecified, usage_of
+from reprieve.api.admission.amounts import Amount, Amounts, added, amounts, printed
+from reprieve.api.admission.quotas import QuotaError, charge_for, growth_of
 from reprieve.controlplane.admission_chain import Request, Step
-from reprieve.controlplane.amounts import Amount, Amounts, added, amounts, printed, subtracted
 from reprieve.controlplane.storage import Store, Stored
 
 _QUOTAS = "resourcequotas"
@@ -55,42 +55,20 @@ class ResourceQuota(Step):
         states = list(request.registry.store.heads(_QUOTAS, request.namespace))
         if not states:
             return
-        delta = self._delta(request)
-        charges = [charge for state in states if (charge := self._check(request, state, delta)) is not None]
+        growth = growth_of(kind.resource, request.new, request.old, request.registry.clock.now())
+        charges = [charge for state in states if (charge := self._check(request, state, growth)) is not None]
         if charges:
             request.on_staged.append(partial(_charge, request.registry.store, charges))
 
     @staticmethod
-    def _delta(request: Request) -> Amounts:
-        now = request.registry.clock.now()
-        new = usage_of(request.kind, request.new, now)
-        if request.old is None:
-            return new
-        change = subtracted(new, usage_of(request.kind, request.old, now))
-        return {name: one for name, one in change.items() if one.nano > 0}
-
-    def _check(self, request: Request, state: Stored, delta: Mapping[str, Amount]) -> _Charge | None:
+    def _check(request: Request, state: Stored, growth: Mapping[str, Amount]) -> _Charge | None:
         """Refuse what exceeds one quota; returns what to charge it with, None if it is not concerned."""
         quota = state.decode()
         status = quota.get("status") or {}
-        hard = amounts(status.get("hard"))
-        concerned = {name: one for name, one in delta.items() if name in hard}
-        if request.old is None and request.kind.resource == "pods":
-            missing = unspecified(request.new, hard)
-            if missing and in_scope(quota, request.kind, request.new):
-                raise request.refused(f"failed quota: {state.name}: {missing}")
-        if not concerned or not in_scope(quota, request.kind, request.new):
-            return None
-        used = amounts(status.get("used"))
-        unknown = sorted(name for name in concerned if name not in used)
-        if unknown:
-            raise request.refused(f"status unknown for quota: {state.name}, resources: {','.join(unknown)}")
-        after = added(used, concerned)
-        exceeded = [name for name in sorted(concerned) if after[name].nano > hard[name].nano]
-        if exceeded:
-            parts = (("requested", concerned), ("used", used), ("limited", hard))
-            text = ", ".join(
-                f"{word}: " + ",".join(f"{name}={source[name].text}" for name in exceeded) for word, source in parts
-            )
-            raise request.refused(f"exceeded quota: {state.name}, {text}")
-        return _Charge(state.namespace, state.name, concerned)
+        hard, used = amounts(status.get("hard")), amounts(status.get("used"))
+        new, resource = request.old is None, request.kind.resource
+        try:
+            charge = charge_for(state.name, quota, hard, used, resource, request.new, growth, created=new)
+        except QuotaError as refusal:
+            raise request.refused(str(refusal)) from None
+        return _Charge(state.namespace, state.name, charge) if charge else None

@@ -9,9 +9,9 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
+from reprieve.api.admission.amounts import ZERO, Amounts, added, amounts, printed
+from reprieve.api.admission.quotas import counted
 from reprieve.api.json import Json
-from reprieve.controlplane.admission.usage import in_scope, usage_of
-from reprieve.controlplane.amounts import ZERO, Amounts, added, printed
 from reprieve.controlplane.controllers.reconciling import Controller
 from reprieve.controlplane.controllers.sources import VIEWS, HasMeta
 from reprieve.controlplane.controllers.views import Key, PodSeen, Seen, SelectingSeen
@@ -63,14 +63,11 @@ class Quotas(Controller):
     def _count(self, key: Key, quota: Json) -> None:
         hard = (quota.get("spec") or {}).get("hard") or {}
         total: Amounts = dict.fromkeys(hard, ZERO)
-        now = self.context.now()
+        limited, now = amounts(hard), self.context.now()
         for row in self._counted(hard):
             self._watch(row)
             for state in self.context.registry.store.heads(row.storage_key, key[0]):
-                obj = state.decode()
-                if in_scope(quota, row, obj):
-                    used = usage_of(row, obj, now)
-                    total = added(total, {name: one for name, one in used.items() if name in hard})
+                total = added(total, counted(quota, limited, row.resource, state.decode(), now))
         self.context.set_status(self._row, key, {"hard": hard, "used": printed(total)})
 
     def _counted(self, hard: Json) -> list[Kind]:

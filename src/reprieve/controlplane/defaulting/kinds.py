@@ -6,6 +6,7 @@ import base64
 from collections.abc import Mapping
 from typing import Any
 
+from reprieve.api.admission.limit_ranges import complete_item
 from reprieve.api.json import Json
 from reprieve.controlplane.defaulting import pods
 from reprieve.controlplane.defaulting.rows import Fill, all_of, chosen, fill, holders
@@ -69,10 +70,7 @@ def _string_data(obj: Json) -> None:
 def _limits(obj: Json) -> None:
     """Container limits: default from max, default request from default and then from min."""
     for item in obj["spec"].get("limits", ()):
-        if item.get("type") == "Container":
-            for source, target in (("max", "default"), ("default", "defaultRequest"), ("min", "defaultRequest")):
-                if item.get(source):
-                    item[target] = {**item[source], **item.get(target, {})}
+        complete_item(item)
 
 
 def _disruption_mode(obj: Json) -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from reprieve.api.admission import amounts
 from reprieve.api.json import Json
-from reprieve.controlplane import amounts
 
 _CONTAINER_LISTS = ("initContainers", "containers", "ephemeralContainers")
 _QOS_RESOURCES = ("cpu", "memory")

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from reprieve.api.admission import amounts
 from reprieve.api.json import Json
-from reprieve.controlplane import amounts
 from reprieve.controlplane.rules import containers, metadata, names, network, resources, security, selectors
 from reprieve.controlplane.rules import rows as r
 from reprieve.controlplane.rules.volumes import volumes as check_volumes

@@ -1,8 +1,9 @@
 """What an object uses of a ResourceQuota: counts, compute resources of pods, storage of claims; and scopes.
 
 Rules: kube-apiserver's quota evaluators (pkg/quota/v1/evaluator/core) and recorded answers 537 to 547. Shared by
-quota admission and the controller that keeps ``status.used``. Terms: a pod is *over* once it is Succeeded or
-Failed, or terminating past its grace; then only ``count/pods`` still counts it.
+quota admission and by whatever counts what is used. Terms: a pod is *over* once it is Succeeded or Failed, or
+terminating past its grace; then only ``count/pods`` still counts it. A *resource* is a plural with its group, as
+error messages name it: ``pods``, ``podgroups.scheduling.k8s.io``.
 """
 
 from __future__ import annotations
@@ -11,10 +12,7 @@ from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
-from reprieve.api.devices import IMPLICIT
-from reprieve.api.json import Json
-from reprieve.api.requests import is_extended_resource
-from reprieve.controlplane.amounts import (
+from reprieve.api.admission.amounts import (
     ONE,
     Amount,
     Amounts,
@@ -23,8 +21,9 @@ from reprieve.controlplane.amounts import (
     of_container,
     of_pod,
 )
-from reprieve.controlplane.clock import parse_stamp
-from reprieve.controlplane.kinds import Kind
+from reprieve.api.devices import IMPLICIT
+from reprieve.api.json import Json
+from reprieve.api.requests import is_extended_resource
 
 _LEGACY = frozenset(
     ("configmaps", "secrets", "services", "replicationcontrollers", "resourcequotas", "persistentvolumeclaims")
@@ -36,20 +35,14 @@ _CLASS_LABEL = "volume.beta.kubernetes.io/storage-class"
 _TERMINAL = ("Succeeded", "Failed")
 
 
-def count_name(kind: Kind) -> str:
-    """Return the name under which a quota counts objects of any kind: ``count/podgroups.scheduling.k8s.io``."""
-    return f"count/{kind.resource}"
-
-
-def usage_of(kind: Kind, obj: Json, now: datetime) -> Amounts:
-    """Return all an object uses, by resource name of a quota."""
-    out: Amounts = {count_name(kind): ONE}
-    if kind.group == "":
-        if kind.plural in _LEGACY:
-            out[kind.plural] = ONE
-        more = _EVALUATORS.get(kind.plural)
-        if more is not None:
-            out.update(more(obj, now))
+def usage_of(resource: str, obj: Json, now: datetime) -> Amounts:
+    """Return all an object of a resource uses, by resource name of a quota; ``now`` decides whether a pod is over."""
+    out: Amounts = {f"count/{resource}": ONE}
+    if resource in _LEGACY:
+        out[resource] = ONE
+    more = _EVALUATORS.get(resource)
+    if more is not None:
+        out.update(more(obj, now))
     return out
 
 
@@ -60,7 +53,7 @@ def is_over(pod: Json, now: datetime) -> bool:
     metadata = pod["metadata"]
     ends = metadata.get("deletionTimestamp")
     grace = metadata.get("deletionGracePeriodSeconds")
-    return bool(ends) and grace is not None and now > parse_stamp(ends) + timedelta(seconds=grace)
+    return bool(ends) and grace is not None and now > datetime.fromisoformat(ends) + timedelta(seconds=grace)
 
 
 def _compute(requests: Mapping[str, Amount], limits: Mapping[str, Amount]) -> Amounts:
@@ -182,23 +175,23 @@ def _by_value(present: str, operator: str, values: list[str]) -> bool:
     return bool(present)
 
 
-def in_scope(quota: Json, kind: Kind, obj: Json) -> bool:
+def in_scope(quota: Json, resource: str, obj: Json) -> bool:
     """Whether an object is in the scopes of a quota (its manifest); a quota without scopes covers everything."""
     spec = quota.get("spec") or {}
     terms: list[Json] = [{"scopeName": scope, "operator": "Exists"} for scope in spec.get("scopes") or ()]
     terms += (spec.get("scopeSelector") or {}).get("matchExpressions") or ()
-    return all(_matches(term, kind, obj) for term in terms)
+    return all(_matches(term, resource, obj) for term in terms)
 
 
-def _matches(term: Json, kind: Kind, obj: Json) -> bool:
+def _matches(term: Json, resource: str, obj: Json) -> bool:
     scope, operator, values = term.get("scopeName"), term.get("operator", "Exists"), term.get("values") or []
     spec, status = obj.get("spec") or {}, obj.get("status") or {}
-    if kind.resource == "persistentvolumeclaims":
+    if resource == "persistentvolumeclaims":
         if scope != "VolumeAttributesClass":
             return False
         named = (spec.get("volumeAttributesClassName"), status.get("currentVolumeAttributesClassName"))
         return any(_by_value(name or "", operator, values) for name in named)
-    if kind.resource != "pods":
+    if resource != "pods":
         return False
     if scope == "PriorityClass":
         return _by_value(spec.get("priorityClassName") or "", operator, values)
