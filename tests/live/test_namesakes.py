@@ -19,7 +19,7 @@ from reprieve.client.informer import Change, ChangeKind
 from reprieve.live.composites import Composites
 from reprieve.live.namesakes import Namesakes
 from reprieve.live.remarks import AnnotationRemarks
-from tests.building import World, annotated, composite, group, pod
+from tests.building import World, annotated, composite, group, pod, priority_class
 
 NATIVE = Resource("scheduling.k8s.io", "v1alpha3", "compositepodgroups", "CompositePodGroup", True)
 OURS = Resource("scheduling.reprieve.dev", "v1beta1", "compositepodgroups", "CompositePodGroup", True)
@@ -87,6 +87,7 @@ class Intake:
 
     world: World = field(default_factory=World)
     changes: list[tuple[str, str, str]] = field(default_factory=list)
+    refusals: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.composites = Composites(
@@ -94,6 +95,7 @@ class Intake:
             listener=lambda change, resource: self.changes.append(
                 (change.kind.name, change.object.metadata.uid, resource.group)
             ),
+            refused=lambda _, why: self.refusals.append(why),
             warn=lambda text: None,
         )
 
@@ -242,3 +244,24 @@ def test_a_problem_is_reported_when_it_appears_and_again_only_after_it_was_gone(
     remarks.forget(pod("a"))
     assert inspect("a", last_checkpoint="x") == [("a", "last-checkpoint")]
     assert inspect("b", restart_cost="soon") == []
+
+
+def test_a_composite_counts_as_a_victim_by_the_class_that_it_names() -> None:
+    """preemption.md 4, "Options", composite.md 4.3: as the class comes, changes and goes; too low, it is refused."""
+    intake = Intake()
+
+    def counts() -> int | None:
+        return intake.world.engine.cluster.trees.composites["default/c"].victim_priority
+
+    made = composite("c", priority=3)
+    made = replace(made, metadata=replace(made.metadata, annotations=annotated(preemption_priority_class="high")))
+    intake.take(ADDED, made)
+    assert (counts(), len(intake.refusals)) == (3, 1)
+    for value, expected in ((9, 9), (7, 7), (2, 3)):
+        intake.composites.set_class(priority_class("high", value), 1.0)
+        assert counts() == expected
+    assert "its value 2 is lower than the priority 3" in intake.refusals[-1]
+    intake.composites.set_class(priority_class("high", 8), 1.0)
+    intake.composites.remove_class("high")
+    intake.take(UPDATED, replace(made, metadata=replace(made.metadata, labels={"a": "b"})))
+    assert counts() == 8

@@ -226,10 +226,13 @@ def without_void_classes(objects: Sequence[KubernetesObject]) -> list[Kubernetes
 
 
 def _without_void_class(found: T, admission: PriorityAdmission, warnings: list[str]) -> T:
-    """A pod group without a preemption priority class that does not exist or lies below its priority: a scheduler
+    """A group without a preemption priority class that does not exist or lies below its priority: a scheduler
     passes over such a class and says so (preemption.md 4, "Options").
     """
-    if not isinstance(found, o.PodGroup) or PREEMPTION_PRIORITY_CLASS not in found.metadata.annotations:
+    if (
+        not isinstance(found, o.PodGroup | o.CompositePodGroup)
+        or PREEMPTION_PRIORITY_CLASS not in found.metadata.annotations
+    ):
         return found
     try:
         admission.as_victim(found.metadata.annotations, found.spec.priority or DEFAULT_PRIORITY, stored=True)

@@ -21,8 +21,6 @@ from reprieve.api.admission import PREEMPTION_PRIORITY
 from reprieve.api.work_annotations import NO_WORK_TERMS, WorkTerms, work_terms
 from reprieve.cluster.pods import Owner, PodRecord
 
-_LOWEST = -(1 << 31)
-
 
 @dataclass(frozen=True, slots=True)
 class GroupSpec:
@@ -42,7 +40,9 @@ class GroupSpec:
     class_name: str = ""
     """The priority class that it names."""
     victim_priority: int = 0
-    """The priority that counts when the group's pods are potential victims; never below `priority`."""
+    """The priority of the group by itself as a potential victim; never below `priority`."""
+    names_victim_class: bool = False
+    """Its annotation names the class for that (preemption.md 4, "Options"); without one its parents' may count."""
     claims: frozenset[tuple[str, str | None, str | None]] = frozenset()
     """Device claims its pods share (KEP-5729): name, claim and template. A pod's own entry that is equal means it."""
     parent: str | None = None
@@ -81,6 +81,7 @@ class GroupState:
         "top",
         "uid",
         "unit",
+        "victim_priority",
     )
 
     kind: ClassVar[str] = "PodGroup"
@@ -109,6 +110,8 @@ class GroupState:
         """The topmost group of its chain that exists."""
         self.unit: Group | None = None
         """The highest group of its chain that is disrupted as a whole; None: its pods go one by one."""
+        self.victim_priority: int | None = None
+        """The priority of its pods as potential victims (composite.md 4.3); None: each pod's own."""
         self.ready = False
         """As its parent counted it last (`reprieve.cluster.trees`)."""
 
@@ -168,6 +171,7 @@ class CompositeState:
         "top",
         "uid",
         "unit",
+        "victim_priority",
     )
 
     kind: ClassVar[str] = "CompositePodGroup"
@@ -192,6 +196,7 @@ class CompositeState:
         self.fault: Fault | None = None
         self.top: Group = self
         self.unit: Group | None = None
+        self.victim_priority: int | None = None
 
     def __repr__(self) -> str:
         return f"<compositepodgroup {self.key} {self.spec} children={len(self.children)}>"
@@ -328,6 +333,7 @@ def composite_spec_of(group: objects.CompositePodGroup) -> GroupSpec:
     spec = group.spec
     gang = spec.scheduling_policy.gang
     topology = spec.scheduling_constraints.topology
+    named = _preemption_priority(group.metadata.annotations)
     return GroupSpec(
         min_count=gang.min_group_count if gang is not None else None,
         disrupt_all=spec.disruption_mode is not None and spec.disruption_mode.all is not None,
@@ -336,7 +342,8 @@ def composite_spec_of(group: objects.CompositePodGroup) -> GroupSpec:
         topology_key=topology[0].key if topology else None,
         has_priority=spec.priority is not None,
         class_name=spec.priority_class_name or "",
-        victim_priority=spec.priority or 0,
+        victim_priority=max(spec.priority or 0, named) if named is not None else spec.priority or 0,
+        names_victim_class=named is not None,
         parent=_parent(group.metadata.namespace, spec.parent_composite_pod_group_name),
         workload=spec.workload_ref.workload_name if spec.workload_ref is not None else "",
         terms=work_terms(group.metadata.annotations),
@@ -353,6 +360,7 @@ def spec_of(group: objects.PodGroup, *, trees: bool = True) -> GroupSpec:
     gang = spec.scheduling_policy.gang
     constraints = spec.scheduling_constraints
     topology = constraints.topology if constraints is not None else None
+    named = _preemption_priority(group.metadata.annotations)
     return GroupSpec(
         min_count=gang.min_count if gang is not None else None,
         disrupt_all=spec.disruption_mode is not None and spec.disruption_mode.all is not None,
@@ -361,7 +369,8 @@ def spec_of(group: objects.PodGroup, *, trees: bool = True) -> GroupSpec:
         topology_key=topology[0].key if topology else None,
         has_priority=spec.priority is not None,
         class_name=spec.priority_class_name or "",
-        victim_priority=max(spec.priority or 0, _preemption_priority(group.metadata.annotations)),
+        victim_priority=max(spec.priority or 0, named) if named is not None else spec.priority or 0,
+        names_victim_class=named is not None,
         claims=frozenset(
             (one.name, one.resource_claim_name, one.resource_claim_template_name) for one in spec.resource_claims
         ),
@@ -372,7 +381,7 @@ def spec_of(group: objects.PodGroup, *, trees: bool = True) -> GroupSpec:
     )
 
 
-def _preemption_priority(annotations: Mapping[str, str]) -> int:
+def _preemption_priority(annotations: Mapping[str, str]) -> int | None:
     """The resolved annotation (preemption.md 4, "Options"); without a number it says nothing."""
     text = annotations.get(PREEMPTION_PRIORITY, "")
-    return int(text) if re.fullmatch(r"-?[0-9]{1,10}", text) else _LOWEST
+    return int(text) if re.fullmatch(r"-?[0-9]{1,10}", text) else None

@@ -153,8 +153,11 @@ class GroupTrees:
         chain, fault = self._chain(group)
         group.top = chain[-1]
         group.unit = next((one for one in reversed(chain) if one.spec is not None and one.spec.disrupt_all), None)
+        above = chain if group.unit is None else chain[_index(chain, group.unit) :]
         if group.unit is not None and fault is not None:  # all of a unit have one priority, whatever the cycle
-            group.top = self._chain(group.unit)[0][-1]
+            above = self._chain(group.unit)[0]
+            group.top = above[-1]
+        group.victim_priority = _victim_priority(above)
         group.fault = fault
         group.root = chain[-1] if fault is None else None
         group.home = group.root.ref if group.root is not None else group.ref
@@ -186,9 +189,10 @@ class GroupTrees:
         """Compare what every group keeps with what is so; raises AssertionError on a difference."""
         every: list[Group] = [*groups, *self.composites.values()]
         for group in every:
-            known = (group.root, group.fault, group.top, group.unit)
+            known = (group.root, group.fault, group.top, group.unit, group.victim_priority)
             self._settle(group)
-            assert known == (group.root, group.fault, group.top, group.unit), f"{group} is not where it stands"
+            now = (group.root, group.fault, group.top, group.unit, group.victim_priority)
+            assert known == now, f"{group} is not where it stands"
         for key, composite in self.composites.items():
             assert composite.children == tuple(sorted(self._children.get(key, {}).values(), key=turn_of)), composite
             if composite.counted and composite.root is composite:
@@ -203,6 +207,19 @@ def _count(group: Group) -> bool:
         return group.ready
     group.ready_children = sum(1 for child in group.children if child.fault is None and _count(child))
     return group.ready
+
+
+def _victim_priority(above: list[Group]) -> int | None:
+    """The priority as a potential victim of what is evicted with the first of these groups, its ancestors after it.
+
+    That of the topmost, or higher if the nearest group that names a class as victim names a higher one (composite.md
+    4.3); None where no group of them exists.
+    """
+    top = above[-1].spec
+    if top is None:
+        return None
+    named = next((one.spec for one in above if one.spec is not None and one.spec.names_victim_class), top)
+    return max(top.priority, named.victim_priority)
 
 
 def _index(chain: list[Group], group: Group) -> int:

@@ -1,4 +1,4 @@
-"""What PodGroups count as when they are victims: the class that an annotation names, as the API server knows it now.
+"""What groups count as when they are victims: the class that an annotation names, as the API server knows it now.
 
 The API has no field for it yet, so nobody resolves the name when a group is written (preemption.md 4, "Options"; the
 first text of KEP-5710). Here it is looked up among the PriorityClasses of the cluster.
@@ -16,13 +16,13 @@ group without the annotation comes out as it is.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import Final, Generic, NamedTuple, TypeVar
 
 from msgspec.structs import replace
 
 from reprieve.api.admission import DEFAULT_PRIORITY, PREEMPTION_PRIORITY, PREEMPTION_PRIORITY_CLASS, PriorityAdmission
 from reprieve.api.errors import FieldError
-from reprieve.api.objects import PodGroup, PriorityClass
+from reprieve.api.objects import CompositePodGroup, PodGroup, PriorityClass
 
 _NO_CLASS: Final = f"it is the value of the class that {PREEMPTION_PRIORITY_CLASS} names, and none is named"
 
@@ -35,15 +35,18 @@ class _Had(NamedTuple):
     value: str
 
 
-class VictimClasses:
-    """See the module docstring. `refused(group, reason)` is called when an annotation does not count."""
+GroupT = TypeVar("GroupT", PodGroup, CompositePodGroup)
 
-    def __init__(self, refused: Callable[[PodGroup, str], None]) -> None:
-        self._refused = refused
+
+class VictimClasses(Generic[GroupT]):
+    """The groups of one kind. `refused(group, reason)` is called when an annotation does not count."""
+
+    def __init__(self, refused: Callable[[GroupT, str], None]) -> None:
+        self._refused: Callable[[GroupT, str], None] = refused
         self._classes: dict[str, PriorityClass] = {}
         self._admission = PriorityAdmission()
         self._naming: dict[str, str] = {}
-        """PodGroups with the annotation, by key, and the class they name."""
+        """Groups with the annotation, by key, and the class they name."""
         self._had: dict[str, _Had] = {}
         self._reported: dict[str, str] = {}
         """Why a group was refused last, by key."""
@@ -63,12 +66,12 @@ class VictimClasses:
             self._admission = PriorityAdmission(self._classes.values())
 
     def forget(self, key: str) -> None:
-        """A PodGroup (`namespace/name`) is gone."""
+        """A group (`namespace/name`) is gone."""
         self._naming.pop(key, None)
         self._had.pop(key, None)
         self._reported.pop(key, None)
 
-    def resolved(self, group: PodGroup) -> PodGroup:
+    def resolved(self, group: GroupT) -> GroupT:
         """The group with the preemption priority that its annotation stands for now."""
         annotations = group.metadata.annotations
         name = annotations.get(PREEMPTION_PRIORITY_CLASS, "")
@@ -97,7 +100,7 @@ class VictimClasses:
         self._had[key] = _Had(uid, name, annotations[PREEMPTION_PRIORITY])
         return replace(group, metadata=replace(group.metadata, annotations=annotations))
 
-    def _refuse(self, group: PodGroup, why: str) -> None:
+    def _refuse(self, group: GroupT, why: str) -> None:
         if self._reported.get(group.key) != why:
             self._reported[group.key] = why
             self._refused(group, why)

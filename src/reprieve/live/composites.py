@@ -11,10 +11,11 @@ from collections.abc import Callable, Iterator
 
 from msgspec.structs import replace
 
-from reprieve.api.objects import CompositePodGroup
+from reprieve.api.objects import CompositePodGroup, PriorityClass
 from reprieve.api.versions import CRD_GROUP, SCHEDULING_GROUP
 from reprieve.client.discovery import Resource
 from reprieve.client.informer import Change, ChangeKind
+from reprieve.live.classes import VictimClasses
 from reprieve.live.namesakes import Namesakes
 from reprieve.scheduling.engine import Engine
 
@@ -22,12 +23,23 @@ ChangeListener = Callable[[Change[CompositePodGroup], Resource], None]
 
 
 class Composites:
-    """See the module docstring. `listener` is notified of each change of the one that counts once the engine has it."""
+    """See the module docstring. `listener` is notified of each change of the one that counts once the engine has it.
 
-    def __init__(self, engine: Engine, *, listener: ChangeListener, warn: Callable[[str], None]) -> None:
+    `refused(group, reason)` is called for a composite with a class as victim that does not count.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        *,
+        listener: ChangeListener,
+        refused: Callable[[CompositePodGroup, str], None] = lambda group, why: None,
+        warn: Callable[[str], None],
+    ) -> None:
         self._engine = engine
         self._listener = listener
         self._namesakes: Namesakes[CompositePodGroup] = Namesakes((SCHEDULING_GROUP, CRD_GROUP), warn)
+        self._victims: VictimClasses[CompositePodGroup] = VictimClasses(refused)
         self._open: dict[str, int | None] = {}
         """Those without a priority of their own, and the one they were given."""
 
@@ -39,6 +51,7 @@ class Composites:
         best = self._namesakes.counting(item.key)
         if best is None:
             self._open.pop(item.key, None)
+            self._victims.forget(item.key)
             parent = self._parent(item.key)
             self._engine.remove_composite(item.key, now)
             self.settled(parent, now)
@@ -53,6 +66,17 @@ class Composites:
             old = None
         self._set(best[0], now)
         self._listener(Change(ChangeKind.ADDED if old is None else ChangeKind.UPDATED, best[0], old), best[1])
+
+    def set_class(self, found: PriorityClass, now: float) -> None:
+        """A PriorityClass appeared or changed: composites that name it as victims count with its value."""
+        for key in self._victims.set_class(found):
+            counted = self._namesakes.counting(key)
+            if counted is not None:
+                self._set(counted[0], now)
+
+    def remove_class(self, name: str) -> None:
+        """A PriorityClass is gone; composites that had its value as victims keep it."""
+        self._victims.remove_class(name)
 
     def settled(self, parent: str | None, now: float) -> None:
         """What is in a composite (`namespace/name`) has another priority than before, is new or gone."""
@@ -73,7 +97,7 @@ class Composites:
         self._open.pop(key, None)
         if composite.spec.priority is None:
             self._open[key] = None
-        self._engine.set_composite(composite, now, created=_created(composite))
+        self._engine.set_composite(self._victims.resolved(composite), now, created=_created(composite))
         if key in self._open and self._highest(key) is not None:
             self._give(key, now)
         self.settled(self._parent(key), now)
@@ -91,7 +115,7 @@ class Composites:
         self._open[key] = priority
         composite = counted[0]
         given = replace(composite, spec=replace(composite.spec, priority=priority))
-        self._engine.set_composite(given, now, created=_created(composite))
+        self._engine.set_composite(self._victims.resolved(given), now, created=_created(composite))
 
     def _highest(self, key: str) -> int | None:
         """The highest priority of the groups in a composite; None if none has one."""

@@ -134,7 +134,7 @@ class ClusterFeed:
         trouble: Callable[[str, str], None] = lambda where, text: log.warning("%s: %s", where, text),
         note: Callable[[str], None] = log.info,
         outages: Outages | None = None,
-        refused: Callable[[o.PodGroup, str], None] = lambda group, why: None,
+        refused: Callable[[o.PodGroup | o.CompositePodGroup, str], None] = lambda group, why: None,
         ignored: Callable[[KubernetesObject, str], None] = lambda item, why: None,
         options: ClusterFeedOptions = ClusterFeedOptions(),
     ) -> None:
@@ -155,8 +155,8 @@ class ClusterFeed:
         """PodGroups without a priority of their own, and the one they were given."""
         self._refused = refused
         self._ignored = ignored
-        self._victims = VictimClasses(self._refuse)
-        self._composites = Composites(engine, listener=listener, warn=self._warn_once)
+        self._victims: VictimClasses[o.PodGroup] = VictimClasses(self._refuse)
+        self._composites = Composites(engine, listener=listener, refused=self._refuse, warn=self._warn_once)
         self._remarks = AnnotationRemarks(ignored, engine.sources)
         self._warned: set[str] = set()
         self._absent: list[str] = []
@@ -449,6 +449,7 @@ class ClusterFeed:
             engine.set_class(item, now)
             for key in self._victims.set_class(item):
                 self._set_group_again(key, now)
+            self._composites.set_class(item, now)
         elif isinstance(item, o.Namespace):
             engine.set_namespace(item, now)
         elif isinstance(item, GroupOwner):
@@ -479,6 +480,7 @@ class ClusterFeed:
             engine.remove_budget(item.key, now)
         elif isinstance(item, o.PriorityClass):
             self._victims.remove_class(item.name)
+            self._composites.remove_class(item.name)
             engine.remove_class(item.name, now)
         elif isinstance(item, o.Namespace):
             engine.remove_namespace(item.name, now)
@@ -560,8 +562,8 @@ class ClusterFeed:
         found = self._namesakes.counting(key)
         return found[0] if found is not None else None
 
-    def _refuse(self, group: o.PodGroup, why: str) -> None:
-        self._trouble(WATCH, f"PodGroup {group.key}: {why}")
+    def _refuse(self, group: o.PodGroup | o.CompositePodGroup, why: str) -> None:
+        self._trouble(WATCH, f"{group.KIND} {group.key}: {why}")
         self._refused(group, why)
 
 

@@ -140,7 +140,7 @@ class Preemptor:
                 continue
             members = (pod for one in groups if isinstance(one, GroupState) for pod in one.members.values())
             begun = any(pod.terminating and pod.preempted for pod in members)
-            priority = unit.top.spec.victim_priority if unit.top.spec is not None else 0
+            priority = unit.victim_priority or 0
             short = not is_ready(unit, _staying) or _waited_for(cluster, running, priority)
             if marked and (begun or (disrupted and short and len(marked) == len(running))):
                 self._repairs.finish(unit, marked)

@@ -273,8 +273,8 @@ class Observer:
         if self._records is not None:
             self._records.room_released(room)
 
-    def refused(self, group: PodGroup, why: str, *, now: float) -> None:
-        """Something that is written on a PodGroup does not count: its owner reads it among its events."""
+    def refused(self, group: PodGroup | CompositePodGroup, why: str, *, now: float) -> None:
+        """Something that is written on a group does not count: its owner reads it among its events."""
         about = self._about(group)
         self._events.record(
             about, None, kind=WARNING, reason="InvalidPreemptionPriority", action="Scheduling", note=why, now=now

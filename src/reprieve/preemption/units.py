@@ -2,7 +2,7 @@
 
 A unit is a single pod, or all scheduled pods below a group with `disruptionMode: {all: {}}`, the highest of its tree
 that has it.  Its priority is that of the topmost group that exists, in either mode, else the pod's; a group may have a
-higher one as a victim than as a preemptor (preemption.md 4, "Options").
+higher one as a victim than as a preemptor (preemption.md 4, "Options"; composite.md 4.3).
 """
 
 from collections.abc import Collection, Iterable
@@ -47,10 +47,9 @@ class PreemptionUnit:
 
 
 def effective_priority(cluster: ClusterState, pod: PodRecord) -> int:
-    """A pod's priority as a potential victim: that of the topmost group of its tree that exists (preemption.md 1)."""
+    """A pod's priority as a potential victim: its group's as such, else its own (preemption.md 1, composite.md 4.3)."""
     group = cluster.groups.get(pod.group) if pod.group is not None else None
-    spec = group.top.spec if group is not None else None
-    return spec.victim_priority if spec is not None else pod.priority
+    return pod.priority if group is None or group.victim_priority is None else group.victim_priority
 
 
 def units_below(
@@ -68,20 +67,20 @@ def units_below(
         if pod.uid in overdue:
             continue
         group = groups.get(pod.group) if pod.group is not None else None
-        spec = group.top.spec if group is not None else None
-        if group is None or spec is None:
+        as_victim = group.victim_priority if group is not None else None
+        if group is None or as_victim is None:
             if pod.priority < priority:
                 units.append(PreemptionUnit(pod.key, (pod,), (pod.row,), pod.priority, False, None))
-        elif spec.victim_priority < priority:
+        elif as_victim < priority:
             one = group.unit if group.unit is not None else group if group.key in as_one else None
             if one is None:
-                units.append(PreemptionUnit(pod.key, (pod,), (pod.row,), spec.victim_priority, True, None))
+                units.append(PreemptionUnit(pod.key, (pod,), (pod.row,), as_victim, True, None))
             elif one.ref not in whole:
                 whole.add(one.ref)
                 running = group.running() if one is group else running_below(disrupted_with(one))
                 members = tuple(sorted((pod for pod in running if pod.uid not in overdue), key=_uid))
                 rows = tuple(member.row for member in members)
-                units.append(PreemptionUnit(one.key, members, rows, spec.victim_priority, True, one))
+                units.append(PreemptionUnit(one.key, members, rows, as_victim, True, one))
     return units
 
 

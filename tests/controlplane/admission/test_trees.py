@@ -117,3 +117,21 @@ def test_objects_of_a_tree_in_every_version(plane: Plane) -> None:
     plane.create(composite_pod_group("root"))
     assert plane.registry.kinds.of("scheduling.k8s.io/v1beta1", "CompositePodGroup") is None
     assert plane.registry.kinds.of("scheduling.k8s.io/v1alpha2", "CompositePodGroup") is None
+
+
+def test_a_composite_names_its_class_as_victim(plane: Plane) -> None:
+    """preemption.md 4, "Options", composite.md 4.3: resolved and shown, or refused, as on a PodGroup."""
+    name = "scheduling.reprieve.dev/preemption-priority-class"
+
+    def naming(of: str, by: str, **spec: Any) -> Json:
+        made = composite_pod_group(of, **spec)
+        made["metadata"]["annotations"] = {name: by}
+        return made
+
+    plane.create(priority_class("low", 10))
+    made = plane.create(naming("c", "high"))
+    assert made["metadata"]["annotations"] == {name: "high", name.removesuffix("-class"): "1000"}
+    assert "its value 10 is lower than the priority 1000" in str(
+        _refused(plane, naming("d", "low", priorityClassName="high"))
+    )
+    assert "no PriorityClass with name no was found" in str(_refused(plane, naming("e", "no")))

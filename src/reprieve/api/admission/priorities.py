@@ -38,9 +38,9 @@ HIGHEST_USER_PRIORITY: Final = 1_000_000_000
 SYSTEM_CLASSES: Final = {"system-node-critical": 2_000_001_000, "system-cluster-critical": 2_000_000_000}
 
 PREEMPTION_PRIORITY_CLASS: Final = "scheduling.reprieve.dev/preemption-priority-class"
-"""Annotation of a PodGroup: the class whose value counts when the group is a potential victim (preemption.md 4)."""
+"""Annotation of a group: the class whose value counts when it is a potential victim (preemption.md 4)."""
 PREEMPTION_PRIORITY: Final = "scheduling.reprieve.dev/preemption-priority"
-"""Annotation of a PodGroup: that value, as admission resolved it."""
+"""Annotation of a group: that value, as admission resolved it."""
 
 ObjectT = TypeVar("ObjectT", bound=KubernetesObject)
 _SpecT = TypeVar("_SpecT", PodSpec, PodGroupSpec, CompositePodGroupSpec, PodGroupTemplate, CompositePodGroupTemplate)
@@ -88,6 +88,9 @@ class PriorityAdmission:
             return found if group is found.spec else replace(found, spec=group)
         if isinstance(found, CompositePodGroup):
             composite = self._spec(found.spec, "spec", "composite pod group", stored)
+            annotations = self.as_victim(found.metadata.annotations, composite.priority or DEFAULT_PRIORITY, stored)
+            if annotations is not found.metadata.annotations:
+                return replace(found, spec=composite, metadata=replace(found.metadata, annotations=annotations))
             return found if composite is found.spec else replace(found, spec=composite)
         if isinstance(found, Workload):
             own = found.spec

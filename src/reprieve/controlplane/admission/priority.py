@@ -4,7 +4,8 @@ Rules: preemption.md 8; kube-apiserver's Priority plugin; recorded answers 097, 
 Terms: the *default class* is the one marked ``globalDefault`` (the lowest value if there are several).
 Invariant: a stored Pod, PodGroup or CompositePodGroup has ``spec.priority``, and it is the value its class had when the
 object was created; later changes of classes change nothing that exists. The same holds for the preemption priority of a
-PodGroup: its annotation is the value of the class it names, resolved when that was named (preemption.md 4, "Options").
+group of either kind: its annotation is the value of the class it names, resolved when that was named (preemption.md 4,
+"Options").
 """
 
 from __future__ import annotations
@@ -158,7 +159,7 @@ class PreemptionPriority(Step):
     Not a plugin of kube-apiserver (preemption.md 4, "Options").
     """
 
-    kinds = frozenset((GROUPS,))
+    kinds = frozenset((GROUPS, COMPOSITES))
 
     def mutate(self, request: Request) -> None:
         """Write the value of the class that a group names; refuse (403) one that is missing or too low."""
