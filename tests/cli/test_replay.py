@@ -251,3 +251,56 @@ def test_the_page_without_what_draws_it_is_refused_at_once(
     assert (ended.code, ended.out) == (2, "")
     assert "not installed: pip install 'reprieve[replay]'" in ended.err
     assert run("replay", "jobs.csv", *FOUR, "-o", "trace").code == 0
+
+
+@pytest.mark.parametrize(
+    ("given", "name", "evictions"),
+    [
+        ("none.yaml", "none", 0),
+        ("./none.yaml", "none", 0),
+        ("never=none.yaml", "never", 0),
+        ("plainly", "plainly", 0),
+        ("none", "none", 1),
+    ],
+)
+def test_a_policy_is_a_file_with_or_without_a_name(run: Run, desk: Path, given: str, name: str, evictions: int) -> None:
+    """replay.md 1.1: a text without NAME= is a file if it exists or looks like one, else a name."""
+    (desk / "plainly").write_text((desk / "none.yaml").read_text())
+    ended = run("replay", "jobs.csv", *FOUR, "--policy", given, "-o", "json")
+    assert ended.code == 0, ended.err
+    [policy] = json.loads(ended.out)["policies"]
+    assert (policy["name"], policy["evictions"]["units"]) == (name, evictions)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (["nothing.yaml"], "nothing.yaml: No such file"),
+        (["there/nothing"], "there/nothing: No such file"),
+        (["none.yaml", "none"], "none is given twice"),
+        (["=none.yaml"], "want FILE"),
+        (["a="], "want FILE"),
+    ],
+)
+def test_a_policy_that_is_no_file_is_refused(run: Run, desk: Path, given: list[str], message: str) -> None:
+    """replay.md 1.1"""
+    ended = run("replay", "jobs.csv", *FOUR, *(part for one in given for part in ("--policy", one)))
+    assert (ended.code, ended.out) == (2, "")
+    assert message in ended.err
+
+
+def test_jobs_that_never_started_are_reported_with_the_reason(run: Run, desk: Path) -> None:
+    """replay.md 4.10: in the text and in the document; `--tolerate` lets them start (3.2)."""
+    text = (desk / "four.yaml").read_text()
+    taint = "spec: {taints: [{key: gpu, value: mine, effect: NoSchedule}]}\nstatus"
+    (desk / "four.yaml").write_text(text.replace("status", taint))
+    ended = run("replay", "jobs.csv", *FOUR)
+    assert "untolerated taint(s): gpu=mine:NoSchedule" in ended.out
+    assert "--tolerate" in ended.out
+    [policy] = json.loads(run("replay", "jobs.csv", *FOUR, "-o", "json").out)["policies"]
+    [reason] = policy["neverStarted"]
+    assert (reason["jobs"], reason["first"]) == (3, "a")
+    ended = run("replay", "jobs.csv", *FOUR, "--tolerate", "gpu")
+    assert ended.code == 0, ended.err
+    assert "ever started" not in ended.out
+    assert run("replay", "jobs.csv", *FOUR, "--tolerate", "gpu:Never").code == 2

@@ -1,6 +1,10 @@
 """Whether a toleration covers a taint of a node: one rule for filters, and for the controllers that evict."""
 
+from typing import Final
+
 from reprieve.api.selectors import parse_integer
+
+EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 
 
 def covers(key: str, operator: str, value: str, effect: str, taint: tuple[str, str, str]) -> bool:

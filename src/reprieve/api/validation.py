@@ -38,10 +38,10 @@ from reprieve.api.objects import (
 )
 from reprieve.api.quantity import QuantityError, parse
 from reprieve.api.requests import is_extended_resource
+from reprieve.api.taints import EFFECTS
 from reprieve.api.validation_groups import validate_composite_pod_group, validate_pod_group, validate_workload
 from reprieve.api.validation_pods import PREEMPTION_POLICIES, validate_label_selector, validate_pod
 
-TAINT_EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 DEVICE_TAINT_EFFECTS: Final = ("None", "NoExecute", "NoSchedule")
 _MAX_INT32: Final = 2**31 - 1
 
@@ -106,8 +106,8 @@ def _node(node: Node) -> None:
             raise required(f"{path}.key")
         _refuse(f"{path}.key", taint.key, qualified_name_errors(taint.key))
         _refuse(f"{path}.value", taint.value, label_value_errors(taint.value))
-        if taint.effect not in TAINT_EFFECTS:
-            raise unsupported(f"{path}.effect", taint.effect, TAINT_EFFECTS)
+        if taint.effect not in EFFECTS:
+            raise unsupported(f"{path}.effect", taint.effect, EFFECTS)
         if (taint.key, taint.effect) in seen:
             raise FieldError(
                 path, f'Duplicate value: "{taint.key}:{taint.effect}": taints must be unique by key and effect pair'

@@ -31,9 +31,9 @@ from reprieve.api.objects import (
 from reprieve.api.quantity import NANO, QuantityError, QuantityText, parse
 from reprieve.api.requests import is_extended_resource, is_pod_level_resource
 from reprieve.api.selectors import LABEL_SELECTOR_OPERATORS, NODE_SELECTOR_OPERATORS, parse_integer
+from reprieve.api.taints import EFFECTS
 
 TOLERATION_OPERATORS: Final = ("Equal", "Exists", "Lt", "Gt")
-TOLERATION_EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 PROTOCOLS: Final = ("TCP", "UDP", "SCTP")
 PREEMPTION_POLICIES: Final = ("PreemptLowerPriority", "Never")
 _STANDARD_CONTAINER_RESOURCES: Final = frozenset({"cpu", "memory", "ephemeral-storage"})
@@ -237,8 +237,8 @@ def _toleration(toleration: Toleration, path: str) -> None:
         _refuse(f"{path}.value", toleration.value, label_value_errors(toleration.value))
     if operator in ("Lt", "Gt") and parse_integer(toleration.value) is None:
         raise invalid(f"{path}.value", toleration.value, _INTEGER_MESSAGE)
-    if toleration.effect and toleration.effect not in TOLERATION_EFFECTS:
-        raise unsupported(f"{path}.effect", toleration.effect, TOLERATION_EFFECTS)
+    if toleration.effect and toleration.effect not in EFFECTS:
+        raise unsupported(f"{path}.effect", toleration.effect, EFFECTS)
 
 
 def _affinity(spec: PodSpec) -> None:

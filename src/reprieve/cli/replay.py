@@ -41,7 +41,11 @@ def command(
     ] = None,
     policy: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME=CONFIG", help="A policy: a KubeSchedulerConfiguration. Repeatable."),
+        typer.Option(
+            metavar="[NAME=]FILE|NAME",
+            help="A policy: a KubeSchedulerConfiguration, named after its file without NAME=; NAME alone is the "
+            "default configuration. Repeatable.",
+        ),
     ] = None,
     begin: Annotated[
         str, typer.Option("--from", metavar="TIME", help="Leave out jobs submitted before: RFC 3339, or e.g. 30d.")
@@ -62,6 +66,13 @@ def command(
         str,
         typer.Option(metavar="mtbf=30d,repair=4h|FILE", help="Nodes that fail: drawn, or a CSV node,down,up."),
     ] = "",
+    tolerate: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="KEY[=VALUE][:EFFECT]",
+            help="A taint that jobs tolerate which list no tolerations; * for every taint. Repeatable.",
+        ),
+    ] = None,
     output: Annotated[Format, typer.Option("-o", "--output", help="What to write.")] = Format.TEXT,
     out: Annotated[
         Path | None,
@@ -93,6 +104,7 @@ def command(
         checkpoint=checkpoint,
         restart=restart,
         failures=failures,
+        tolerate=tuple(tolerate or ()),
         skip_bad=skip_bad,
         max_jobs=max_jobs,
         max_bytes=read_size("--max-input-bytes", max_input_bytes),
@@ -126,12 +138,20 @@ def _policies(given: list[str]) -> tuple[tuple[str, str | None], ...]:
     found: dict[str, str | None] = {}
     for text in given:
         name, equals, file = text.partition("=")
+        if not equals and _names_file(text):
+            name, file = Path(text).stem, text
         if not name or (equals and not file) or len(name) > 63 or not name.isprintable():
-            refuse(f"--policy {text!r}: want NAME=CONFIG.yaml, or NAME alone for the default configuration")
+            refuse(f"--policy {text!r}: want FILE, NAME=FILE, or NAME alone for the default configuration")
         if name in found:
-            refuse(f"--policy: {name} is given twice")
+            refuse(f"--policy: {name} is given twice: NAME=FILE names a policy")
         found[name] = file or None
     return tuple(found.items())
+
+
+def _names_file(text: str) -> bool:
+    """Whether the text is a path: of a file that exists, or with a separator or the ending of a configuration."""
+    path = Path(text)
+    return path.suffix in (".yaml", ".yml", ".json") or len(path.parts) > 1 or path.is_file()
 
 
 def _need_plots() -> None:

@@ -2,11 +2,12 @@
 
 from collections.abc import Callable, Sequence
 
-from reprieve.cli.sections import Row, Section
+from reprieve.cli.sections import Row, Section, Tone
 from reprieve.simulation.replay.measures import BEST, Measure, compared, count_text, table, time_text
 from reprieve.simulation.replay.statistics import JobGroup, PolicyReport
 
 MOST_TENANTS = 10
+MOST_REASONS = 5
 
 
 def replay_sections(reports: Sequence[PolicyReport]) -> list[Section]:
@@ -16,6 +17,9 @@ def replay_sections(reports: Sequence[PolicyReport]) -> list[Section]:
     several = len(reports) > 1
     notes = (f"{BEST} the best of a row; percent: against {reports[0].name}",) if several else ()
     sections = [Section("Replay", columns, tuple(rows), notes)]
+    why = _never_started(reports)
+    if why is not None:
+        sections.append(why)
     for title, pick in (
         ("Mean waiting, by GPUs of a job", lambda report: report.by_gpus),
         ("Mean waiting, by priority class", lambda report: report.by_priority_class),
@@ -25,6 +29,22 @@ def replay_sections(reports: Sequence[PolicyReport]) -> list[Section]:
         if section is not None:
             sections.append(section)
     return sections
+
+
+def _never_started(reports: Sequence[PolicyReport]) -> Section | None:
+    """Why jobs never started, by policy; reasons that hold back most jobs first."""
+    rows, more = [], 0
+    for report in reports:
+        shown = report.never_started[:MOST_REASONS]
+        more += len(report.never_started) - len(shown)
+        rows += [Row((report.name, count_text(one.jobs), one.first, one.message)) for one in shown]
+    if not rows:
+        return None
+    notes = [f"... and {more} more reasons (-o json lists them)"] if more else []
+    if any("untolerated taint(s)" in row.cells[3] for row in rows):
+        notes.append("Jobs tolerate the taints that their column tolerations lists, else those of --tolerate.")
+    columns = ("policy", "jobs", "first", "why, at the last attempt")
+    return Section("Never started", columns, tuple(rows), tuple(notes), tone=Tone.WAITING)
 
 
 def _by(

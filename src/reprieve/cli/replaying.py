@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from multiprocessing.process import BaseProcess
 
     from reprieve.api import objects
-    from reprieve.simulation.replay.job_list import JobList
+    from reprieve.simulation.replay.job_list import JobList, Tolerated
     from reprieve.simulation.replay.quotas import Quotas
     from reprieve.simulation.replay.running import Outcome, Stop
     from reprieve.simulation.replay.selection import Chosen
@@ -49,6 +49,7 @@ class Task:
     checkpoint: str
     restart: str
     failures: str
+    tolerate: tuple[str, ...]
     skip_bad: bool
     max_jobs: int
     max_bytes: int
@@ -177,7 +178,17 @@ def _settings(task: Task, found: "JobList", picked: "Chosen") -> "WorldSettings"
         failures=_failures(task.failures, picked.begin, dated=found.dated, faster=task.load),
         seed=task.seed,
         timeline=task.timeline,
+        tolerations=_tolerations(task.tolerate),
     )
+
+
+def _tolerations(given: tuple[str, ...]) -> "tuple[Tolerated, ...]":
+    from reprieve.simulation.replay.job_list import tolerations
+
+    try:
+        return tuple(dict.fromkeys(one for text in given for one in tolerations(text)))
+    except ValueError as error:
+        refuse(f"--tolerate: {error}")
 
 
 def _long(option: str, text: str) -> int:

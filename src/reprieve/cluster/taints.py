@@ -1,11 +1,12 @@
 """Taints of nodes against tolerations of pods."""
 
+from collections.abc import Sequence
+
 from reprieve.api.objects import Toleration
 from reprieve.api.taints import covers
 from reprieve.cluster.nodes import Taint
-from reprieve.cluster.signature import PodSpecSignature
 
-_REJECTING = ("NoSchedule", "NoExecute")
+REJECTING = ("NoSchedule", "NoExecute")
 
 
 def tolerates(toleration: Toleration, taint: Taint) -> bool:
@@ -13,8 +14,6 @@ def tolerates(toleration: Toleration, taint: Taint) -> bool:
     return covers(toleration.key, toleration.operator, toleration.value, toleration.effect, taint)
 
 
-def untolerated(signature: PodSpecSignature, taints: tuple[Taint, ...]) -> bool:
-    """Whether one of the taints keeps pods of this signature away."""
-    return any(
-        taint[2] in _REJECTING and not any(tolerates(t, taint) for t in signature.tolerations) for taint in taints
-    )
+def untolerated(tolerations: Sequence[Toleration], taints: tuple[Taint, ...]) -> bool:
+    """Whether one of the taints keeps pods with these tolerations away."""
+    return any(taint[2] in REJECTING and not any(tolerates(t, taint) for t in tolerations) for taint in taints)

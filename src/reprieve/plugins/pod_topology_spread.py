@@ -426,7 +426,7 @@ def _eligible(nodes: NodeColumns, signature: PodSpecSignature, constraint: Const
     if constraint.honors_affinity:
         mask &= required_mask(nodes, signature)
     if constraint.honors_taints:
-        rejects = np.array([untolerated(signature, taints) for taints in nodes.taint_sets], dtype=np.bool_)
+        rejects = np.array([untolerated(signature.tolerations, taints) for taints in nodes.taint_sets], dtype=np.bool_)
         mask &= ~rejects[nodes.taint_set[: len(nodes)]]
     signature.constraints.nodes.memo[key] = (version, mask)
     return mask

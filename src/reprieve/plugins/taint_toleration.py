@@ -38,7 +38,7 @@ class TaintToleration(FilterPlugin, ScorePlugin):
     def filter(self, state: CycleState, rows: Rows) -> Codes:
         """See `FilterPlugin.filter`; preemption cannot cure a taint."""
         sets = state.cluster.nodes.taint_sets
-        rejects = np.array([untolerated(state.signature, taints) for taints in sets], dtype=np.int8)
+        rejects = np.array([untolerated(state.signature.tolerations, taints) for taints in sets], dtype=np.int8)
         return rejects[self._sets(state, rows)] * np.int8(UNRESOLVABLE)
 
     def reasons(self, state: CycleState, rows: Rows) -> list[tuple[str, Mask]]:
@@ -73,4 +73,4 @@ class TaintToleration(FilterPlugin, ScorePlugin):
 
 def _tolerated_now(cluster: ClusterState, pod: PodRecord, event: ClusterEvent) -> bool:
     nodes = cluster.nodes
-    return not untolerated(pod.signature, nodes.taint_sets[int(nodes.taint_set[event.row])])
+    return not untolerated(pod.signature.tolerations, nodes.taint_sets[int(nodes.taint_set[event.row])])

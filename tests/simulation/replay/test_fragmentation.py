@@ -15,6 +15,7 @@ from reprieve.simulation.replay.failures import Failures
 from reprieve.simulation.replay.fragmentation import MOST_KINDS, popular
 from reprieve.simulation.replay.gpu_room import Ints
 from reprieve.simulation.replay.job_list import Job
+from reprieve.simulation.replay.objects_of import Terms
 from reprieve.simulation.replay.statistics import PolicyReport, report
 from reprieve.simulation.replay.world import Policy, Replay, ReplayError, WorldSettings
 from tests.building import node
@@ -147,8 +148,8 @@ def test_the_mean_is_over_time_not_over_samples() -> None:
 
 def test_the_mix_is_of_the_most_frequent_kinds() -> None:
     jobs = [job(f"a{at}", at, 1, gpu=1) for at in range(96)] + [job(f"b{at}", at, 1, gpu=2) for at in range(4)]
-    assert popular(jobs) == [((1000, 0, 0, ()), 96)]
-    assert [count for _, count in popular([*jobs, job("c", 0, 1, gpu=2, priority=5, workers=7)])] == [96, 11]
+    assert popular(jobs, Terms()) == [((1000, 0, 0, (), ()), 96)]
+    assert [count for _, count in popular([*jobs, job("c", 0, 1, gpu=2, priority=5, workers=7)], Terms())] == [96, 11]
 
 
 def test_only_the_most_frequent_kinds_of_waiting_workers_count() -> None:

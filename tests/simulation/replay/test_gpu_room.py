@@ -157,10 +157,8 @@ def test_the_kinds_of_a_mix() -> None:
     """The most frequent first, of as many the smaller; enough of them to make up 95 % of all workers."""
 
     def mix(*counts: int) -> list[int]:
-        return [
-            count
-            for _, count in popular([job(f"j{at}", 0, 1, cpu=at, workers=count) for at, count in enumerate(counts)])
-        ]
+        jobs = [job(f"j{at}", 0, 1, cpu=at, workers=count) for at, count in enumerate(counts)]
+        return [count for _, count in popular(jobs, Terms())]
 
     assert mix(94, 1, 5) == [94, 5]
     assert mix(95, 5) == [95]
@@ -168,9 +166,10 @@ def test_the_kinds_of_a_mix() -> None:
     assert mix(949, 51) == [949, 51]
     assert mix(*[1] * 64) == [1] * 61, "of 64 kinds 60.8 are 95 %"
     assert mix(*[1] * 68) == [1] * 64
-    assert popular([]) == []
-    kinds = [kind for kind, _ in popular([job("a", 0, 1, gpu=2), job("b", 0, 1, gpu=1), job("c", 0, 1, gpu=1, cpu=1)])]
-    assert kinds == [(1000, 0, 0, ()), (1000, 1, 0, ()), (2000, 0, 0, ())]
+    assert popular([], Terms()) == []
+    jobs = [job("a", 0, 1, gpu=2), job("b", 0, 1, gpu=1), job("c", 0, 1, gpu=1, cpu=1)]
+    kinds = [kind for kind, _ in popular(jobs, Terms())]
+    assert kinds == [(1000, 0, 0, (), ()), (1000, 1, 0, (), ()), (2000, 0, 0, (), ())]
     assert (fragmentation.MOST, fragmentation.POPULAR, fragmentation.MOST_KINDS) == (512, 0.95, 64)
 
 

@@ -372,6 +372,7 @@ JOBS = [
             tenant="t",
             topology_key="k",
             labels=(("x", "y"), ("z", "")),
+            tolerations=(("", "Exists", "", ""), ("x.io/k", "Equal", "v", "NoExecute"), ("k", "Equal", "", "")),
         ),
     ),
 ]
@@ -387,8 +388,8 @@ def test_a_list_is_written_without_what_empty_fields_stand_for() -> None:
     assert written(JOBS[:1]) == ["job,submit,duration,workers", "a,1.5,,2"]
     assert written(JOBS) == [
         ",".join(job_list.COLUMNS),
-        "a,1.5,,2,,,,,,,,,,,,",
-        "b,2,60.25,4,2,1.5,3Mi,0.5,A|B,high,0,single,600,t,k,x=y;z=",
+        "a,1.5,,2,,,,,,,,,,,,,",
+        "b,2,60.25,4,2,1.5,3Mi,0.5,A|B,high,0,single,600,t,k,x=y;z=,*;x.io/k=v:NoExecute;k=",
     ]
     assert written(JOBS[:1], dated=True)[1] == "a,1970-01-01T00:00:01.500000Z,,2"
 

@@ -16,15 +16,16 @@ import numpy.typing as npt
 
 from reprieve.cluster.resources import CPU, MEMORY, PODS
 from reprieve.cluster.state import ClusterState
+from reprieve.cluster.taints import untolerated
 from reprieve.simulation.replay.gpu_room import GPU, Ints
-from reprieve.simulation.replay.job_list import Job, Shape
-from reprieve.simulation.replay.objects_of import Terms
+from reprieve.simulation.replay.job_list import Job, Shape, Tolerated
+from reprieve.simulation.replay.objects_of import Terms, tolerations_from
 
 MOST = 512
 POPULAR, MOST_KINDS = 0.95, 64
 """The kinds of tasks that a mix is of: the most frequent; of the whole list, until they make up so much of it."""
-_Kind = tuple[int, int, int, tuple[str, ...]]
-"""GPUs in thousandths, cores in thousandths, bytes of memory, models: of a worker."""
+_Kind = tuple[int, int, int, tuple[str, ...], tuple[Tolerated, ...]]
+"""GPUs in thousandths, cores in thousandths, bytes of memory, models, tolerations: of a worker."""
 Mix = Sequence[tuple[_Kind, int]]
 """How many workers of each kind."""
 Mask = npt.NDArray[np.bool_]
@@ -56,7 +57,7 @@ class Fragmentation:
         self._cluster = cluster
         self._terms = terms
         self._free_per_gpu = free_per_gpu
-        self._workload = popular(jobs)
+        self._workload = popular(jobs, terms)
         self.samples: list[Sample] = []
         self._every = max(60_000, (jobs[-1].submit if jobs else 0) // MOST)
         self.next = 0
@@ -67,7 +68,7 @@ class Fragmentation:
 
     def sample(self, now: int, waiting: Iterable[tuple[Shape, int]]) -> None:
         """The picture as it has been until now; `waiting` is how many workers of each shape do."""
-        mix = _by_kind((shape, workers) for shape, workers in waiting if shape.gpu and workers)[:MOST_KINDS]
+        mix = _by_kind(((shape, n) for shape, n in waiting if shape.gpu and n), self._terms)[:MOST_KINDS]
         found = Sample(now, *self._shares((mix, self._workload)))
         for sums, share in zip(self._sums, (found.by_waiting, found.by_workload), strict=True):
             if share is not None:
@@ -116,8 +117,9 @@ class Fragmentation:
                 found.append(None)
                 continue
             unusable = 0
-            for (gpu, cpu, memory, models), count in mix:
-                fits = (free[CPU] >= cpu) & (free[MEMORY] >= memory) & (free[PODS] >= 1) & self._of_model(models, n)
+            for (gpu, cpu, memory, models, tolerated), count in mix:
+                fits = (free[CPU] >= cpu) & (free[MEMORY] >= memory) & (free[PODS] >= 1)
+                fits &= self._of_model(models, n) & self._tolerated(tolerated, n)
                 unusable += count * room.unusable(gpu, fits)
             found.append(unusable / (workers * total))
         return found
@@ -127,6 +129,11 @@ class Fragmentation:
             return np.ones(n, dtype=np.bool_)
         column, numbers = self._cluster.nodes.label_column(self._terms.model_label)
         return np.isin(column[:n], [numbers[model] for model in models if model in numbers])
+
+    def _tolerated(self, given: Sequence[Tolerated], n: int) -> Mask:
+        nodes, tolerations = self._cluster.nodes, tolerations_from(given)
+        open_to = np.array([not untolerated(tolerations, taints) for taints in nodes.taint_sets], dtype=np.bool_)
+        return open_to[nodes.taint_set[:n]]
 
 
 class _WholeGpus:
@@ -162,14 +169,14 @@ class _SharedGpus:
         return int(np.where(fits & (count >= -(-gpu // GPU)), small, self.total).sum())
 
 
-def popular(jobs: Iterable[Job]) -> Mix:
+def popular(jobs: Iterable[Job], terms: Terms) -> Mix:
     """The most frequent kinds of workers, until they make up POPULAR of all, at most MOST_KINDS."""
     by_shape: Counter[int] = Counter()
     shapes: dict[int, Shape] = {}
     for job in jobs:  # jobs of one shape share it: comparing shapes by what they are takes far longer
         by_shape[id(job.shape)] += 1
         shapes[id(job.shape)] = job.shape
-    kinds = _by_kind((shape, shape.workers * by_shape[key]) for key, shape in shapes.items())
+    kinds = _by_kind(((shape, shape.workers * by_shape[key]) for key, shape in shapes.items()), terms)
     total, counted = sum(count for _, count in kinds), 0
     found: list[tuple[_Kind, int]] = []
     for kind, count in kinds:
@@ -180,9 +187,9 @@ def popular(jobs: Iterable[Job]) -> Mix:
     return found
 
 
-def _by_kind(workers: Iterable[tuple[Shape, int]]) -> Mix:
+def _by_kind(workers: Iterable[tuple[Shape, int]], terms: Terms) -> Mix:
     """The most frequent first."""
     found: Counter[_Kind] = Counter()
     for shape, count in workers:
-        found[shape.gpu, shape.cpu, shape.memory, shape.models] += count
+        found[shape.gpu, shape.cpu, shape.memory, shape.models, terms.tolerations_of(shape)] += count
     return sorted(found.items(), key=lambda item: (-item[1], item[0]))

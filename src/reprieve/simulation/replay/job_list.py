@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Final
 
 from reprieve.api.quantity import QuantityError, parse, value
+from reprieve.api.taints import EFFECTS
 from reprieve.api.work_annotations import LONGEST, moment
 
 MAX_JOBS: Final = 1_000_000
@@ -34,6 +35,10 @@ _LABEL_KEY: Final = re.compile(
 )
 _LABEL_VALUE: Final = re.compile(r"(?:[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
 _CLASS_NAME: Final = re.compile(r"[a-z0-9](?:[-a-z0-9.]{0,251}[a-z0-9])?")
+
+
+Tolerated = tuple[str, str, str, str]
+"""Key, operator, value and effect of a toleration, as in a pod."""
 
 
 class JobListError(ValueError):
@@ -63,6 +68,7 @@ class Shape:
     tenant: str = "default"
     topology_key: str = ""
     labels: tuple[tuple[str, str], ...] = ()
+    tolerations: tuple[Tolerated, ...] = ()
 
     @property
     def gpus(self) -> int:
@@ -217,6 +223,22 @@ def _labels(text: str) -> tuple[tuple[str, str], ...]:
     return tuple(sorted(found.items()))
 
 
+def tolerations(text: str) -> tuple[Tolerated, ...]:
+    """Tolerations `KEY[=VALUE][:EFFECT]` separated by semicolons; `*` tolerates every taint. Raises ValueError."""
+    found: dict[Tolerated, None] = {}
+    for part in filter(None, (part.strip() for part in text.split(";"))):
+        name, colon, effect = part.partition(":")
+        key, equals, content = name.partition("=")
+        known = effect in EFFECTS if colon else True
+        if key == "*" and not equals and known:
+            found["", "Exists", "", effect] = None
+        elif known and _LABEL_KEY.fullmatch(key) and _LABEL_VALUE.fullmatch(content):
+            found[key, "Equal" if equals else "Exists", content, effect] = None
+        else:
+            raise ValueError(f"want tolerations such as nvidia.com/gpu;team=a:NoSchedule, with {', '.join(EFFECTS)}")
+    return tuple(found)
+
+
 job_name = _matching(_NAME, "a name of at most 253 characters without spaces, / and ~")
 _tenant = _matching(re.compile(r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?"), "a name that can be that of a namespace")
 
@@ -237,6 +259,7 @@ COLUMNS: Final[Mapping[str, tuple[str, Callable[[str], Any] | None]]] = {
     "tenant": ("tenant", _tenant),
     "topology_key": ("topology_key", _matching(_LABEL_KEY, "the key of a label")),
     "labels": ("labels", _labels),
+    "tolerations": ("tolerations", tolerations),
 }
 """Column -> the field of a job or shape, and what reads it (of `submit`: `SubmitTimes`)."""
 _NEEDED: Final = ("job", "submit")
@@ -488,6 +511,11 @@ def _quantity(amount: int) -> str:
     return str(amount)
 
 
+def _toleration(given: Tolerated) -> str:
+    key, operator, content, effect = given
+    return f"{key or '*'}{f'={content}' if operator == 'Equal' else ''}{f':{effect}' if effect else ''}"
+
+
 def _duration_of(job: Job) -> str:
     return "" if job.work is None else _decimals(job.work)
 
@@ -514,6 +542,7 @@ def written(job: Job, *, dated: bool) -> dict[str, str]:
         "tenant": "" if shape.tenant == "default" else shape.tenant,
         "topology_key": shape.topology_key,
         "labels": ";".join(f"{key}={content}" for key, content in shape.labels),
+        "tolerations": ";".join(map(_toleration, shape.tolerations)),
     }
 
 

@@ -7,7 +7,7 @@ from typing import Final
 from reprieve.api import objects
 from reprieve.api.meta import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, ObjectMeta
 from reprieve.api.work_annotations import CHECKPOINT_INTERVAL, RESTART_COST
-from reprieve.simulation.replay.job_list import Job, Shape
+from reprieve.simulation.replay.job_list import Job, Shape, Tolerated
 
 GPU: Final = "nvidia.com/gpu"
 _THOUSANDTHS: Final = "/gpu-milli"
@@ -26,13 +26,25 @@ class Terms:
     checkpoint: int | None = None
     """Of jobs that set none themselves."""
     restart: int = 0
+    tolerations: tuple[Tolerated, ...] = ()
+    """Of jobs that list none themselves."""
 
     def checkpoint_of(self, shape: Shape) -> int | None:
         """Milliseconds of work between checkpoints; None: never."""
         return self.checkpoint if shape.checkpoint is None else shape.checkpoint
 
+    def tolerations_of(self, shape: Shape) -> tuple[Tolerated, ...]:
+        """The taints that its pods tolerate."""
+        return shape.tolerations or self.tolerations
 
-def terms_for(nodes: Iterable[objects.Node], *, checkpoint: int | None = None, restart: int = 0) -> Terms:
+
+def terms_for(
+    nodes: Iterable[objects.Node],
+    *,
+    checkpoint: int | None = None,
+    restart: int = 0,
+    tolerations: tuple[Tolerated, ...] = (),
+) -> Terms:
     """How the nodes call GPUs and their models."""
     resources: set[str] = set()
     labels: set[str] = set()
@@ -42,8 +54,16 @@ def terms_for(nodes: Iterable[objects.Node], *, checkpoint: int | None = None, r
     shared = sorted(name for name in resources if name.endswith(_THOUSANDTHS))
     label = next((label for label in _MODEL_LABELS if label in labels), _MODEL_LABELS[0])
     if shared and GPU not in resources:
-        return Terms(shared[0], 1000, label, checkpoint, restart)
-    return Terms(GPU, 1, label, checkpoint, restart)
+        return Terms(shared[0], 1000, label, checkpoint, restart, tolerations)
+    return Terms(GPU, 1, label, checkpoint, restart, tolerations)
+
+
+def tolerations_from(given: Iterable[Tolerated]) -> tuple[objects.Toleration, ...]:
+    """Tolerations as a pod has them."""
+    return tuple(
+        objects.Toleration(key=key, operator=operator, value=value, effect=effect)
+        for key, operator, value, effect in given
+    )
 
 
 class Makers:
@@ -75,6 +95,7 @@ class Makers:
             spec = objects.PodSpec(
                 containers=spec.containers,
                 affinity=spec.affinity,
+                tolerations=spec.tolerations,
                 priority=spec.priority,
                 priority_class_name=spec.priority_class_name,
                 scheduling_group=reference,
@@ -123,6 +144,7 @@ class Makers:
         return objects.PodSpec(
             containers=(objects.Container(name="worker", resources=resources),),
             affinity=self._affinity(shape.models) if shape.models else None,
+            tolerations=tolerations_from(self.terms.tolerations_of(shape)),
             priority=self.priority(shape),
             priority_class_name=shape.priority_class,
         )

@@ -7,6 +7,7 @@ import msgspec
 
 from reprieve.simulation.replay.accounts import DONE, Account, Series
 from reprieve.simulation.replay.fragmentation import Sample
+from reprieve.simulation.replay.never_started import NeverStarted, never_started
 from reprieve.simulation.replay.world import Replay
 
 GPU_HOUR = 3_600_000_000
@@ -108,6 +109,8 @@ class PolicyReport(msgspec.Struct, frozen=True, rename="camel"):
     by_tenant: tuple[JobGroup, ...]
     by_gpus: tuple[JobGroup, ...]
     series: Curves
+    never_started: tuple[NeverStarted, ...] = ()
+    """Why, the reasons of most jobs first."""
 
 
 class JobRow(msgspec.Struct, frozen=True, array_like=True):
@@ -187,6 +190,7 @@ def report(name: str, replay: Replay, *, interrupted: bool = False) -> PolicyRep
         by_tenant=_groups(arrived, now, lambda account: account.job.shape.tenant, lambda name: (0, name)),
         by_gpus=_groups(arrived, now, size_of, lambda name: (order.index(name), name)),
         series=_curves(replay.series, replay.fragmentation.samples),
+        never_started=never_started(replay, arrived),
     )
 
 

@@ -27,7 +27,7 @@ from reprieve.simulation.replay.accounts import DONE, RUNNING, WAITING, Account,
 from reprieve.simulation.replay.failures import Failures
 from reprieve.simulation.replay.fragmentation import Fragmentation
 from reprieve.simulation.replay.gpu_room import GPU, FreeGpus, Ints, TracksFreeGpus
-from reprieve.simulation.replay.job_list import Job, Shape
+from reprieve.simulation.replay.job_list import Job, Shape, Tolerated
 from reprieve.simulation.replay.objects_of import Makers, terms_for
 from reprieve.simulation.replay.quotas import Quotas
 from reprieve.simulation.virtual import Preempted, VirtualCluster
@@ -54,6 +54,8 @@ class WorldSettings:
     seed: int | None = None
     timeline: bool = False
     """Keep who ran where and when."""
+    tolerations: tuple[Tolerated, ...] = ()
+    """Of jobs that list none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +116,10 @@ class Replay:
         if not self._node_objects:
             raise ReplayError("the cluster has no nodes")
         self.terms = terms_for(
-            self._node_objects.values(), checkpoint=self.settings.checkpoint, restart=self.settings.restart
+            self._node_objects.values(),
+            checkpoint=self.settings.checkpoint,
+            restart=self.settings.restart,
+            tolerations=self.settings.tolerations,
         )
         classes = {item.metadata.name: item.value for item, _ in items if isinstance(item, objects.PriorityClass)}
         check(jobs, classes, self.terms.per_gpu)
@@ -274,6 +279,18 @@ class Replay:
 
     def _created(self, account: Account) -> float:
         return self._seconds(account.job.submit) + account.beside * _TICK
+
+    def last_attempt(self, account: Account) -> tuple[str, bool]:
+        """Why a job that waits has not started, as the last attempt says; and whether a quota holds it back."""
+        if not account.round:
+            return "", True
+        rejected = (self._world.rejections.get(uid) for uid in account.pods)
+        messages = [one.message for one in rejected if one is not None and one.message]
+        condition = self._world.conditions.get(f"group/{account.group}")
+        of_nodes = next((text for text in messages if "nodes are available: " in text), None)
+        if of_nodes is None and condition is not None:
+            of_nodes = condition.message
+        return of_nodes or next(iter(messages), ""), False
 
     # -- notifications of the virtual cluster (Watcher) ----------------------------------------------------------------
 

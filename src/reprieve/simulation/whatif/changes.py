@@ -25,6 +25,7 @@ from reprieve.api.manifests import Loaded, Manifests
 from reprieve.api.meta import KubernetesObject
 from reprieve.api.objects import Taint
 from reprieve.api.selectors import SelectorError, parse_label_selector
+from reprieve.api.taints import EFFECTS
 from reprieve.api.unknown_fields import nearest
 from reprieve.cluster.taints import tolerates
 from reprieve.simulation.controllers.disruption import allowed_now, followed, is_healthy
@@ -44,7 +45,6 @@ _LIFECYCLE: Final = "node.kubernetes.io/"
 _MIRROR: Final = "kubernetes.io/config.mirror"
 _UNREACHABLE: Final = "node.kubernetes.io/unreachable"
 _FAILED: Final = tuple(Taint(key=_UNREACHABLE, effect=each) for each in ("NoSchedule", "NoExecute"))
-_EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _ENDING: Final = re.compile(r"-(?:[a-z0-9]{5}|\d{5})$")
 
 ObjectT = TypeVar("ObjectT", bound=KubernetesObject)
@@ -227,9 +227,9 @@ class _Changer:
         gone = text.endswith("-")
         match = re.fullmatch(r"([^=:\s]+)(?:=([^=:\s]*))?(?::(\w+))?-?", text)
         whole = match is not None and (not match[1].endswith("-") or match[1] == text)
-        if match is None or not whole or ((match[3] or not gone) and match[3] not in _EFFECTS):
+        if match is None or not whole or ((match[3] or not gone) and match[3] not in EFFECTS):
             raise self._error(
-                f'"{text}": want KEY[=VALUE]:EFFECT with {", ".join(_EFFECTS)}, or KEY[:EFFECT]- to take it off'
+                f'"{text}": want KEY[=VALUE]:EFFECT with {", ".join(EFFECTS)}, or KEY[:EFFECT]- to take it off'
             )
         # The dash at the end of `KEY-` is in the key, as keys may have dashes; none ends in one.
         key, content, effect = match[1].removesuffix("-"), match[2] or "", match[3] or ""
