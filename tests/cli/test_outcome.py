@@ -29,7 +29,7 @@ def test_an_error_is_one_line_and_bad_input_unless_it_says_otherwise() -> None:
 @pytest.mark.parametrize("length", [LONGEST_LINE - 1, LONGEST_LINE, LONGEST_LINE + 1, 3 * LONGEST_LINE])
 def test_a_line_on_stderr_is_bounded_and_a_short_one_is_whole(length: int, capsys: pytest.CaptureFixture[str]) -> None:
     line = "x" * length
-    note(f"{line}\nshort")
+    note(line, "short")
     first, second = capsys.readouterr().err.splitlines()
     assert second == "short"
     assert (first == line) is (length <= 2000)

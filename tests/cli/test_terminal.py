@@ -46,7 +46,7 @@ def test_a_terminal_folds_long_text_and_loses_nothing(width: int) -> None:
 
 def test_a_terminal_gets_colours_unless_no_color_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
     written: list[str] = []
-    monkeypatch.setattr(terminal, "show", written.append)
+    monkeypatch.setattr(terminal, "show_drawn", written.append)
     monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.delenv("NO_COLOR", raising=False)
     show_sections(SECTIONS, Terminal())

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from reprieve.cli.main import app, kubectl
+from reprieve.cli.commands import app
+from reprieve.cli.main import kubectl
 from tests.cli.conftest import Ended, Run
 
 COMMANDS = (

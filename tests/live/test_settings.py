@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from reprieve.cli.main import app
+from reprieve.cli.commands import app
 from reprieve.cli.outcome import CommandError, Exit
 from reprieve.client.errors import ConfigError
 from reprieve.framework.configuration import ConfigurationError, LeaderElection

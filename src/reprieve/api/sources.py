@@ -37,7 +37,10 @@ def read_sources(
             yield name, content.encode() if isinstance(content, str) else content
             continue
         if str(source) == "-":
-            yield _STDIN, _read(stdin if stdin is not None else sys.stdin.buffer, _STDIN, max_bytes)
+            try:
+                yield _STDIN, _read(stdin if stdin is not None else sys.stdin.buffer, _STDIN, max_bytes)
+            except OSError as error:
+                raise InputError(Origin(_STDIN), error.strerror or str(error)) from None
             continue
         path = Path(source)
         try:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO, TypeVar
 
 import typer
 
+from reprieve.api.printable import printable, printable_line
 from reprieve.cli import outcome
 from reprieve.cli.asking import DEFAULT_MAX_BYTES, MaxBytesOption
 from reprieve.cli.outcome import note, reason_of, refuse, show
@@ -262,6 +263,14 @@ def log_to_stderr(verbose: bool) -> None:
             with outcome.apart():
                 super().emit(record)
 
+    class Printable(logging.Formatter):
+        """Lines of characters that print, a message in one of them; only tracebacks have more."""
+
+        def format(self, record: logging.LogRecord) -> str:
+            record.msg, record.args = printable_line(record.getMessage()), ()
+            return printable(super().format(record))
+
     level = logging.INFO if verbose else logging.WARNING
-    handlers = [SeparateLines(sys.stderr)]
-    logging.basicConfig(handlers=handlers, level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    handler = SeparateLines(sys.stderr)
+    handler.setFormatter(Printable("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    logging.basicConfig(handlers=[handler], level=level)

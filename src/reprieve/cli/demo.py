@@ -40,7 +40,7 @@ def command() -> None:
             differences = run_serving(_play_in_time(log.fileno()))
         except Exception:
             log.seek(0)
-            note("the scheduler's log:\n" + log.read().decode(errors="replace").rstrip())
+            note("the scheduler's log:", *log.read().decode(errors="replace").splitlines())
             raise
     for difference in differences:
         note(f"unexpected: {difference}")

@@ -1,7 +1,8 @@
 """How a command ends: exit codes (interfaces.md), the one-line error, and writing to a pipe that may close.
 
 Invariants: a command that refuses its input has written nothing to stdout; a line on stderr has at most
-`LONGEST_LINE` characters, whatever names and values it quotes.
+`LONGEST_LINE` characters, whatever names and values it quotes. No control character of an object reaches a terminal
+(interfaces.md 1.13): all output passes `show`, `note` or, where it has colours of our own, `show_drawn`.
 """
 
 import os
@@ -10,6 +11,8 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from enum import IntEnum
 from typing import Final, NoReturn
+
+from reprieve.api.printable import printable, printable_line
 
 LONGEST_LINE: Final = 2000
 
@@ -41,7 +44,12 @@ def refuse(message: str) -> NoReturn:
 
 
 def show(text: str) -> None:
-    """Write to stdout; a reader that has gone away (`| head`) ends the process quietly.
+    """Write to stdout what a terminal may get, whatever objects put into it; otherwise as `show_drawn`."""
+    show_drawn(printable(text))
+
+
+def show_drawn(text: str) -> None:
+    """Write to stdout text with control sequences of our own; a reader that has gone away (`| head`) ends the process.
 
     Raises CommandError where nothing can be written, a full disk for one.
     """
@@ -49,10 +57,10 @@ def show(text: str) -> None:
         sys.stdout.write(text)
         sys.stdout.flush()
     except BrokenPipeError:
-        _hush(sys.stdout.fileno())
+        give_up_stdout()
         raise SystemExit(Exit.BROKEN_PIPE) from None
     except OSError as error:
-        _hush(sys.stdout.fileno())
+        give_up_stdout()
         raise CommandError(f"the output cannot be written: {reason_of(error)}") from None
 
 
@@ -60,12 +68,12 @@ apart: Callable[[], AbstractContextManager[None]] = nullcontext
 """Keeps the last line of stderr free of anything else while a line is written (`reprieve.cli.progress`)."""
 
 
-def note(text: str) -> None:
-    """Write a line to stderr: what a person should know, and a program reading stdout should not see."""
+def note(*lines: str) -> None:
+    """Write lines to stderr: what a person should know, and a program reading stdout should not see."""
     try:
         with apart():
-            print("\n".join(map(_bounded, text.split("\n"))), file=sys.stderr, flush=True)
-    except BrokenPipeError:
+            print("\n".join(_bounded(printable_line(line)) for line in lines), file=sys.stderr, flush=True)
+    except OSError:
         _hush(sys.stderr.fileno())
 
 
@@ -82,6 +90,11 @@ def reason_of(error: OSError) -> str:
     if isinstance(error, FileExistsError):  # of all we make only directories may be there already
         return f"{error.filename}: is a file, not a directory"
     return ": ".join(str(part) for part in (error.filename, error.strerror or error) if part)
+
+
+def give_up_stdout() -> None:
+    """Write no more to stdout, nor what is still buffered."""
+    _hush(sys.stdout.fileno())
 
 
 def _hush(descriptor: int) -> None:

@@ -4,10 +4,13 @@ The content (`reprieve.cli.render`) is apart from its form (`reprieve.cli.termin
 tables that fold to its width, a pipe gets plain lines of any length.
 """
 
+import functools
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
+
+from reprieve.api.printable import printable_line
 
 BUDGET_OVERRULED: Final = (
     "although a PodDisruptionBudget forbids it: what no budget protects is not enough on these nodes"
@@ -48,7 +51,19 @@ class Section:
 
 def plain(sections: Iterable[Section]) -> str:
     """Plain text, no control characters, columns aligned, nothing cut short."""
-    return "\n".join("".join(f"{line}\n" for line in _lines(section)) for section in sections)
+    return "\n".join("".join(f"{line}\n" for line in _lines(section)) for section in map(printing, sections))
+
+
+def printing(section: Section) -> Section:
+    """The section with every text in it as one line of characters that print (interfaces.md 1.13)."""
+    lines = functools.partial(map, printable_line)
+    return Section(
+        printable_line(section.title),
+        tuple(lines(section.columns)),
+        tuple(Row(tuple(lines(row.cells)), tuple(lines(row.below)), row.tone) for row in section.rows),
+        tuple(lines(section.notes)),
+        section.tone,
+    )
 
 
 def _lines(section: Section) -> Iterable[str]:

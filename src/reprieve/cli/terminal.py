@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, TextIO
 
-from reprieve.cli.outcome import show
-from reprieve.cli.sections import Section, Tone, plain
+from reprieve.cli.outcome import show, show_drawn
+from reprieve.cli.sections import Section, Tone, plain, printing
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -21,7 +21,7 @@ def show_sections(sections: Sequence[Section], out: TextIO | None = None) -> Non
     """Write the sections to stdout, as suits what stdout is."""
     out = out or sys.stdout
     if out.isatty() and os.environ.get("TERM") != "dumb":
-        show(drawn(sections, colour=not os.environ.get("NO_COLOR")))
+        show_drawn(drawn(sections, colour=not os.environ.get("NO_COLOR")))
     else:
         show(plain(sections))
 
@@ -33,7 +33,7 @@ def drawn(sections: Iterable[Section], *, colour: bool = True, width: int | None
 
     console = Console(force_terminal=True, no_color=not colour, width=width, highlight=False, markup=False, emoji=False)
     with console.capture() as capture:
-        for number, section in enumerate(sections):
+        for number, section in enumerate(map(printing, sections)):
             if number:
                 console.print()
             console.print(Text(section.title, style=f"bold {section.tone}".strip()))

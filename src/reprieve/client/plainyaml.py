@@ -12,6 +12,8 @@ from typing import Any, Final
 
 import yaml
 
+from reprieve.api.printable import printable
+
 _PLAIN: Final = re.compile(r"[A-Za-z/][A-Za-z0-9/._-]*")
 _WORDS: Final = frozenset(("y", "n", "yes", "no", "on", "off", "true", "false", "null", "nan", "inf"))
 
@@ -26,13 +28,14 @@ class _Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[mi
 
 def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
     plain = _PLAIN.fullmatch(text) is not None and text.lower() not in _WORDS
-    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=None if plain else "'")
+    quoted = "'" if printable(text) == text else '"'  # which have escapes
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=None if plain else quoted)
 
 
 _Dumper.add_representer(str, _text)
 
 
 def yaml_of(documents: Iterable[Mapping[str, Any]]) -> str:
-    """The documents as one stream, keys in their order."""
+    """The documents as one stream, keys in their order; characters that do not print are YAML's escapes."""
     text: str = yaml.dump_all(documents, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=1000)
-    return text
+    return printable(text)

@@ -14,6 +14,8 @@ from typing import Any, Final, TextIO
 import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
+from reprieve.api.printable import printable
+
 DECISIONS: Final = 2
 DETAILS: Final = 4
 _SPECIAL: Final = re.compile(r'[ "=\\]')
@@ -55,7 +57,7 @@ def _text(_logger: WrappedLogger, _method: str, line: EventDict) -> str:
     """`2026-07-01T12:00:00.000000Z info Decided pod=default/a seconds=0.001`: words with blanks are quoted."""
     stamp, level, event = line.pop("ts"), line.pop("level"), line.pop("event")
     rest = "".join(f" {key}={_value(value)}" for key, value in line.items())
-    return f"{stamp} {level} {event}{rest}"
+    return f"{stamp} {level} {printable(str(event), keep='')}{rest}"
 
 
 def _value(value: Any) -> str:
@@ -63,11 +65,7 @@ def _value(value: Any) -> str:
         return f"{value:.6g}"
     text = str(value)
     plain = text and text.isprintable() and _SPECIAL.search(text) is None
-    return text if plain else '"' + "".join(_escaped(c) for c in text) + '"'
-
-
-def _escaped(character: str) -> str:
-    """Nobody's object name or error text may begin a line of its own."""
-    if character in '"\\':
-        return "\\" + character
-    return character if character.isprintable() else character.encode("unicode_escape").decode()
+    if plain:
+        return text
+    quoted = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{printable(quoted, keep="")}"'  # no name or error text of an object begins a line of its own

@@ -7,6 +7,8 @@ from typing import Any
 
 import msgspec
 
+from reprieve.api.printable import printable_line
+from reprieve.simulation.replay.csv_cells import guarded
 from reprieve.simulation.replay.running import Outcome
 from reprieve.simulation.replay.statistics import JobRow
 
@@ -23,15 +25,17 @@ def as_json(outcomes: Sequence[Outcome], setting: Mapping[str, Any]) -> str:
 
 
 def as_csv(outcomes: Sequence[Outcome]) -> str:
-    """A row per policy and job."""
+    """A row per policy and job; no cell is a formula (`csv_cells`)."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(("policy", *JobRow.__struct_fields__))
     for outcome in outcomes:
         for row in outcome.rows:
-            writer.writerow((outcome.report.name, *map(_cell, msgspec.structs.astuple(row))))
+            writer.writerow(map(_cell, (outcome.report.name, *msgspec.structs.astuple(row))))
     return out.getvalue()
 
 
 def _cell(value: object) -> object:
+    if isinstance(value, str):
+        return guarded(printable_line(value))
     return "" if value is None else int(value) if isinstance(value, float) and value.is_integer() else value

@@ -21,6 +21,7 @@ from typing import Any, BinaryIO, Final
 from reprieve.api.quantity import QuantityError, parse, value
 from reprieve.api.taints import EFFECTS
 from reprieve.api.work_annotations import LONGEST, moment
+from reprieve.simulation.replay.csv_cells import guarded, unguarded
 
 MAX_JOBS: Final = 1_000_000
 MAX_BYTES: Final = 1024 * 1024 * 1024
@@ -435,7 +436,7 @@ def _split(file: str, stream: BinaryIO, delimiter: str) -> Iterator[tuple[int, l
         if row is None:
             return
         if row:
-            yield reader.line_num, row
+            yield reader.line_num, [unguarded(cell) for cell in row]
 
 
 def _lines(file: str, stream: BinaryIO) -> Iterator[str]:
@@ -561,7 +562,7 @@ def check_row(job: Job, checked: set[Shape]) -> None:
 
 def write_jobs(jobs: Iterable[Job], out: io.TextIOBase, *, dated: bool) -> None:
     """The jobs as CSV; columns that no job uses are left out, of those that are not needed."""
-    rows = [written(job, dated=dated) for job in jobs]
+    rows = [{name: guarded(text) for name, text in written(job, dated=dated).items()} for job in jobs]
     used = [name for name in COLUMNS if name in (*_NEEDED, "duration", "workers") or any(row[name] for row in rows)]
     writer = csv.DictWriter(out, used, extrasaction="ignore", lineterminator="\n")
     writer.writeheader()

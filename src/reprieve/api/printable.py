@@ -1,0 +1,32 @@
+"""Text of others, harmless for a terminal.
+
+Names, messages and annotations come from objects that anybody may write. A terminal obeys control characters in them:
+colours, titles, cursor moves, text that runs backwards. Here they become escapes that are seen and do nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+_BREAKS: Final = str.maketrans(dict.fromkeys("\t\n\v\f\r", " "))
+
+
+def printable(text: str, *, keep: str = "\n") -> str:
+    r"""Return the text with every character that does not print, but for those of `keep`, as its escape (`\x1b`).
+
+    That are control characters (C0, DEL, C1), marks that change the direction of text or do not show, line and
+    paragraph separators, spaces other than the plain one, and lone surrogates.
+    """
+    if all(map(str.isprintable, text.split(keep) if len(keep) == 1 else (text,))):
+        return text
+    return "".join(one if one.isprintable() or one in keep else escaped(one) for one in text)
+
+
+def printable_line(text: str) -> str:
+    """Return the text as one line: line breaks and tabs are spaces, other characters as `printable` has them."""
+    return printable(text.translate(_BREAKS), keep="")
+
+
+def escaped(character: str) -> str:
+    r"""Return the escape of a character as Python and YAML write it: `\x1b`, `\u202e`, `\U000e0001`."""
+    return character.encode("unicode_escape").decode()
