@@ -299,10 +299,10 @@ BOMBS = [
         [{"op": "test", "path": "/kind", "value": "ConfigMap"}] * 10_001), PATCH)], (413,)),
     Bomb("copies that double", lambda: [made("p2"), patched("p2", doublings(64), PATCH)], (400, 413, 422)),
     Bomb("copies that double in depth", lambda: [made("p3"), patched("p3", deeper(14), PATCH)], (400, 413, 422)),
-    Bomb("tests of a large object", lambda: [made("p4", data=numbered("k", 100_000, "v")), patched("p4", text(
+    Bomb("tests of a large object", lambda: [made("p4", data=numbered("k", 25_000, "v")), patched("p4", text(
         [{"op": "test", "path": "/data", "value": {}}] * 1), PATCH)], (413, 422)),
     Bomb("thousands of tests of a large object", lambda: [
-        made("p4a", data=numbered("k", 100_000, "v")),
+        made("p4a", data=numbered("k", 25_000, "v")),
         patched("p4a", text([{"op": "copy", "from": "/data", "path": "/x"}] * 5000), PATCH)],
          (413, 422)),
     Bomb("insertions at the front", lambda: [made("p5"), patched("p5", text(
@@ -453,7 +453,8 @@ def test_a_bomb_is_answered_and_others_are_served(server: Attacked, bomb: Bomb) 
     for answer in answers[:-1]:
         assert answer.status < 300, answer.message
     last = answers[-1]
-    assert last.status in bomb.statuses, (last.status, last.message)
+    too_large = (last.status, last.message) == (500, "etcdserver: request is too large")  # api.md 5.4
+    assert last.status in bomb.statuses or (too_large and set(OK) & set(bomb.statuses)), (last.status, last.message)
     assert "see the server's log" not in last.message
     assert max(answer.seconds for answer in answers) < ANSWERED
     assert max(waits) < SERVED

@@ -54,7 +54,7 @@ def bind_now(registry: Registry, namespace: str, name: str, binding: Json, optio
     status.pop("nominatedNodeName", None)
     set_condition(status, pod_condition("PodScheduled", "True", registry.clock.stamp()))
     if not options.dry_run:
-        registry.store.put(state.resource, namespace, name, pod, state)
+        registry.put_requested(state.resource, namespace, name, pod, state)
     return Outcome(errors.CREATED, created=True, ticket=registry.store.ticket)
 
 

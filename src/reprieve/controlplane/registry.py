@@ -32,7 +32,7 @@ from reprieve.controlplane.rules.reviews import validate_review
 from reprieve.controlplane.schema import Schema
 from reprieve.controlplane.schema import field_errors as fe
 from reprieve.controlplane.schema.step_budget import StepBudget, TooMuchAtOnceError
-from reprieve.controlplane.storage import Store, Stored
+from reprieve.controlplane.storage import LONGEST_OBJECT, Store, Stored, TooLargeError
 from reprieve.controlplane.storage.store import as_object
 from reprieve.controlplane.writing import Outcome, PatchType, WriteOptions, internal_options
 
@@ -129,6 +129,7 @@ class Registry:
         options.warnings.extend(warnings_about(kind, obj))
         stored_form = to_storage(kind, obj)
         request.object, request.name = stored_form, name
+        options.may_create()
         self.chain.validate(request)
         if version:
             raise errors.internal("resourceVersion should not be set on objects to be created")
@@ -144,7 +145,7 @@ class Registry:
         state: Stored | None = None
         if not options.dry_run:
             if kind.stored:
-                state = self.store.put(kind.storage_key, key_namespace, name, stored_form, None).state
+                state = self.put_requested(kind.storage_key, key_namespace, name, stored_form, None)
                 obj["metadata"]["resourceVersion"] = str(state.revision)
             self.chain.committed(request)
         return Outcome(self._headed(kind, obj), created=True, state=state, ticket=self.store.ticket)
@@ -334,10 +335,17 @@ class Registry:
             if gone:
                 self.store.delete(state, copy.deepcopy(stored_form))
             else:
-                written = self.store.put(state.resource, namespace, name, stored_form, state).state
+                written = self.put_requested(state.resource, namespace, name, stored_form, state)
                 new["metadata"]["resourceVersion"] = str(written.revision)
             self.chain.committed(request)
         return Outcome(self._headed(kind, new), deleted=gone, state=written, ticket=self.store.ticket)
+
+    def put_requested(self, resource: str, namespace: str, name: str, body: Json, expected: Stored | None) -> Stored:
+        """Stage what a request stores; raises StatusError for an object that etcd would not take (api.md 5.4)."""
+        try:
+            return self.store.put(resource, namespace, name, body, expected, longest=LONGEST_OBJECT).state
+        except TooLargeError as error:
+            raise errors.internal(str(error)) from error
 
     def create_review(self, kind: Kind, namespace: str, review: Json, options: WriteOptions) -> Json:
         """Return a review object with its bookkeeping done; reviews are answered, never stored."""

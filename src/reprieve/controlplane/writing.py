@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -12,6 +13,10 @@ from reprieve.controlplane.storage.model import Stored
 from reprieve.controlplane.storage.store import DURABLE, Ticket
 
 PatchType = Literal["json", "merge", "strategic", "apply"]
+
+
+def no_further_right() -> None:
+    """Allow a PUT or an apply to create: the default for writes that are no requests."""
 
 
 @dataclass
@@ -32,6 +37,8 @@ class WriteOptions:
     uid: str = ""
     created: str = ""
     """The identity of a new object, where somebody who takes it over from elsewhere has settled it; else made anew."""
+    may_create: Callable[[], None] = no_further_right
+    """Called before a write creates an object; raises 403 where a PUT or an apply has not the right to create."""
 
 
 @dataclass(frozen=True)
@@ -52,4 +59,4 @@ class Outcome:
 
 def internal_options(options: WriteOptions, manager: str) -> WriteOptions:
     """Return ``options`` for a write the server does on behalf of a request (binding, quota use, budgets)."""
-    return replace(options, manager=manager, validation="Ignore", off_loop_steps=INLINE)
+    return replace(options, manager=manager, validation="Ignore", off_loop_steps=INLINE, may_create=no_further_right)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -197,7 +197,13 @@ class Resources:
 
     def _options(self, call: Call) -> WriteOptions:
         apply = call.target.verb == "patch" and media_type(call.content_type) == "application/apply-patch+yaml"
-        return write_options(call.target.verb, call.target.query, call.user, call.user_agent, apply=apply)
+        options = write_options(call.target.verb, call.target.query, call.user, call.user_agent, apply=apply)
+        if call.target.verb in ("update", "patch"):
+            # A PUT or an apply of what is not there takes the right to create as well (api.md 7.2).
+            options.may_create = partial(
+                self._authorizer.check, call.user, replace(call.target.attributes, verb="create")
+            )
+        return options
 
     async def _decoded(self, call: Call, options: WriteOptions) -> Json:
         def decode() -> Json:

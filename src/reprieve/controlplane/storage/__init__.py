@@ -9,6 +9,7 @@ from reprieve.controlplane.storage.log import Log, SqliteLog, StorageError, open
 from reprieve.controlplane.storage.model import Change, Stored
 from reprieve.controlplane.storage.store import (
     DURABLE,
+    LONGEST_OBJECT,
     CompactedError,
     FutureRevisionError,
     MovedError,
@@ -16,10 +17,12 @@ from reprieve.controlplane.storage.store import (
     Staged,
     Store,
     Ticket,
+    TooLargeError,
 )
 
 __all__ = [
     "DURABLE",
+    "LONGEST_OBJECT",
     "Change",
     "CompactedError",
     "FutureRevisionError",
@@ -33,6 +36,7 @@ __all__ = [
     "Stored",
     "Subscription",
     "Ticket",
+    "TooLargeError",
     "WatchEvent",
     "open_log",
 ]

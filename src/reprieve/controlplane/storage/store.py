@@ -36,6 +36,17 @@ CHECKPOINT_SECONDS = 2.0
 """How long after a write the log is copied back into its main file at the latest."""
 
 
+LONGEST_OBJECT = 1536 * 1024
+"""Bytes of a stored object at most, labels and managedFields included: what etcd takes by default."""
+
+
+class TooLargeError(Exception):
+    """A request would store an object of more than `LONGEST_OBJECT` bytes."""
+
+    def __init__(self) -> None:
+        super().__init__("etcdserver: request is too large")
+
+
 class MovedError(Exception):
     """The object is not in the state the writer built on: read again and retry, or report a conflict."""
 
@@ -299,16 +310,25 @@ class Store:
 
     # -- writing -------------------------------------------------------------------------------------------
 
-    def put(self, resource: str, namespace: str, name: str, body: Json, expected: Stored | None) -> Staged:
+    def put(
+        self,
+        resource: str,
+        namespace: str,
+        name: str,
+        body: Json,
+        expected: Stored | None,
+        *,
+        longest: int | None = None,
+    ) -> Staged:
         """Stage a new state that builds on ``expected`` (None: the object must not exist); raises MovedError.
 
         ``body`` gets its resourceVersion and loses kind and apiVersion. Wait for the ticket before answering anyone
-        that it is written.
+        that it is written. ``longest``: bytes that the state may have, else TooLargeError is raised and nothing staged.
         """
         table = self._table(resource)
         if table.items.get((namespace, name)) is not expected:
             raise MovedError
-        state = self._encode(table, resource, namespace, name, body)
+        state = self._encode(table, resource, namespace, name, body, longest)
         table.put(state)
         return self._stage(Change("ADDED" if expected is None else "MODIFIED", state, expected))
 
@@ -326,12 +346,17 @@ class Store:
         table.drop(expected.key)
         return self._stage(Change("DELETED", state, expected))
 
-    def _encode(self, table: _Table, resource: str, namespace: str, name: str, body: Json) -> Stored:
+    def _encode(
+        self, table: _Table, resource: str, namespace: str, name: str, body: Json, longest: int | None = None
+    ) -> Stored:
         revision = self._next + 1
         body.pop("kind", None)
         body.pop("apiVersion", None)
         body["metadata"]["resourceVersion"] = str(revision)
-        state = Stored(resource, namespace, name, revision, _encode(body))
+        raw = _encode(body)
+        if longest is not None and len(raw) > longest:
+            raise TooLargeError
+        state = Stored(resource, namespace, name, revision, raw)
         state.remember(body, table.paths)
         self._next = revision
         return state
