@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from reprieve.client.transport import STRATEGIC_MERGE_PATCH, Answer, ApiClient
+from reprieve.client.clock import REAL_CLOCK
+from reprieve.client.transport import MERGE_PATCH, STRATEGIC_MERGE_PATCH, Answer, ApiClient
 
 from .executor import leave, leaving, placed, pods, running, until
 from .faults import PATHS, Call, Json, Send, cluster, create, group, node, pod, priority_class, read
@@ -218,5 +219,51 @@ def test_two_preemptors_of_one_victim_make_its_calls_once() -> None:
                 for name in ("low1", "low2"):
                     assert scheduler.sent.count(f"DELETE default/pods/{name}") == 1
                     assert scheduler.sent.count(f"PATCH default/pods/{name}/status") == 1
+
+    asyncio.run(run())
+
+
+async def recreate(client: ApiClient, item: Json) -> None:
+    """Another group of the name, in place of the one that is there; no controller takes the finalizer off here."""
+    path = f"{PATHS['PodGroup']}/{item['metadata']['name']}"
+    await client.request("PATCH", path, body={"metadata": {"finalizers": None}}, content_type=MERGE_PATCH)
+    await client.request("DELETE", path)
+    await create(client, item)
+
+
+@pytest.mark.parametrize("recreated", [False, True])
+def test_a_group_that_is_evicted_again_within_a_minute_is_marked_again(recreated: bool) -> None:
+    """7.2: the group runs again in other pods, or is another object of its name; its condition is True as before."""
+
+    async def run() -> None:
+        async with cluster() as (server, client):
+            await UNIT.build(client)
+            async with running(server, clock=REAL_CLOCK) as scheduler:
+                for turn in (1, 2):
+                    await create(client, high(f"hi{turn}", "2", nodeSelector={"kubernetes.io/hostname": "n1"}))
+
+                    async def goes() -> bool:
+                        return await leaving(client) == list(CREW)
+
+                    await until(goes, "all of it goes")
+                    await until(lambda turn=turn: len(scheduler.observer.ended) == turn, "all calls are made")
+                    crew = await read(client, "PodGroup", "crew")
+                    assert target(crew) == ("True", "PreemptionByScheduler")
+                    if turn == 2:
+                        break
+                    await leave(client, *CREW)
+                    await until(lambda: placed(client, "hi1"), "the preemptor runs")
+                    await leave(client, "hi1")
+                    if recreated:
+                        await recreate(client, group("crew", count=3, everything=True))
+                    for number, name in enumerate(CREW, 1):
+                        where = {"kubernetes.io/hostname": f"n{number}"}
+                        await create(client, pod(name, cpu="1", group="crew", nodeSelector=where))
+                    await until(lambda: placed(client, *CREW), "the group runs again")
+
+                    async def told() -> bool:
+                        return target(await read(client, "PodGroup", "crew")) in (None, ("False", "ScheduledAgain"))
+
+                    await until(told, "the group is no target any more")
 
     asyncio.run(run())

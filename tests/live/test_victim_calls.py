@@ -180,12 +180,45 @@ def test_a_group_is_marked_again_after_its_mark_was_taken_back() -> None:
         preemptor = scene.pod("hi")
         for _ in range(2):
             for _ in range(2):
-                await stage.calls.mark_group(group, preemptor, by="podgroup")
+                await stage.calls.mark_group(group, pods, preemptor, by="podgroup")
             assert scene.conditions.is_disrupted(group.ref)
             _, written = stage.calls.unmark(group, pods)
             await asyncio.gather(*written)
             assert not scene.conditions.is_disrupted(group.ref)
         assert [status for uid, status, _ in stage.marks if uid == "uid-g"] == ["True", "False"] * 2
+
+    run(test)
+
+
+@pytest.mark.parametrize(
+    ("change", "marks"),
+    [
+        ("nothing", 1),
+        ("the group has other pods", 2),
+        ("some of its pods are gone", 1),
+        ("the group was recreated around its pods", 2),
+    ],
+)
+def test_a_group_is_marked_for_every_eviction_of_it(change: str, marks: int) -> None:
+    """7.2: within a minute, too: a mark counts for the pods and for the object that it was written for."""
+
+    async def test(scene: Scene) -> None:
+        stage = Stage(scene)
+        group, pods = stage.crew()
+        preemptor = scene.pod("hi")
+        await stage.calls.mark_group(group, pods, preemptor, by="pod")
+        if change == "the group has other pods":
+            pods = [scene.pod("c", group="g", node="n1"), pods[0]]
+        elif change == "some of its pods are gone":
+            del pods[0]
+        elif change != "nothing":
+            scene.conditions.forget_group("group/default/g")
+            scene.group(everything=True, uid="uid-again")
+        await stage.calls.mark_group(group, pods, preemptor, by="pod")
+        marked = [(uid, status) for uid, status, _ in stage.marks]
+        assert len(marked) == marks
+        again = "uid-again" if "recreated" in change else "uid-g"
+        assert marked[-1] == (again, "True")
 
     run(test)
 
@@ -204,13 +237,13 @@ def test_a_mark_for_who_is_gone_is_not_needed(error: Exception, raised: bool) ->
             assert len(scene.writes.pods) == 2
         else:
             await stage.calls.mark_pod(found, mark)
-        group, _ = stage.crew(names=("b",))
+        group, pods = stage.crew(names=("b",))
         scene.writes.errors = [error]
         if raised:
             with pytest.raises(type(error)):
-                await stage.calls.mark_group(group, found, by="podgroup")
+                await stage.calls.mark_group(group, pods, found, by="podgroup")
         else:
-            await stage.calls.mark_group(group, found, by="podgroup")
+            await stage.calls.mark_group(group, pods, found, by="podgroup")
         assert not scene.conditions.is_disrupted("group/default/g")
 
     run(test)

@@ -288,7 +288,7 @@ class _Run:
             return
         async with self._slots:
             self._go_on()
-            await self._mark_group(unit.group)
+            await self._mark_group(unit.group, self._left(unit))
         self._go_on()
         left = self._left(unit)
         try:
@@ -320,9 +320,9 @@ class _Run:
 
     # -- one victim ------------------------------------------------------------------------------------
 
-    async def _mark_group(self, group: Group) -> None:
+    async def _mark_group(self, group: Group, pods: Iterable[PodRecord]) -> None:
         self._marked.add(unit_key(group))
-        await self._calls.mark_group(group, self._for, by=self._preemption.kind)
+        await self._calls.mark_group(group, pods, self._for, by=self._preemption.kind)
 
     async def _mark_pod(self, pod: PodRecord) -> None:
         """DisruptionTarget, unless it has it or leaves already."""

@@ -3,7 +3,7 @@
 Two preemptors may choose the same victim before the watch brings what the first call for it did (preemption.md 7.1).
 Who comes second waits for the first one's call; one that failed is made anew.
 
-Invariant: a call that succeeded is remembered until the watch must have brought it.
+Invariant: a call that succeeded is remembered until the watch must have brought it, for what it was made for.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ REMEMBERED: Final = 60.0
 class _Call(NamedTuple):
     made: float
     future: asyncio.Future[None]
+    scope: frozenset[str]
 
 
 class SingleFlight:
@@ -52,16 +53,21 @@ class SingleFlight:
         """What a call did was undone."""
         self._calls.pop((what, key), None)
 
-    async def once(self, what: str, key: str, act: Callable[[], Awaitable[None]]) -> bool:
-        """Make a call unless it has been made; whether it was made now. Raises what it, or the first one, raises."""
+    async def once(
+        self, what: str, key: str, act: Callable[[], Awaitable[None]], scope: frozenset[str] = frozenset()
+    ) -> bool:
+        """Make a call unless it has been made; whether it was made now. Raises what it, or the first one, raises.
+
+        `scope`: the UIDs that the call is for. An earlier call counts if it was for all of them.
+        """
         self._trim()
         known = self._calls.get((what, key))
-        if known is not None and not (known.future.done() and _failed(known.future)):
+        if known is not None and scope <= known.scope and not (known.future.done() and _failed(known.future)):
             await known.future
             return False
         future = asyncio.ensure_future(act())
         self._calls.pop((what, key), None)
-        self._calls[what, key] = _Call(self._clock.monotonic(), future)
+        self._calls[what, key] = _Call(self._clock.monotonic(), future, scope)
         await future
         return True
 

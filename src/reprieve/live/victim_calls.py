@@ -66,10 +66,15 @@ class VictimCalls:
             if not superseded(error):
                 raise
 
-    async def mark_group(self, group: Group, preemptor: PodRecord, *, by: str) -> None:
-        """Write DisruptionTarget on the PodGroup. Raises ClientError."""
+    async def mark_group(self, group: Group, pods: Iterable[PodRecord], preemptor: PodRecord, *, by: str) -> None:
+        """Write DisruptionTarget on the PodGroup, once for each eviction of it. Raises ClientError.
+
+        An earlier mark counts for this object and for the pods that it was written for. The group may be scheduled
+        again, or be recreated under its name, and be evicted again at once.
+        """
+        evicted = frozenset((group.uid, *(pod.uid for pod in pods)))
         await self._shared.once(
-            _MARK, unit_key(group), lambda: self._conditions.group_disrupted(group, preemptor, by=by)
+            _MARK, unit_key(group), lambda: self._conditions.group_disrupted(group, preemptor, by=by), evicted
         )
 
     async def delete(self, pod: PodRecord) -> bool:
