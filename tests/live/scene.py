@@ -10,6 +10,7 @@ import msgspec
 
 from reprieve.api import objects as o
 from reprieve.client.discovery import Resource
+from reprieve.client.errors import UnreachableError
 from reprieve.cluster.pods import PodRecord
 from reprieve.live.conditions import Conditions
 from reprieve.live.writes import Writes
@@ -30,6 +31,16 @@ class Recorded(Writes):
         self.held: list[asyncio.Future[None]] = []
         self.hold = False
         self.errors: list[Exception] = []
+        self.going: set[str] = set()
+        """UIDs of pods that are gone or terminating by the API, whatever the watch has told."""
+        self.unanswered = 0
+        """So many looks at a pod fail."""
+
+    async def stays(self, namespace: str, name: str, uid: str) -> bool:
+        if self.unanswered:
+            self.unanswered -= 1
+            raise UnreachableError("cut")
+        return uid not in self.going
 
     def patch_pod_status(self, namespace: str, name: str, uid: str, patch: Mapping[str, Any]) -> asyncio.Future[None]:
         self.pods.append((uid, dict(patch)))

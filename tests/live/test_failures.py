@@ -230,6 +230,8 @@ class Faulty:
             self.healed = True
         if self._mode.startswith("500"):
             raise ApiError(500, "InternalError", "etcd is away")
+        if self._mode.startswith("409"):
+            raise ApiError(409, "Conflict", "the object has been modified")
         if self._mode.startswith("no answer"):
             await send()
         raise UnreachableError("cut", sent=True)
@@ -246,6 +248,7 @@ LASTING = ["500 for good", "cut for good", "no answer for good"]
         (GANG, LASTING[2]),
         (UNIT, LASTING[0]),
         (UNIT, LASTING[2]),
+        (UNIT, "409 for good"),
     ],
     ids=lambda value: value if isinstance(value, str) else value.name,
 )
@@ -313,11 +316,18 @@ async def together_in_order(run: Callable[[str], Awaitable[None]], targets: Iter
 
 @pytest.mark.parametrize(
     ("world", "mode"),
-    [(SINGLE, "500 once"), (SINGLE, "cut once"), *((world, "no answer once") for world in WORLDS)],
+    [
+        (SINGLE, "500 once"),
+        (SINGLE, "cut once"),
+        *((world, mode) for world in WORLDS for mode in ("no answer once", "409 once")),
+    ],
     ids=lambda value: value if isinstance(value, str) else value.name,
 )
 def test_a_call_that_fails_once(world: World, mode: str) -> None:
-    """Repeated; a call that was carried out although the answer was lost does no harm the second time."""
+    """Repeated; a call that was carried out although the answer was lost does no harm the second time.
+
+    So is one that met a conflict with another writer (7.7).
+    """
 
     async def fail(target: str) -> None:
         network = Faulty(target, mode)

@@ -246,7 +246,7 @@ def test_a_group_that_is_evicted_again_within_a_minute_is_marked_again(recreated
                         return await leaving(client) == list(CREW)
 
                     await until(goes, "all of it goes")
-                    await until(lambda turn=turn: len(scheduler.observer.ended) == turn, "all calls are made")
+                    await until(lambda: not scheduler.observer.under_way, "all calls are made")
                     crew = await read(client, "PodGroup", "crew")
                     assert target(crew) == ("True", "PreemptionByScheduler")
                     if turn == 2:

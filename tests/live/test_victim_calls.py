@@ -368,13 +368,13 @@ HOW = ["reconsider", "leave, group marked", "leave, pods marked"]
 
 def watched(stage: Stage, how: str, group: GroupState, pods: list[PodRecord]) -> None:
     if how == "reconsider":
-        stage.repairs.reconsider(group, iter(pods))
+        stage.repairs.reconsider(group, iter(pods), iter(pods[:1]))
     else:
         stage.repairs.leave(group, iter(pods), lambda: "group" in how)
 
 
-@pytest.mark.parametrize("how", HOW)
-def test_a_unit_of_unknown_fate_is_spared_after_a_minute(how: str) -> None:
+@pytest.mark.parametrize("how", HOW[1:])
+def test_a_unit_that_was_found_marked_is_spared_after_a_minute(how: str) -> None:
     """9: the PodGroup is told only if it says otherwise."""
 
     async def test(scene: Scene) -> None:
@@ -389,6 +389,60 @@ def test_a_unit_of_unknown_fate_is_spared_after_a_minute(how: str) -> None:
         await stage.ended()
         uids = ["uid-a", "uid-b"] if "pods" in how else ["uid-g", "uid-a", "uid-b"]
         assert (stage.marks, scene.writes.deleted) == ([(uid, *SPARED) for uid in uids], [])
+
+    run(test)
+
+
+@pytest.mark.parametrize(
+    ("doubtful", "unanswered", "spared_after"),
+    [(["uid-a"], 0, 5), ([], 0, 0), (["uid-a"], 3, 20), (["uid-a"], 99, 60)],
+    ids=["doubtful", "refused", "the API answers late", "the API never answers"],
+)
+def test_a_unit_whose_deletion_failed_is_spared_within_seconds(
+    doubtful: list[str], unanswered: int, spared_after: float
+) -> None:
+    """7.5: at once where the API refused it; else when two looks at it have shown that no pod of it goes."""
+
+    async def test(scene: Scene) -> None:
+        stage = Stage(scene)
+        group, pods = stage.crew()
+        scene.writes.unanswered = unanswered
+        stage.repairs.reconsider(group, pods, [pod for pod in pods if pod.uid in doubtful])
+        began, spared = scene.clock.monotonic(), 0.0
+        while not all(task.done() for task in stage.tasks):
+            await stage.asleep()
+            if stage.marks:
+                spared = spared or scene.clock.monotonic()
+            scene.clock.advance(5)
+        assert spared - began == spared_after
+        assert scene.clock.monotonic() - began <= 65
+        assert stage.marks == [(uid, *SPARED) for uid in ("uid-g", "uid-a", "uid-b")]
+        assert scene.writes.deleted == []
+
+    run(test)
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_a_unit_of_which_the_api_has_lost_a_pod_goes(late: bool) -> None:
+    """9: before the watch tells; also where the deletion is carried out after the unit was spared."""
+
+    async def test(scene: Scene) -> None:
+        stage = Stage(scene)
+        group, pods = stage.crew()
+        if not late:
+            scene.writes.going = {"uid-a"}
+        stage.repairs.reconsider(group, pods, pods[:1])
+        if late:
+            for _ in range(4):
+                await stage.asleep()
+                scene.clock.advance(5)
+            assert len(stage.marks) == 3
+            scene.writes.going = {"uid-a"}
+            await stage.asleep()
+            scene.clock.advance(5)
+        await until(lambda: len(scene.writes.deleted) == 2)
+        assert scene.writes.deleted == ["uid-a", "uid-b"]
+        assert bool(stage.marks) is late
 
     run(test)
 

@@ -58,6 +58,10 @@ def there(uid: str = "u1", where: str = "n1") -> Reply:
     return answer({"metadata": {"name": "web", "uid": uid}, "spec": {"nodeName": where}})
 
 
+def terminating() -> Reply:
+    return answer({"metadata": {"name": "web", "uid": "u1", "deletionTimestamp": "2026-01-01T00:00:00Z"}})
+
+
 def outcome(error: BaseException | None) -> object:
     return error.code if isinstance(error, ApiError) else type(error) if error is not None else None
 
@@ -100,21 +104,61 @@ def test_bind_answers(replies: list[Reply], expected: object, requests: int) -> 
     [
         ([answer()], None, 1),
         ([status(404, "NotFound")], None, 1),
-        ([CONFLICT], None, 1),
+        ([CONFLICT, status(404, "NotFound")], None, 2),
+        ([CONFLICT, there(uid="u2")], None, 2),
+        ([CONFLICT, there(), answer()], None, 3),
+        ([CONFLICT, there(), CONFLICT, there(), answer()], None, 5),
+        ([CONFLICT, terminating()], None, 2),
+        ([CONFLICT, there()] * 10, 409, 19),
+        ([CONFLICT, status(503), there(), answer()], None, 4),
         ([cut, status(404, "NotFound")], None, 2),
+        ([status(500), status(403, "Forbidden")], UnreachableError, 2),
         ([status(500), answer()], None, 2),
         ([status(403, "Forbidden")], 403, 1),
         ([status(500)], 500, 5),
     ],
 )
 def test_delete_answers(replies: list[Reply], expected: object, requests: int) -> None:
-    """preemption.md 7.2: not found counts as done, and so does another pod of the name."""
+    """preemption.md 7.7: a pod that is gone or terminating counts as done, and so does another pod of the name.
+
+    One that changed meanwhile is deleted again; whoever hears of a refusal knows that no attempt was carried out.
+    """
 
     async def run() -> None:
         async with scripted_writes(*replies) as (server, writes):
             [found] = await asyncio.gather(writes.delete_pod("default", "web", "u1"), return_exceptions=True)
             assert outcome(found) == expected
             assert len(server.seen) == requests
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("kind", ["pod", "group"])
+@pytest.mark.parametrize(
+    ("replies", "expected", "methods"),
+    [
+        ([answer()], None, ["PATCH"]),
+        ([CONFLICT, there(), answer()], None, ["PATCH", "GET", "PATCH"]),
+        ([CONFLICT, there(uid="u2")], 404, ["PATCH", "GET"]),
+        ([CONFLICT, status(404, "NotFound")], 404, ["PATCH", "GET"]),
+        ([CONFLICT, there()] * 10, 409, [*["PATCH", "GET"] * 9, "PATCH"]),
+    ],
+)
+def test_a_conflict_of_a_status_is_looked_into(
+    replies: list[Reply], expected: object, methods: list[str], kind: str
+) -> None:
+    """preemption.md 7.7: another object of the name is no place for it; one that changed is patched again."""
+
+    async def run() -> None:
+        async with scripted_writes(*replies) as (server, writes):
+            if kind == "pod":
+                call = writes.patch_pod_status("default", "web", "u1", {"conditions": []})
+            else:
+                resource = Resource(GROUPS, "v1beta1", "podgroups", "PodGroup", True)
+                call = writes.patch_group_status("default", "web", "u1", [SCHEDULED], resource=resource)
+            [found] = await asyncio.gather(call, return_exceptions=True)
+            assert outcome(found) == expected
+            assert [one.method for one in server.seen] == methods
 
     asyncio.run(run())
 
@@ -152,7 +196,7 @@ def test_what_is_sent() -> None:
     ("error", "gone"),
     [
         (ApiError(404, "NotFound", "no"), True),
-        (ApiError(409, "Conflict", "no"), True),
+        (ApiError(409, "Conflict", "no"), False),
         (ApiError(422, "Invalid", 'metadata.uid: Invalid value: "u"'), True),
         (ApiError(422, "Invalid", "status.phase: no"), False),
         (ApiError(500, "", "no"), False),
@@ -302,7 +346,9 @@ def test_create_object_answers(replies: list[Reply], expected: object) -> None:
         ("u", "", [answer()], ["DELETE"], None),
         ("", "f", [status(404, "NotFound")], ["PATCH"], None),
         ("", "f", [answer(), status(404, "NotFound")], ["PATCH", "DELETE"], None),
-        ("u", "f", [CONFLICT], ["PATCH"], None),
+        ("u", "f", [CONFLICT, there(uid="v")], ["PATCH", "GET"], None),
+        ("u", "f", [CONFLICT, there(uid="u"), answer(), answer()], ["PATCH", "GET", "PATCH", "DELETE"], None),
+        ("u", "", [CONFLICT, there(uid="u"), answer()], ["DELETE", "GET", "DELETE"], None),
         ("", "f", [cut, answer(), answer()], ["PATCH", "PATCH", "DELETE"], None),
         ("", "f", [status(403, "Forbidden")], ["PATCH"], 403),
     ],
@@ -491,7 +537,7 @@ HERE: dict[str, Any] = {"metadata": {"uid": "u", "resourceVersion": "7"}, "statu
     ("resource", "replies", "requests", "expected"),
     [
         (CUSTOM, [answer(HERE), answer()], ["GET", "PATCH /status"], None),
-        (CUSTOM, [answer({"metadata": {"uid": "other"}})], ["GET"], 409),
+        (CUSTOM, [answer({"metadata": {"uid": "other"}})], ["GET"], 404),
         (CUSTOM, [answer(HERE), CONFLICT, answer(HERE), answer()], ["GET", "PATCH /status"] * 2, None),
         (CUSTOM, [*[answer(HERE), CONFLICT] * 9, answer(HERE), answer()], ["GET", "PATCH /status"] * 10, None),
         (CUSTOM, [answer(HERE), CONFLICT] * 11, ["GET", "PATCH /status"] * 10, 409),

@@ -34,7 +34,7 @@ from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.state import ClusterState
 from reprieve.live.conditions import Conditions
 from reprieve.live.victim_calls import TroubleListener, UnitRepairs, VictimCalls, unit_key
-from reprieve.live.writes import Writes
+from reprieve.live.writes import Writes, refused
 from reprieve.preemption.outcome import Preemption
 from reprieve.preemption.units import PreemptionUnit, effective_priority
 
@@ -195,6 +195,8 @@ class _Run:
         """UIDs of victims whose deletion the API has confirmed."""
         self._tried: set[str] = set()
         """UIDs of victims whose deletion was asked for."""
+        self._doubtful: set[str] = set()
+        """UIDs of victims whose deletion failed, and may be carried out all the same."""
         self._marked: set[str] = set()
         """UIDs of victims, and units, that are to be notified if they stay."""
         self._mark = means.conditions.disruption_target(first, by=preemption.kind)
@@ -220,15 +222,23 @@ class _Run:
             self._calls.end(units)
 
     def spare(self) -> None:
-        """It failed: what was marked and not asked to go stays, and its condition says so."""
+        """It failed: what was marked stays, and its condition says so, unless a pod of it was or may be deleted.
+
+        A unit that has lost a pod is being finished.
+        """
+        repairs = self._means.repairs
         for verdict in self._preemption.victims:
             unit = verdict.unit
+            if any(pod.uid in self._deleted for pod in unit.pods):
+                continue
             if any(pod.uid in self._tried for pod in unit.pods):
+                left = self._left(unit)
+                repairs.reconsider(unit.group, left, [pod for pod in left if pod.uid in self._doubtful])
                 continue
             group = unit.group if unit.group is not None and unit_key(unit.group) in self._marked else None
             pods = [pod for pod in unit.pods if pod.uid in self._marked]
             if group is not None or pods:
-                self._means.repairs.spare(group, pods)
+                repairs.spare(group, pods)
 
     def _raise(self) -> None:
         """Raise the first error, if there was one."""
@@ -297,9 +307,8 @@ class _Run:
         except LeadershipLostError:
             raise
         except ClientError:
-            begun = any(pod.uid in self._deleted for pod in left)
-            repairs = self._means.repairs
-            (repairs.finish if begun else repairs.reconsider)(unit.group, left)
+            if any(pod.uid in self._deleted for pod in left):
+                self._means.repairs.finish(unit.group, left)
             raise
 
     def _left(self, unit: PreemptionUnit) -> list[PodRecord]:
@@ -334,7 +343,12 @@ class _Run:
         if pod.terminating:
             return
         self._tried.add(pod.uid)
-        ours = await self._calls.delete(pod)
+        try:
+            ours = await self._calls.delete(pod)
+        except ClientError as error:
+            if not refused(error):
+                self._doubtful.add(pod.uid)
+            raise
         self._deleted.add(pod.uid)
         if ours:
             self._evicted(pod)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, Final, Protocol
 
 from reprieve.client.clock import Clock
-from reprieve.client.errors import ApiError
+from reprieve.client.errors import ApiError, ClientError
 from reprieve.client.leading import LeadershipLostError
 from reprieve.cluster.groups import Group
 from reprieve.cluster.pods import PodRecord
@@ -24,7 +24,9 @@ _REPAIR_EVERY: Final = 5.0
 _MARK: Final = "mark"
 _DELETE: Final = "delete"
 _DOUBTFUL: Final = 12
-"""So often an outcome is waited for that nobody knows."""
+"""How often pods are looked at whose deletion may still be carried out, `_REPAIR_EVERY` seconds apart."""
+_SPARED_AFTER: Final = 2
+"""After so many looks, one at once, at pods of which none goes, the marks are taken back."""
 
 
 class TroubleListener(Protocol):
@@ -81,6 +83,18 @@ class VictimCalls:
         """Delete the pod; whether this call did, and not that of another preemption. Raises ClientError."""
         return await self._shared.once(_DELETE, pod.uid, lambda: self.delete_again(pod))
 
+    async def stay(self, pods: Iterable[PodRecord], doubtful: Iterable[PodRecord]) -> bool:
+        """Whether none of the pods is gone or terminating, by the watch, or by the API for the doubtful ones.
+
+        Raises ClientError.
+        """
+        if any(pod.terminating or pod.row < 0 for pod in pods):
+            return False
+        for pod in doubtful:
+            if not await self._writes.stays(pod.namespace, pod.name, pod.uid):
+                return False
+        return True
+
     async def delete_again(self, pod: PodRecord) -> None:
         """Delete the pod, whatever became of earlier calls. Raises ClientError."""
         await self._writes.delete_pod(pod.namespace, pod.name, pod.uid)
@@ -133,9 +147,14 @@ class UnitRepairs:
             self._spawn(self._finish(group, left))
         left.update((pod.uid, pod) for pod in pods)
 
-    def reconsider(self, group: Group, pods: Iterable[PodRecord]) -> None:
-        """Nobody knows whether a unit goes: if one of its pods does, all follow, else it is spared."""
-        self._spawn(self._reconsider(group, list(pods)))
+    def reconsider(self, group: Group | None, pods: Iterable[PodRecord], doubtful: Iterable[PodRecord]) -> None:
+        """Finish or spare a unit (without a group: a pod) of which a deletion failed before any was confirmed.
+
+        `doubtful`: the pods whose deletion may have been carried out all the same. If one of the unit goes, all follow.
+        Otherwise the unit is spared: at once where nothing is doubtful, else when the API has shown for some seconds
+        that none goes. Doubtful pods are looked at for a minute.
+        """
+        self._spawn(self._reconsider(group, list(pods), list(doubtful)))
 
     def leave(self, group: Group, pods: Iterable[PodRecord], marked: Callable[[], bool]) -> None:
         """A unit is marked and not begun: the mark is taken back if nobody wants it within a minute.
@@ -167,10 +186,25 @@ class UnitRepairs:
         finally:
             del self._finishing[unit_key(group)]
 
-    async def _reconsider(self, group: Group, unit: list[PodRecord]) -> None:
-        if await self._goes(unit):
-            self.finish(group, unit)
-        else:
+    async def _reconsider(self, group: Group | None, unit: list[PodRecord], doubtful: list[PodRecord]) -> None:
+        looks = 0
+        for _ in range(_DOUBTFUL):
+            try:
+                stay = await self._calls.stay(unit, doubtful)
+            except ClientError:
+                pass
+            else:
+                if not stay:
+                    if group is not None:
+                        self.finish(group, unit)
+                    return
+                looks += 1
+                if looks == (_SPARED_AFTER if doubtful else 1):
+                    self.spare(group, unit)
+                if not doubtful:
+                    return
+            await self._clock.sleep(_REPAIR_EVERY)
+        if looks < _SPARED_AFTER:  # the API does not answer: nothing is known to go
             self.spare(group, unit)
 
     async def _leave(self, group: Group, unit: list[PodRecord], marked: Callable[[], bool]) -> None:

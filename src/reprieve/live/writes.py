@@ -5,7 +5,11 @@ in trouble (429, 5xx) or the outcome is unsure (cut, no answer in time), not rep
 
 A call that is repeated after an unsure outcome may find its own work done. So "already bound" is a success where the
 pod is bound to the node that was asked for, "already exists" after an unsure creation too, and a deletion that finds
-nobody, or another object of the name, has nothing left to do.
+no object, or another object of the name, has nothing left to do.
+
+A 409 to a write that names its object by UID has two meanings: another object has the name, or the object changed
+while the server carried the write out. So the object is read: in the first case the write fails with 404, in the
+second it is sent again (preemption.md 7.7).
 
 Invariants: whatever is written about a pod or group carries its UID, so that it never hits another object of the same
 name; the future of a call ends with None, with the error of the last attempt, or with LeadershipLostError; an error
@@ -46,11 +50,16 @@ class UnservedError(ClientError):
 def superseded(error: BaseException | None) -> bool:
     """Whether a refusal means that the object of that UID is not there any more: gone, or another one of its name.
 
-    404; 409; and 422 for the UID alone, which is how kube-apiserver words a patch that carries another object's UID.
+    404; and 422 for the UID alone, which is how kube-apiserver words a patch that carries another object's UID.
     """
     if not isinstance(error, ApiError):
         return False
-    return error.code in (404, 409) or (error.code == 422 and "metadata.uid" in error.message)
+    return error.code == 404 or (error.code == 422 and "metadata.uid" in error.message)
+
+
+def refused(error: BaseException | None) -> bool:
+    """Whether a write that ended so was certainly not carried out: the server said so, or never got it."""
+    return isinstance(error, ApiError | UnreachableError) and not _unsure(error)
 
 
 class Writes:
@@ -122,24 +131,42 @@ class Writes:
         """
         path = f"{_pod_path(namespace, name)}/status"
         body = _encode({"metadata": {"uid": uid}, "status": patch})
-        return self._pool.submit(f"Pod {namespace}/{name}", self._patching(path, body, STRATEGIC_MERGE_PATCH))
+        patching = self._patching(path, body, STRATEGIC_MERGE_PATCH)
+        return self._pool.submit(
+            f"Pod {namespace}/{name}", lambda: self._by_uid(_pod_path(namespace, name), uid, patching)
+        )
 
     def delete_pod(self, namespace: str, name: str, uid: str) -> asyncio.Future[None]:
         """DELETE with the UID as precondition and the pod's own grace period (preemption.md 7.2).
 
-        404 and 409 (another pod of the name) count as done.
+        A pod that is gone or terminating, and another pod of the name, count as done. Of a call that fails `refused`
+        says whether the pod certainly stays.
         """
         path = _pod_path(namespace, name)
         body = _encode({"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": uid}})
+        unsure = False
 
         async def act() -> None:
+            nonlocal unsure
             try:
-                await self._client.request("DELETE", path, body=body, guard=self._pool.guard)
-            except ApiError as error:
-                if error.code not in (404, 409):
-                    raise
+                await self._deleting(path, uid, body)
+            except (ApiError, UnreachableError) as error:
+                if unsure and refused(error):  # an earlier attempt may have been carried out all the same
+                    raise UnreachableError(str(error), sent=True, lasting=True) from None
+                unsure = unsure or _unsure(error)
+                raise
 
         return self._pool.submit(f"Pod {namespace}/{name}", act)
+
+    async def stays(self, namespace: str, name: str, uid: str) -> bool:
+        """Whether the API has this very pod, and it is not terminating. Raises as `ApiClient.get`."""
+        try:
+            found = (await self._client.get(_pod_path(namespace, name))).read(dict)["metadata"]
+        except ApiError as error:
+            if error.code != 404:
+                raise
+            return False
+        return found.get("uid") == uid and not found.get("deletionTimestamp")
 
     async def _is_bound(self, namespace: str, name: str, uid: str, node: str) -> bool:
         """Whether the API has this very pod on this node. Raises as `ApiClient.get`."""
@@ -177,7 +204,8 @@ class Writes:
             status = from_internal({"kind": kind, "status": status}, where.api_version)["status"]
         if where.group == SCHEDULING_GROUP:
             body = _encode({"metadata": {"uid": uid}, "status": status})
-            return self._pool.submit(key, self._patching(path, body, STRATEGIC_MERGE_PATCH))
+            patching = self._patching(path, body, STRATEGIC_MERGE_PATCH)
+            return self._pool.submit(key, lambda: self._by_uid(where.path(namespace, name), uid, patching))
         return self._pool.submit(key, lambda: self._patch_custom(where, namespace, name, uid, status))
 
     def patch_foreign_status(
@@ -203,7 +231,7 @@ class Writes:
             found = (await self._client.get(path)).read(dict)
             metadata = found["metadata"]
             if metadata.get("uid") != uid:
-                raise ApiError(409, "Conflict", f"{path}: another object of this name")
+                raise _another(path)
             changed = dict(status)
             if conditions:
                 merged = {item.get("type"): item for item in (found.get("status") or {}).get("conditions") or ()}
@@ -289,11 +317,12 @@ class Writes:
         async def act() -> None:
             try:
                 if instruction.finalizer:
-                    await loosen()
-                await self._client.request("DELETE", path, body=options, accept=_BRIEF, guard=self._pool.guard)
+                    await self._by_uid(path, instruction.uid, loosen)
             except ApiError as error:
-                if error.code not in (404, 409):
+                if error.code != 404:
                     raise
+            else:
+                await self._deleting(path, instruction.uid, options)
 
         return self._pool.submit(f"{instruction.kind} {instruction.namespace}/{instruction.name}", act)
 
@@ -320,6 +349,44 @@ class Writes:
         return self._events.submit(f"Event {namespace}/{name}", act)
 
     # -- inside ------------------------------------------------------------------------------------
+
+    async def _by_uid(
+        self,
+        path: str,
+        uid: str,
+        write: Callable[[], Awaitable[None]],
+        done: Callable[[Mapping[str, Any]], bool] = lambda metadata: False,
+    ) -> None:
+        """Carry out a write of the object of that UID (empty: whichever has the name) and look into a 409.
+
+        It is sent again while the object is there and `done` of its metadata is False, ten times at most. Raises
+        ApiError: 404 where the object is gone or another one has its name.
+        """
+        for turn in range(_REREADS):
+            try:
+                await write()
+            except ApiError as error:
+                if error.code != 409 or turn == _REREADS - 1:
+                    raise
+                found = (await self._client.get(path)).read(dict)["metadata"]
+                if uid and found.get("uid") != uid:
+                    raise _another(path) from None
+                if done(found):
+                    return
+            else:
+                return
+
+    async def _deleting(self, path: str, uid: str, options: bytes) -> None:
+        """DELETE the object of that UID; one that is gone or terminating needs no more. Raises ApiError."""
+
+        async def delete() -> None:
+            await self._client.request("DELETE", path, body=options, accept=_BRIEF, guard=self._pool.guard)
+
+        try:
+            await self._by_uid(path, uid, delete, lambda metadata: bool(metadata.get("deletionTimestamp")))
+        except ApiError as error:
+            if error.code != 404:
+                raise
 
     def _resource(self, kind: str) -> Resource | None:
         return next(iter(self._served.readable(kind)), None) if kind in KINDS else None
@@ -350,6 +417,10 @@ class Writes:
 
 def _pod_path(namespace: str, name: str) -> str:
     return f"{_PODS}{quote(namespace, safe='')}/pods/{quote(name, safe='')}"
+
+
+def _another(path: str) -> ApiError:
+    return ApiError(404, "NotFound", f"{path}: another object of this name")
 
 
 def _unsure(error: ApiError | UnreachableError) -> bool:
