@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -89,15 +90,33 @@ def test_unknown_kinds_are_counted_and_scenarios_kept_as_they_are() -> None:
 
 
 def test_objects_without_a_time_are_created_one_second_apart_in_document_order() -> None:
-    stamped = (POD % ("b", "")).replace("name: b", "name: b, creationTimestamp: 2025-01-01T00:00:00Z")
-    found = read(NODE, POD % ("a", ""), stamped, POD % ("c", ""))
+    """interfaces.md 1.11."""
+    found = read(NODE, POD % ("a", ""), POD % ("b", ""))
     base = FIRST_CREATION.timestamp()
-    assert [loaded.order for loaded in found.pods] == [1, 2, 3]
-    assert [loaded.created for loaded in found.pods] == [base + 1, 1735689600.0, base + 3]
+    assert [loaded.order for loaded in found.pods] == [1, 2]
+    assert [loaded.created for loaded in found.pods] == [base + 1, base + 2]
     for loaded in found.all():
         stamp = loaded.object.metadata.creation_timestamp
         assert stamp is not None
         assert stamp.timestamp() == loaded.created
+
+
+def test_beside_dated_objects_those_without_a_time_are_created_after_the_newest() -> None:
+    """interfaces.md 1.11: in document order, whichever comes first, workloads among them."""
+    times = (("newer", "2026-06-02T00:00:00Z"), ("older", "2025-01-01T00:00:00Z"))
+    dated = [(POD % (name, "")).replace("name: ", f"creationTimestamp: {when}, name: ", 1) for name, when in times]
+    job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "j"}, "spec": {}}
+    newest = datetime(2026, 6, 2, tzinfo=UTC).timestamp()
+    found = read(NODE, POD % ("a", ""), *dated, json.dumps(job) + "\n", POD % ("c", ""))
+    assert {loaded.object.name: loaded.created - newest for loaded in found.pods if not loaded.dated} == {
+        "a": 2,
+        "c": 4,
+    }
+    assert [loaded.created - newest for loaded in found.nodes] == [1]
+    assert [(maker.created - newest, maker.dated) for maker in found.pod_makers] == [(3, False)]
+    assert [loaded.created for loaded in found.pods if loaded.dated] == [newest, 1735689600.0]
+    for loaded in found.all():
+        assert loaded.object.metadata.creation_timestamp == datetime.fromtimestamp(loaded.created, UTC)
 
 
 def test_a_generated_name_is_made_from_the_order() -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -307,7 +308,7 @@ def created(cluster: Manifests) -> dict[str, float]:
 
 @pytest.mark.parametrize("now", [0.0, FIRST_CREATION.timestamp() + 1000.0])
 def test_new_objects_come_after_everything_and_after_now_in_their_order(now: float) -> None:
-    """Unless they say when they were made."""
+    """Unless they say when they were made (interfaces.md 1.11)."""
     cluster = manifests(pod("a", created='"2026-03-01T00:00:00Z"'), pod("b"))
     before = created(cluster)
     reported = '"2026-02-01T00:00:00Z"'
@@ -315,7 +316,7 @@ def test_new_objects_come_after_everything_and_after_now_in_their_order(now: flo
     latest = max(now - FIRST_CREATION.timestamp(), *before.values(), 0.0)
     dated = created(manifests(pod("dated", created=reported)))["dated"]
     add_new(cluster, more, now)
-    assert created(cluster) == {**before, "x": latest + 1, "dated": dated, "z": latest + 3}
+    assert created(cluster) == {**before, "x": latest + 1, "dated": dated, "z": latest + 2}
     stamps = {found.object.name: found.object.metadata.creation_timestamp for found in cluster.all()}
     for name in ("x", "z"):
         stamp = stamps[name]
@@ -336,11 +337,15 @@ def test_makers_and_unknown_objects_come_in_their_turn_too() -> None:
 
     stamp = ', creationTimestamp: "2026-02-01T00:00:00Z"'
     documents = (widget("First"), widget("Second", stamp), deployment("third"), deployment("fourth", stamp))
-    alone, cluster = manifests(*documents), manifests(pod("a"))
-    add_new(cluster, manifests(*documents), FIRST_CREATION.timestamp() + 99.0)
-    moved = [after.created - before.created for after, before in zip(cluster.unknown, alone.unknown, strict=True)]
-    moved += [maker.created - at.created for maker, at in zip(cluster.pod_makers, alone.pod_makers, strict=True)]
-    assert moved == [100.0, 0.0, 100.0, 0.0]
+    cluster = manifests(pod("a"))
+    now = datetime(2026, 3, 1, tzinfo=UTC).timestamp()
+    add_new(cluster, manifests(*documents), now)
+    stamped = datetime(2026, 2, 1, tzinfo=UTC).timestamp()
+    assert [each.created for each in cluster.unknown] == [now + 1, stamped]
+    assert [each.created for each in cluster.pod_makers] == [now + 2, stamped]
+    later = manifests(pod("b"))
+    add_new(cluster, later)
+    assert created(cluster)["b"] == now + 3 - FIRST_CREATION.timestamp()
 
 
 def test_what_was_read_is_in_its_order_and_dated() -> None:

@@ -357,3 +357,39 @@ def test_a_plan_of_something_else_names_the_way_to_load_it() -> None:
 def test_a_copy_of_a_cluster_is_the_cluster() -> None:
     cluster = reprieve.load({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}})
     assert copy.deepcopy([cluster])[0] is copy.copy(cluster) is cluster
+
+
+@pytest.mark.parametrize("turn", ["znew anew", "anew znew"])
+@pytest.mark.parametrize("kind", ["Pod", "Job"])
+def test_new_manifests_beside_a_snapshot_are_tried_last_however_they_are_given(
+    turn: str, kind: str, tmp_path: Path, run: Run
+) -> None:
+    """interfaces.md 1.11: two files, one file, further manifests, the command line."""
+
+    def asked(name: str, created: str = "") -> dict[str, Any]:
+        meta = {"name": name, **({"creationTimestamp": created} if created else {})}
+        spec = pod(name)["spec"]
+        if kind == "Job":
+            spec = {"template": {"spec": {"restartPolicy": "Never", **spec}}}
+        return {"apiVersion": "v1" if kind == "Pod" else "batch/v1", "kind": kind, "metadata": meta, "spec": spec}
+
+    node = {"apiVersion": "v1", "kind": "Node", "status": {"allocatable": {"cpu": "9", "pods": "9"}}}
+    dated = [
+        node | {"metadata": {"name": "n1", "creationTimestamp": "2026-02-01T00:00:00Z"}},
+        asked("old", "2026-06-02T00:00:00Z"),
+    ]
+    new = [asked(name) for name in turn.split()]
+    first, second = tmp_path / "snapshot.json", tmp_path / "new.json"
+    for file, documents in ((first, dated), (second, new)):
+        file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": documents}))
+    planned = [
+        reprieve.load(first, second).plan(),
+        reprieve.load(second, first).plan(),
+        reprieve.load(*dated, *new).plan(),
+        reprieve.load(first).with_manifests(second).plan(),
+    ]
+    names = [sorted(name.removeprefix("default/").partition("-")[0] for name in one.placements) for one in planned]
+    assert names == [sorted(["old", turn.split()[0]])] * 4
+    answer = json.loads(run("plan", "-f", str(first), "-f", str(second), "-o", "json").out)
+    placed = {one["name"] for one in answer["pods"] if one["outcome"] == "Scheduled"}
+    assert placed == {name.removeprefix("default/") for name in planned[0].placements}

@@ -258,6 +258,20 @@ def test_pods_of_one_second_keep_the_order_of_their_arrival() -> None:
     play(act)
 
 
+def test_pods_of_one_second_that_are_there_first_keep_the_order_in_which_they_were_written() -> None:
+    """interfaces.md 1.11: by resource version, where a list has them by name."""
+
+    async def act(stage: Stage) -> None:
+        for name in ("z", "a", "m"):
+            await stage.pod(name)
+        async with stage.running():
+            stage.feed.apply(1000.0)
+            pods = sorted(stage.engine.cluster.pods.values(), key=lambda pod: pod.created)
+            assert [pod.name for pod in pods] == ["z", "a", "m"]
+
+    play(act)
+
+
 def test_the_order_of_arrival_begins_anew_before_a_second_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
     """However many pods come: what tells them apart within a second never makes one a second younger."""
     monkeypatch.setattr("reprieve.live.event_handlers._ARRIVALS", 3)

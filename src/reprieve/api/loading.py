@@ -4,7 +4,8 @@ Terms: a document is one YAML document or JSON value; `List` objects
 are opened up. The order of an object is its position in the whole input.
 
 Invariants: no more than `max_bytes` are ever read; the first error ends the loading with an `InputError`;
-objects without `creationTimestamp` count as created one second apart in document order (interfaces.md).
+objects without `creationTimestamp` count as created one second apart in document order, after all that have one
+(interfaces.md 1.11).
 """
 
 from __future__ import annotations
@@ -129,7 +130,8 @@ def _noting(manifests: Manifests) -> Iterator[None]:
 
 
 def _finished(manifests: Manifests, complete: bool, classes: Sequence[PriorityClass]) -> Manifests:
-    """What needs the whole input: duplicates, references, priorities."""
+    """What needs the whole input: creation times, duplicates, references, priorities."""
+    manifests.date_undated()
     refuse_duplicates(manifests.all())
     check_groups(manifests.pod_groups, manifests.pods)
     if complete:

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any, Generic, NamedTuple, TypeVar, cast
+
+from msgspec.structs import replace
 
 from reprieve.api.decoding import name_of, subject_of
 from reprieve.api.errors import Origin
@@ -126,6 +129,30 @@ class Manifests:
     def all(self) -> list[Loaded[KubernetesObject]]:
         """All typed objects, in document order."""
         return sorted((found for kind in self.objects.values() for found in kind), key=lambda found: found.order)
+
+    def date_undated(self, after: float | None = None) -> None:
+        """Let objects without a creation time follow everything dated, one second apart in document order.
+
+        They are created after `after` too, in seconds since 1970.  Where nothing is dated and `after` is not given
+        they keep their times (interfaces.md 1.11).
+        """
+        typed, makers, others = self.all(), self.pod_makers, self.unknown
+        times = [(each.created, each.dated) for found in (typed, makers, others) for each in found]
+        begun = max(
+            [*(created for created, dated in times if dated), *(() if after is None else (after,))], default=None
+        )
+        if begun is None:
+            return
+        turns = sorted({created for created, dated in times if not dated})
+        created = {turn: begun + 1 + rank for rank, turn in enumerate(turns)}
+        for loaded in typed:
+            if not loaded.dated:
+                loaded.created = created[loaded.created]
+                stamp = datetime.fromtimestamp(loaded.created, UTC)
+                meta = replace(loaded.object.metadata, creation_timestamp=stamp)
+                loaded.object = replace(loaded.object, metadata=meta)
+        makers[:] = [each if each.dated else each._replace(created=created[each.created]) for each in makers]
+        others[:] = [each if each.dated else each._replace(created=created[each.created]) for each in others]
 
     @property
     def pods(self) -> list[Loaded[Pod]]:

@@ -6,7 +6,7 @@ Invariants: see `reprieve.api.objects`, which re-exports every public name here.
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any, ClassVar, NoReturn
+from typing import Any, ClassVar, Final, NoReturn
 
 import msgspec
 
@@ -79,6 +79,10 @@ class OwnerReference(Struct, frozen=True, kw_only=True):
     block_owner_deletion: bool = False
 
 
+_LONGEST_REVISION: Final = 20
+"""Digits."""
+
+
 class ObjectMeta(Struct, frozen=True, kw_only=True):
     """metadata of any object."""
 
@@ -95,6 +99,12 @@ class ObjectMeta(Struct, frozen=True, kw_only=True):
     annotations: dict[str, str] = map_field()
     owner_references: tuple[OwnerReference, ...] = ()
     finalizers: tuple[str, ...] = ()
+
+    @property
+    def revision(self) -> int:
+        """`resource_version` as a number: the later write has the larger one; 0 for any other text."""
+        found = self.resource_version
+        return int(found) if len(found) <= _LONGEST_REVISION and found.isascii() and found.isdigit() else 0
 
 
 EMPTY_META = ObjectMeta()

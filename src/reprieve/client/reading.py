@@ -10,9 +10,8 @@ it; the same cluster gives the same objects in the same order.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from datetime import timedelta
 from typing import Any, Final, TypeVar
 
 from msgspec.structs import replace
@@ -23,7 +22,7 @@ from reprieve.api.decoding import name_of
 from reprieve.api.errors import FieldError, InputError, Origin
 from reprieve.api.group_owners import GroupOwner, owner_kinds
 from reprieve.api.loading import FIRST_CREATION, created_seconds
-from reprieve.api.manifests import Loaded, Manifests, PodMaker
+from reprieve.api.manifests import Loaded, Manifests, PodMaker, UnknownObject
 from reprieve.api.meta import KubernetesObject
 from reprieve.client.discovery import Resource, Served, discover
 from reprieve.client.errors import ApiError
@@ -132,6 +131,8 @@ async def read_cluster(
         await asyncio.gather(*tasks, return_exceptions=True)
     found[o.Pod] = first
     order: list[type[KubernetesObject]] = [*kinds, o.Pod]
+    # What was created in one second stays in the order in which it was written: versions leave no snapshot.
+    found[o.Pod].objects.sort(key=lambda pod: (created_seconds(pod.metadata, 0), pod.metadata.revision))
     for kind in order:
         reading.objects += found[kind].objects
         reading.warnings += found[kind].warnings
@@ -262,7 +263,9 @@ def add_new(cluster: Manifests, more: Manifests, now: float = 0.0) -> None:
     object that exists already, for a class of another value, and for a pod bound to a node that is nowhere.
     """
     existing = {(type(found.object), found.object.key): found.object for found in cluster.all()}
-    latest = max(now, *(found.created for found in cluster.all()), FIRST_CREATION.timestamp())
+    parts: Sequence[Sequence[Loaded[KubernetesObject] | PodMaker | UnknownObject]]
+    parts = (cluster.all(), cluster.pod_makers, cluster.unknown)
+    more.date_undated(max(now, FIRST_CREATION.timestamp(), *(each.created for found in parts for each in found)))
     nodes = {found.object.name for found in (*cluster.nodes, *more.nodes)}
     offset = len(existing)
     for loaded in more.all():
@@ -278,27 +281,12 @@ def add_new(cluster: Manifests, more: Manifests, now: float = 0.0) -> None:
                 path="spec.nodeName",
                 subject=name_of(item),
             )
-        created = loaded.created
-        if not loaded.dated:
-            created = latest + 1 + loaded.order
-            stamp = FIRST_CREATION + timedelta(seconds=created - FIRST_CREATION.timestamp())
-            item = replace(item, metadata=replace(item.metadata, creation_timestamp=stamp))
         cluster.objects.setdefault(type(item), []).append(
-            Loaded(item, origin, offset + loaded.order, created, dated=loaded.dated)
+            Loaded(item, origin, offset + loaded.order, loaded.created, dated=loaded.dated)
         )
     cluster.scenarios += more.scenarios
-    begun = latest + 1 - FIRST_CREATION.timestamp()
-    for maker in more.pod_makers:
-        cluster.pod_makers.append(maker._replace(created=_moved(maker.manifest, maker.created, begun)))
-    for other in more.unknown:
-        cluster.unknown.append(other._replace(created=_moved(other.manifest, other.created, begun)))
-
-
-def _moved(manifest: Mapping[str, Any], created: float, begun: float) -> float:
-    """When an object was created that came without a time: in its turn, after everything that was there."""
-    meta = manifest.get("metadata")
-    stamped = isinstance(meta, Mapping) and meta.get("creationTimestamp")
-    return created if stamped else created + begun
+    cluster.pod_makers += more.pod_makers
+    cluster.unknown += more.unknown
 
 
 def _refuse_other(item: KubernetesObject, there: KubernetesObject, origin: Origin) -> None:

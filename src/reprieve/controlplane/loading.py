@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Any, Final, NoReturn
 
 from reprieve.api.decoding import subject_of
@@ -23,6 +24,7 @@ from reprieve.api.json import Json
 from reprieve.api.manifests import PlainObject
 from reprieve.controlplane import loading_owners as owners
 from reprieve.controlplane.bootstrap import IMMORTAL, NAMESPACES
+from reprieve.controlplane.clock import parse_stamp, stamp
 from reprieve.controlplane.controllers.revisions import HASH_LABEL, template_hash
 from reprieve.controlplane.deleting import DeleteOptions, settles_dependents
 from reprieve.controlplane.errors import StatusError
@@ -48,6 +50,8 @@ _LAST: Final = (("", "LimitRange"), ("", "ResourceQuota"))
 _DEFINITION: Final = _FIRST[0]
 _REVISED: Final = (("apps", "StatefulSet"), ("apps", "DaemonSet"))
 _SERVER_FIELDS: Final = ("resourceVersion", "managedFields", "selfLink", "generation")
+_UNDATED: Final = "~"
+"""Sorts after every time."""
 _OPTIONS: Final = WriteOptions(manager="")
 """Fields of what is loaded have no manager: whoever applies them later does not find them taken."""
 
@@ -101,6 +105,8 @@ class _Loading:
         self._there = Lookup(registry)
         self._digests: dict[str, tuple[str, str]] = {}
         """UID of an owner of revisions -> the hash its newest pods have in the input, and the one they get here."""
+        self._undated = ""
+        """Creation time of objects that have none, where that is not now."""
         self.report = Loaded()
         self.refused: dict[int, InputError] = {}
         """Where that is lenient: by their number in the input, who cannot be there and why."""
@@ -140,7 +146,8 @@ class _Loading:
                 elif not _of_every_server(item):
                     self.report.kept.append(there)
         new = self._completed(new)
-        new.sort(key=lambda item: _rank(item.kind))
+        new.sort(key=lambda item: (_rank(item.kind), item.created or _UNDATED))
+        self._undated = max(self._undated, _after(new, self._registry.clock.stamp()))
         for act in (self._create, self._set_status, self._delete):
             for item in new:
                 if not self.refused.keys() & item.numbers:
@@ -228,7 +235,7 @@ class _Loading:
             decoded = registry.decoder.decode(kind, item.manifest, "Warn", warnings)
             item.status = decoded.get("status") if status else None
             self._label_revision(item, decoded)
-            created = (decoded["metadata"].get("creationTimestamp") or "") if item.created else ""
+            created = (decoded["metadata"].get("creationTimestamp") or "") if item.created else self._undated
             options = WriteOptions(manager="", uid=item.uid, created=created)
             made = registry.create_now(kind, item.namespace, decoded, options).object
         except StatusError as error:
@@ -302,6 +309,16 @@ def _of_every_server(item: Item) -> bool:
 
 def _head(found: PlainObject) -> tuple[str, str]:
     return found.manifest["apiVersion"], found.manifest["kind"]
+
+
+def _after(items: Iterable[Item], now: str) -> str:
+    """A second after the newest creation time of the items where that lies ahead of `now`; else empty."""
+    dates = []
+    for item in items:
+        with suppress(ValueError):
+            dates.append(parse_stamp(item.created))
+    newest = max(dates, default=None)
+    return stamp(newest + timedelta(seconds=1)) if newest is not None and stamp(newest) >= now else ""
 
 
 def _rank(kind: Kind) -> int:

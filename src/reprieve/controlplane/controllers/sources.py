@@ -121,7 +121,7 @@ class Source(Generic[V]):
             handler(None, view)
 
     def start(self) -> Subscription:
-        """Subscribe and list."""
+        """Subscribe and list; handlers hear of the objects in the order in which they were written."""
         self.subscription = self._store.subscribe(self.resource)
         self._list()
         return self.subscription
@@ -145,7 +145,8 @@ class Source(Generic[V]):
             self._set(key, None if event.type == "DELETED" else self._read(event.state.raw))
 
     def _list(self) -> None:
-        present = {state.key: state for state in self._store.page(self.resource).states}
+        states = sorted(self._store.page(self.resource).states, key=lambda state: state.revision)
+        present = {state.key: state for state in states}
         for key in [key for key in self.items if key not in present]:
             self._set(key, None)
         for key, state in present.items():

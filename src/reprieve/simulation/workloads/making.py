@@ -316,8 +316,8 @@ class Maker:
         for group, workload in self.gangs.groups(admission, there.groups):
             add(group, workload, workload.created)
         for batch in self.batches:
-            for turn, pod in enumerate(typed(batch, admission)):
-                add(pod, batch.workload, batch.workload.created + turn * 1e-6)
+            for pod in typed(batch, admission):
+                add(pod, batch.workload, batch.workload.created)
         pods = [loaded for loaded in found if isinstance(loaded.object, objects.Pod)]
         check_nodes(pods, there.node_names)
         check_groups([loaded for loaded in found if isinstance(loaded.object, objects.PodGroup)], pods)
