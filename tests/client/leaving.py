@@ -121,10 +121,10 @@ LEAVING: dict[str, tuple[str, Json, dict[str, str]]] = {
                     {"type": kind, "status": "True", "reason": "R", "lastTransitionTime": WHEN}
                     for kind in ("Ready", "MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable")
                 ],
-                "declaredFeatures": ["GuaranteedQoSPodCPUResize"],
+                "declaredFeatures": ["VolumeBindMountOptions"],
             }
         },
-        {},
+        {"acme.com/gpu": "example.com/gpu-1", "R": "Other"},
     ),
     "names, amounts and policies of a pod": (
         "Pod",
@@ -311,6 +311,7 @@ LEAVING: dict[str, tuple[str, Json, dict[str, str]]] = {
             "p": "disk-6",
             "i": "disk-3",
             "g": "podvolume-7",
+            "csi.acme.com": "csidriver-1",
         },
     ),
     "claims of a pod": (
@@ -364,7 +365,7 @@ LEAVING: dict[str, tuple[str, Json, dict[str, str]]] = {
                 "allocatedResources": {"cpu": "1"},
             }
         ),
-        {"container-1": "container-2", "acme-n": "node-1", "container-0": "container-1"},
+        {"container-1": "container-2", "acme-n": "node-1", "container-0": "container-1", "R": "Other"},
     ),
     "metadata": (
         "Pod",
@@ -436,6 +437,7 @@ LEAVING: dict[str, tuple[str, Json, dict[str, str]]] = {
             "acme-high": "priorityclass-1",
             "a": "deviceclaim-1",
             "acme-c": "deviceclaim-2",
+            "R": "Other",
         },
     ),
     "a budget": (
@@ -507,6 +509,7 @@ LEAVING: dict[str, tuple[str, Json, dict[str, str]]] = {
             "acme-u1": "uid-1",
             "acme-n": "value-1",
             "acme-disk": "disk-1",
+            "csi.acme.com": "csidriver-1",
         },
     ),
     **{
@@ -565,7 +568,7 @@ LEAVING: dict[str, tuple[str, Json, dict[str, str]]] = {
             "reclaimPolicy": "Retain",
             "allowedTopologies": [{"matchLabelExpressions": [{"key": "acme.com/rack", "values": ["r1", "r2"]}]}],
         },
-        {"acme.com/rack": "label-1", "r1": "value-1", "r2": "value-2"},
+        {"acme.com/rack": "label-1", "r1": "value-1", "r2": "value-2", "csi.acme.com": "csidriver-1"},
     ),
     "the drivers of a node": (
         "CSINode",
@@ -582,13 +585,13 @@ LEAVING: dict[str, tuple[str, Json, dict[str, str]]] = {
                 ]
             },
         },
-        {"acme-i": "disk-1", "acme.com/rack": "label-1"},
+        {"acme-i": "disk-1", "acme.com/rack": "label-1", "csi.acme.com": "csidriver-1"},
     ),
     "a driver": ("CSIDriver", {"spec": {"storageCapacity": True, "preventPodSchedulingIfMissing": True}}, {}),
     "an attachment": (
         "VolumeAttachment",
         {"spec": {"attacher": "csi.acme.com", "nodeName": "acme-n", "source": {"persistentVolumeName": "acme-pv"}}},
-        {"acme-n": "node-1", "acme-pv": "volume-1"},
+        {"acme-n": "node-1", "acme-pv": "volume-1", "csi.acme.com": "csidriver-1"},
     ),
     "the capacity of a driver": (
         "CSIStorageCapacity",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from reprieve.client.pseudonyms import ADDRESS, GROUP, IMAGE, LABEL, NAMESPACE, NODE, Names
+from reprieve.preemption.lost_work import is_gpu
 
 
 def given(domain: str, *texts: str) -> Names:
@@ -80,8 +81,10 @@ def test_a_name_of_two_names_stays_one() -> None:
     [
         ("kubernetes.io/hostname", True),
         ("topology.kubernetes.io/zone", True),
-        ("node-role.k8s.io/x", True),
-        ("k8s.io/x", True),
+        ("node.kubernetes.io/unreachable", True),
+        ("node-role.kubernetes.io/acme", False),  # a part that users choose
+        ("node-restriction.kubernetes.io/acme", False),
+        ("k8s.io/x", False),
         ("kubernetes.io", False),  # a name without a prefix
         ("mykubernetes.io/x", False),
         ("example.com/k8s.io", False),
@@ -99,9 +102,38 @@ def test_keys_of_kubernetes_stay(key: str, own: bool) -> None:
     assert names.key("") == ""
 
 
+@pytest.mark.parametrize(
+    ("resource", "shown"),
+    [
+        ("cpu", "cpu"),
+        ("nvidia.com/gpu", "nvidia.com/gpu"),
+        ("nvidia.com/mig-1g.5gb", "nvidia.com/mig-1g.5gb"),
+        ("hugepages-2Mi", "hugepages-2Mi"),
+        ("requests.cpu", "requests.cpu"),
+        ("nvidia.com/acme", "example.com/resource-1"),
+        ("acme.com/fpga", "example.com/resource-1"),
+        ("acme.com/gpu", "example.com/gpu-1"),
+        ("gpu.acme.com/x", "example.com/gpu-1"),
+        ("acme.com/mig-x", "example.com/gpu-1"),
+        ("requests.acme.com/gpu", "requests.example.com/gpu-1"),
+        ("attachable-volumes-csi-csi.acme.com", "attachable-volumes-csi-csidriver-1"),
+        ("attachable-volumes-csi-ebs.csi.aws.com", "attachable-volumes-csi-ebs.csi.aws.com"),
+    ],
+)
+def test_resources_of_widespread_plugins_stay_and_gpus_stay_gpus(resource: str, shown: str) -> None:
+    names = Names(anonymize=True)
+    assert names.resource(resource) == resource
+    names.name(LABEL, "some")
+    names.freeze()
+    assert names.resource(resource) == shown
+    assert is_gpu(shown) == is_gpu(resource)
+
+
 VALUES: list[tuple[str, str, str]] = [
-    ("topology.kubernetes.io/zone", "eu-1a", "eu-1a"),  # common knowledge
-    ("kubernetes.io/arch", "arm64", "arm64"),
+    ("topology.kubernetes.io/zone", "eu-1a", "zone-1"),
+    ("failure-domain.beta.kubernetes.io/zone", "eu-1a__eu-1b", "zone-1__zone-2"),  # of a volume in two of them
+    ("topology.kubernetes.io/region", "eu-1a", "region-1"),
+    ("kubernetes.io/arch", "arm64", "arm64"),  # common knowledge
     ("batch.kubernetes.io/job-completion-index", "3", "3"),
     ("example.com/team", "red", "value-2"),
     ("example.com/team", "", ""),

@@ -333,7 +333,7 @@ def test_references_stay_references() -> None:
     assert spec["nodeName"] == name
     assert term["matchFields"][0]["values"] == [name]
     assert labels["kubernetes.io/hostname"] == spec["nodeSelector"]["kubernetes.io/hostname"] == name
-    assert labels["topology.kubernetes.io/zone"] == "eu-1a"
+    assert labels["topology.kubernetes.io/zone"] == "zone-1"
     pool, size = (expression["key"] for expression in term["matchExpressions"])
     assert labels[pool] == spec["nodeSelector"][pool]
     assert labels[pool] in term["matchExpressions"][0]["values"]

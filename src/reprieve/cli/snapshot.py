@@ -36,7 +36,11 @@ def command(
     ] = None,
     context: Annotated[str | None, typer.Option(metavar="NAME", help="The context to use.")] = None,
     anonymize: Annotated[
-        bool, typer.Option("--anonymize", help="Replace names, labels and UIDs by numbers, the same everywhere.")
+        bool,
+        typer.Option(
+            "--anonymize",
+            help="Replace every name, label and other text that users choose by a number, the same everywhere.",
+        ),
     ] = False,
 ) -> None:
     """Write down everything a plan needs, so that it can be planned elsewhere.

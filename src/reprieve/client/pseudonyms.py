@@ -9,10 +9,13 @@ cluster gives the same pseudonyms. Two passes: names are noted while `frozen` is
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
+from collections.abc import Mapping
 from typing import Final
 
 from reprieve.api.group_sources import GROUP_LABELS
+from reprieve.client.public_words import DRIVERS, KEYS, PLATFORMS, is_public, is_public_resource
 
 NODE: Final = "node"
 NAMESPACE: Final = "namespace"
@@ -23,25 +26,51 @@ IMAGE: Final = "image"
 GROUP: Final = "podgroup"
 ADDRESS: Final = "address"
 
-_OWN_DOMAINS: Final = ("kubernetes.io", "k8s.io")
-_TELLING_NOTHING: Final = frozenset(
-    (
-        "kubernetes.io/arch",
-        "kubernetes.io/os",
-        "beta.kubernetes.io/arch",
-        "beta.kubernetes.io/os",
-        "node.kubernetes.io/instance-type",
-        "beta.kubernetes.io/instance-type",
-        "topology.kubernetes.io/zone",
-        "topology.kubernetes.io/region",
-        "failure-domain.beta.kubernetes.io/zone",
-        "failure-domain.beta.kubernetes.io/region",
-        "apps.kubernetes.io/pod-index",
-        "batch.kubernetes.io/job-completion-index",
-    )
-)
-"""Label keys whose values are common knowledge and stay as they are."""
+POD: Final = "pod"
+CLAIM: Final = "claim"
+VOLUME: Final = "volume"
+DISK: Final = "disk"
+CLASS: Final = "storageclass"
+PRIORITY: Final = "priorityclass"
+CONTAINER: Final = "container"
+COMPOSITE: Final = "compositepodgroup"
+DEVICE_CLAIM: Final = "deviceclaim"
+DEVICE_CLASS: Final = "deviceclass"
+TASK: Final = "task"
+TEXT: Final = "text"
+RESOURCE: Final = "resource"
+GPU: Final = "gpu"
+DRIVER: Final = "csidriver"
+
+_DOMAINS: Final[Mapping[str, str]] = {
+    "Pod": POD,
+    "Node": NODE,
+    "Namespace": NAMESPACE,
+    "PodGroup": GROUP,
+    "CompositePodGroup": COMPOSITE,
+    "PriorityClass": PRIORITY,
+    "PersistentVolumeClaim": CLAIM,
+    "PersistentVolume": VOLUME,
+    "StorageClass": CLASS,
+    "CSINode": NODE,
+    "ResourceClaim": DEVICE_CLAIM,
+    "CSIDriver": DRIVER,
+}
+"""Kind to the domain of its names; other kinds have one of their own."""
+
+_ZONES: Final = {
+    "topology.kubernetes.io/zone": "zone",
+    "failure-domain.beta.kubernetes.io/zone": "zone",
+    "topology.kubernetes.io/region": "region",
+    "failure-domain.beta.kubernetes.io/region": "region",
+}
+"""Label key to the domain of its values, of which a volume may have several with `__` between them."""
+_PLATFORMS: Final = ("kubernetes.io/arch", "kubernetes.io/os", "beta.kubernetes.io/arch", "beta.kubernetes.io/os")
+_INDEXES: Final = ("apps.kubernetes.io/pod-index", "batch.kubernetes.io/job-completion-index")
+_GPUS: Final = re.compile(r"gpu\..*/.*|.*/(gpu([-.].*)?|mig-.*)")
+"""Resources that count as GPUs keep counting."""
 _HOSTNAMES: Final = ("kubernetes.io/hostname", "beta.kubernetes.io/hostname")
+_ATTACHABLE: Final = "attachable-volumes-csi-"
 _NAMESPACE_LABEL: Final = "kubernetes.io/metadata.name"
 
 
@@ -88,7 +117,27 @@ class Names:
 
     def key(self, text: str) -> str:
         """A label key, taint key or gate; those of Kubernetes itself stay."""
-        return text if not text or _is_own(text) else self.name(LABEL, text)
+        return text if not text or text in KEYS or text in GROUP_LABELS else self.name(LABEL, text)
+
+    def word(self, text: str) -> str:
+        """A value that has no domain: of an enumeration, an amount or a time, and then it stays."""
+        return text if is_public(text) else self.name(TEXT, text)
+
+    def driver(self, text: str) -> str:
+        """The name of a driver or provisioner of volumes; those that many use stay."""
+        return text if text in DRIVERS else self.name(DRIVER, text)
+
+    def resource(self, text: str) -> str:
+        """The name of a resource; those of Kubernetes and of common device plugins stay, GPUs remain GPUs."""
+        if not self.anonymize or is_public_resource(text):
+            return text
+        for prefix in ("requests.", "limits."):
+            if text.startswith(prefix):
+                return prefix + self.resource(text.removeprefix(prefix))
+        if text.startswith(_ATTACHABLE):
+            return _ATTACHABLE + self.driver(text.removeprefix(_ATTACHABLE))
+        found = self.name(GPU if _GPUS.fullmatch(text) else RESOURCE, text)
+        return f"example.com/{found}" if self.frozen else text
 
     def numeric(self, key: str) -> None:
         """Note that values of this key are compared as numbers (Gt, Lt): they keep their value."""
@@ -96,9 +145,11 @@ class Names:
 
     def value(self, key: str, text: str) -> str:
         """A value of a label or taint."""
-        if not text or key in _TELLING_NOTHING:
+        if not text or (key in _PLATFORMS and text in PLATFORMS):
             return text
-        if key in self._numeric and text.lstrip("-").isdecimal():
+        if key in _ZONES:
+            return "__".join(self.name(_ZONES[key], part) for part in text.split("__"))
+        if (key in self._numeric or key in _INDEXES) and text.lstrip("-").isdecimal():
             return text
         if key in GROUP_LABELS:
             return self.name(GROUP, text)
@@ -112,15 +163,13 @@ class Names:
         return self.name(VALUE, text)
 
 
-def _is_own(key: str) -> bool:
-    """Whether a label key belongs to Kubernetes, or names a pod's group here."""
-    prefix, slash, _ = key.rpartition("/")
-    own = any(prefix == domain or prefix.endswith("." + domain) for domain in _OWN_DOMAINS)
-    return (bool(slash) and own) or key in GROUP_LABELS
-
-
 def _pseudonym(domain: str, number: int, width: int) -> str:
     if domain == ADDRESS:
         return f"10.{number >> 16 & 255}.{number >> 8 & 255}.{number & 255}"
     tag = ":x" if domain == IMAGE else ""
     return f"{domain}-{number:0{width}d}{tag}"
+
+
+def domain_of(kind: str) -> str:
+    """The domain that the names of a kind belong to."""
+    return _DOMAINS.get(kind, kind.lower())

@@ -13,34 +13,41 @@ from typing import Any, Final
 from reprieve.api import objects as o
 from reprieve.api.admission import PREEMPTION_PRIORITY, PREEMPTION_PRIORITY_CLASS
 from reprieve.api.devices import IMPLICIT
-from reprieve.api.foreign_groups import FOREIGN
+from reprieve.api.foreign_groups import FOREIGN, FOREIGN_VERSIONS
 from reprieve.api.group_sources import GROUP_ANNOTATIONS, KUEUE_TOTAL, TASK_ANNOTATION
 from reprieve.api.json import Json
 from reprieve.api.meta import KubernetesObject
+from reprieve.api.node_features import decisive
 from reprieve.api.storage import BIND_COMPLETED, BOUND_BY_CONTROLLER, CLASS_BETA, SELECTED_NODE
-from reprieve.api.versions import SCHEDULING_GROUP
 from reprieve.api.work_annotations import WORK_ANNOTATIONS
-from reprieve.client.pseudonyms import ADDRESS, GROUP, IMAGE, NAMESPACE, NODE, UID, Names
+from reprieve.client.pseudonyms import (
+    ADDRESS,
+    CLAIM,
+    CLASS,
+    COMPOSITE,
+    CONTAINER,
+    DEVICE_CLAIM,
+    DEVICE_CLASS,
+    DISK,
+    GROUP,
+    IMAGE,
+    NAMESPACE,
+    NODE,
+    POD,
+    PRIORITY,
+    TASK,
+    UID,
+    VOLUME,
+    Names,
+    domain_of,
+)
+from reprieve.client.public_words import CLASSES, field_names, is_public, is_public_owner
 
 Leaf = Callable[[Any, Names], Any]
 Shape = Mapping[str, Any] | Leaf
 """Field name to shape, or what to make of a value."""
 
-POD: Final = "pod"
-CLAIM: Final = "claim"
-VOLUME: Final = "volume"
-DISK: Final = "disk"
-CLASS: Final = "storageclass"
-PRIORITY: Final = "priorityclass"
-CONTAINER: Final = "container"
-COMPOSITE: Final = "compositepodgroup"
-DEVICE_CLAIM: Final = "deviceclaim"
-DEVICE_CLASS: Final = "deviceclass"
-TASK: Final = "task"
-SYSTEM: Final = "system-"
-
 _UNKNOWN_OWNER: Final = ("example.com/v1", "Owner")
-_OWNER_GROUPS: Final = ("", "apps", "batch", SCHEDULING_GROUP)
 
 
 def shaped_by(shape: Shape, data: Any, names: Names) -> Any:
@@ -59,21 +66,8 @@ def shaped_by(shape: Shape, data: Any, names: Names) -> Any:
 
 _NOTHING_IF_EMPTY: Final = frozenset(
     (
-        "annotations",
-        "labels",
-        "requests",
-        "limits",
-        "overhead",
-        "nodeSelector",
-        "capacity",
-        "allocatable",
-        "matchLabels",
-        "allocatedResources",
-        "disruptedPods",
-        "resources",
-        "conditions",
-        "volumes",
-        "images",
+        *("annotations", "labels", "requests", "limits", "overhead", "nodeSelector", "capacity", "allocatable"),
+        *("matchLabels", "allocatedResources", "disruptedPods", "resources", "conditions", "volumes", "images"),
     )
 )
 """Maps and lists for which empty means absent. Others may mean something: `labelSelector: {}` selects everything."""
@@ -82,8 +76,33 @@ _NOTHING_IF_EMPTY: Final = frozenset(
 # --- leaves -----------------------------------------------------------------------------------------------
 
 
-def _keep(value: Any, _names: Names) -> Any:
-    return value
+def _keep(value: Any, names: Names) -> Any:
+    """A value that nobody chose; of anonymous snapshots every text in it that is not public is replaced."""
+    if not names.anonymize:
+        return value
+    if isinstance(value, str):
+        return names.word(value)
+    if isinstance(value, Mapping):
+        return {k if k in field_names() else names.resource(k): _keep(found, names) for k, found in value.items()}
+    return [_keep(item, names) for item in value] if isinstance(value, Sequence) else value
+
+
+def _driver(value: str, names: Names) -> str:
+    return names.driver(value)
+
+
+def _drivers(value: str, names: Names) -> str:
+    return ",".join(map(names.driver, value.split(",")))
+
+
+def _features(value: Sequence[str], names: Names) -> list[str]:
+    """Those by which pods are placed, where names are replaced."""
+    return sorted(decisive(value)) if names.anonymize else list(value)
+
+
+def _reason(value: str, names: Names) -> str:
+    """A word in camel case, which has no pseudonym."""
+    return value if not names.anonymize or is_public(value) else "Other"
 
 
 def named(domain: str) -> Leaf:
@@ -112,7 +131,7 @@ def _nothing_of(_value: Any, _names: Names) -> Any:
 
 def priority_class(value: str, names: Names) -> str:
     """The name of a priority class; those of the system are everywhere the same."""
-    return value if value.startswith(SYSTEM) else names.name(PRIORITY, value)
+    return value if value in CLASSES else names.name(PRIORITY, value)
 
 
 def _address(value: str, names: Names) -> str:
@@ -139,7 +158,7 @@ def _requirements(value: Sequence[Mapping[str, Any]], names: Names) -> list[Json
         key, operator = item.get("key", ""), item.get("operator", "")
         if operator in ("Gt", "Lt"):
             names.numeric(key)
-        made: Json = {"key": names.key(key), "operator": operator}
+        made: Json = {"key": names.key(key), "operator": _keep(operator, names)}
         if item.get("values"):
             made["values"] = [names.value(key, text) for text in item["values"]]
         found.append(made)
@@ -148,10 +167,12 @@ def _requirements(value: Sequence[Mapping[str, Any]], names: Names) -> list[Json
 
 def _field_requirements(value: Sequence[Mapping[str, Any]], names: Names) -> list[Json]:
     """matchFields: only metadata.name exists."""
-    return [
-        {**item, **({"values": [names.name(NODE, text) for text in item["values"]]} if item.get("values") else {})}
-        for item in value
-    ]
+    shape = {"key": _field, "operator": _keep, "values": _each(named(NODE))}
+    return [shaped_by(shape, item, names) for item in value]
+
+
+def _field(value: str, names: Names) -> str:
+    return value if value == "metadata.name" else names.word(value)
 
 
 def _tainting(*more: str) -> Leaf:
@@ -163,7 +184,7 @@ def _tainting(*more: str) -> Leaf:
             key = item.get("key", "")
             if item.get("operator") in ("Gt", "Lt"):
                 names.numeric(key)
-            made: Json = {name: item[name] for name in more if name in item}
+            made: Json = {name: _keep(item[name], names) for name in more if name in item}
             if key:
                 made["key"] = names.key(key)
             if item.get("value"):
@@ -175,11 +196,11 @@ def _tainting(*more: str) -> Leaf:
 
 
 def _owners(value: Sequence[Mapping[str, Any]], names: Names) -> list[Json]:
-    """Owners by kind and name; what owns in a group of somebody's own is just an owner."""
+    """Owners by kind and name; a kind that is not public is just an owner."""
     found = []
     for item in value:
         version, kind = item.get("apiVersion", ""), item.get("kind", "")
-        if names.anonymize and version.rpartition("/")[0] not in _OWNER_GROUPS:
+        if names.anonymize and not is_public_owner(version, kind):
             version, kind = _UNKNOWN_OWNER
         made: Json = {"apiVersion": version, "kind": kind}
         made["name"] = names.name(domain_of(kind), item.get("name", ""))
@@ -192,10 +213,10 @@ def _owners(value: Sequence[Mapping[str, Any]], names: Names) -> list[Json]:
 
 def _conditions(*types: str) -> Leaf:
     """Conditions of known types, without the messages."""
-    fields = ("type", "status", "reason", "lastTransitionTime")
+    shape = {"type": lambda value, _names: value, "status": _keep, "reason": _reason, "lastTransitionTime": _keep}
 
-    def shaped(value: Sequence[Mapping[str, Any]], _names: Names) -> list[Json]:
-        return [{f: item[f] for f in fields if f in item} for item in value if item.get("type") in types]
+    def shaped(value: Sequence[Mapping[str, Any]], names: Names) -> list[Json]:
+        return [shaped_by(shape, item, names) for item in value if item.get("type") in types]
 
     return shaped
 
@@ -224,10 +245,6 @@ def _devices(value: Any, names: Names) -> Any:
     return {name: found for name, found in value.items() if name != "config"}
 
 
-def _selector_map(value: Mapping[str, str], names: Names) -> Json:
-    return _labels(value, names)
-
-
 # --- shapes -----------------------------------------------------------------------------------------------
 
 _SELECTOR: Final = {"matchLabels": _labels, "matchExpressions": _requirements}
@@ -238,7 +255,9 @@ _NODE_SELECTOR: Final = {"nodeSelectorTerms": _each(_TERM)}
 def _amounts(value: Mapping[str, Any], names: Names) -> Json:
     """Resources by name, which may be that of a device class."""
     return {
-        IMPLICIT + names.name(DEVICE_CLASS, name.removeprefix(IMPLICIT)) if name.startswith(IMPLICIT) else name: amount
+        IMPLICIT + names.name(DEVICE_CLASS, name.removeprefix(IMPLICIT))
+        if name.startswith(IMPLICIT)
+        else names.resource(name): _keep(amount, names)
         for name, amount in value.items()
     }
 
@@ -275,7 +294,7 @@ _AFFINITY: Final = {
 }
 _CLAIM_SPEC: Final = {
     "accessModes": _keep,
-    "resources": {"requests": _keep, "limits": _keep},
+    "resources": {"requests": _amounts, "limits": _amounts},
     "selector": _SELECTOR,
     "storageClassName": named(CLASS),
     "volumeName": named(VOLUME),
@@ -297,7 +316,7 @@ _VOLUMES: Final = _one_of(
     awsElasticBlockStore={"volumeID": named(DISK), "readOnly": _keep},
     iscsi={"targetPortal": named(DISK), "iqn": named(DISK), "lun": _keep, "readOnly": _keep},
     rbd={"monitors": _each(named(DISK)), "pool": named(DISK), "image": named(DISK), "readOnly": _keep},
-    csi={"driver": _keep, "readOnly": _keep},
+    csi={"driver": _driver, "readOnly": _keep},
 )
 _STATUSES: Final = _each({"name": named(CONTAINER), "resources": _RESOURCES, "allocatedResources": _amounts})
 _POD_CONDITIONS: Final = _conditions(
@@ -344,7 +363,7 @@ SHAPES: Final[Mapping[type[KubernetesObject], Mapping[str, Any]]] = {
         "spec": {
             "containers": _each(_CONTAINER),
             "initContainers": _each(_CONTAINER),
-            "overhead": _keep,
+            "overhead": _amounts,
             "resources": _RESOURCES,
             "nodeName": named(NODE),
             "nodeSelector": _labels,
@@ -393,11 +412,11 @@ SHAPES: Final[Mapping[type[KubernetesObject], Mapping[str, Any]]] = {
     o.Node: {
         "spec": {"unschedulable": _keep, "taints": _tainting("effect", "timeAdded")},
         "status": {
-            "capacity": _keep,
-            "allocatable": _keep,
+            "capacity": _amounts,
+            "allocatable": _amounts,
             "conditions": _conditions("Ready", "MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable"),
             "images": _images,
-            "declaredFeatures": _keep,
+            "declaredFeatures": _features,
         },
     },
     o.Namespace: {},
@@ -413,7 +432,7 @@ SHAPES: Final[Mapping[type[KubernetesObject], Mapping[str, Any]]] = {
             "resourceClaimStatuses": _each({"name": named(DEVICE_CLAIM), "resourceClaimName": named(DEVICE_CLAIM)}),
         },
         FOREIGN: {
-            "apiVersion": _keep,
+            "apiVersion": lambda value, _names: value if value in FOREIGN_VERSIONS else FOREIGN_VERSIONS[0],
             "minMember": _keep,
             "minTaskMember": lambda value, names: {names.name(TASK, task): least for task, least in value.items()},
             "subGroupPolicy": _each(
@@ -448,15 +467,17 @@ SHAPES: Final[Mapping[type[KubernetesObject], Mapping[str, Any]]] = {
         },
         "status": {
             "disruptionsAllowed": _keep,
-            "disruptedPods": lambda value, names: {names.name(POD, pod): when for pod, when in value.items()},
+            "disruptedPods": lambda value, names: {
+                names.name(POD, pod): _keep(when, names) for pod, when in value.items()
+            },
             "currentHealthy": _keep,
             "desiredHealthy": _keep,
             "expectedPods": _keep,
             "observedGeneration": _keep,
         },
     },
-    o.Service: {"spec": {"selector": _selector_map}},
-    o.ReplicationController: {"spec": {"replicas": _keep, "selector": _selector_map}},
+    o.Service: {"spec": {"selector": _labels}},
+    o.ReplicationController: {"spec": {"replicas": _keep, "selector": _labels}},
     o.ReplicaSet: {"spec": _SELECTING},
     o.StatefulSet: {"spec": _SELECTING},
     o.PersistentVolume: {
@@ -472,7 +493,7 @@ SHAPES: Final[Mapping[type[KubernetesObject], Mapping[str, Any]]] = {
             "nodeAffinity": {"required": _NODE_SELECTOR},
             "storageClassName": named(CLASS),
             "volumeMode": _keep,
-            "csi": {"driver": _keep, "volumeHandle": named(DISK)},
+            "csi": {"driver": _driver, "volumeHandle": named(DISK)},
             "awsElasticBlockStore": {"volumeID": named(DISK)},
             "gcePersistentDisk": {"pdName": named(DISK)},
             "azureDisk": {"diskName": named(DISK)},
@@ -484,7 +505,7 @@ SHAPES: Final[Mapping[type[KubernetesObject], Mapping[str, Any]]] = {
     },
     o.PersistentVolumeClaim: {"spec": _CLAIM_SPEC, "status": {"phase": _keep, "capacity": _keep}},
     o.StorageClass: {
-        "provisioner": _keep,
+        "provisioner": _driver,
         "volumeBindingMode": _keep,
         "reclaimPolicy": _keep,
         "allowedTopologies": _each(
@@ -498,12 +519,14 @@ SHAPES: Final[Mapping[type[KubernetesObject], Mapping[str, Any]]] = {
     },
     o.CSINode: {
         "spec": {
-            "drivers": _each({"name": _keep, "nodeID": named(DISK), "topologyKeys": _each(_key), "allocatable": _keep})
+            "drivers": _each(
+                {"name": _driver, "nodeID": named(DISK), "topologyKeys": _each(_key), "allocatable": _keep}
+            )
         }
     },
     o.CSIDriver: {"spec": {"storageCapacity": _keep, "preventPodSchedulingIfMissing": _keep}},
     o.VolumeAttachment: {
-        "spec": {"attacher": _keep, "nodeName": named(NODE), "source": {"persistentVolumeName": named(VOLUME)}}
+        "spec": {"attacher": _driver, "nodeName": named(NODE), "source": {"persistentVolumeName": named(VOLUME)}}
     },
     o.CSIStorageCapacity: {
         "storageClassName": named(CLASS),
@@ -531,25 +554,11 @@ SHAPES: Final[Mapping[type[KubernetesObject], Mapping[str, Any]]] = {
     o.DeviceTaintRule: {"spec": {"deviceSelector": _keep, "taint": _keep}},
 }
 
-_DOMAINS: Final[Mapping[str, str]] = {
-    "Pod": POD,
-    "Node": NODE,
-    "Namespace": NAMESPACE,
-    "PodGroup": GROUP,
-    "CompositePodGroup": COMPOSITE,
-    "PriorityClass": PRIORITY,
-    "PersistentVolumeClaim": CLAIM,
-    "PersistentVolume": VOLUME,
-    "StorageClass": CLASS,
-    "CSINode": NODE,
-    "ResourceClaim": DEVICE_CLAIM,
-}
-"""Kind to the domain of its names; other kinds have one of their own."""
 
-
-def domain_of(kind: str) -> str:
-    """The domain that the names of a kind belong to."""
-    return _DOMAINS.get(kind, kind.lower())
+def name_of(kind: type[KubernetesObject]) -> Leaf:
+    """What becomes of the name of an object."""
+    special = {o.PriorityClass: priority_class, o.CSIDriver: _driver}
+    return special.get(kind) or named(domain_of(kind.KIND))
 
 
 _ANNOTATIONS: Final[Mapping[str, Leaf]] = {
@@ -564,7 +573,7 @@ _ANNOTATIONS: Final[Mapping[str, Leaf]] = {
     BIND_COMPLETED: _keep,
     BOUND_BY_CONTROLLER: _keep,
     "storageclass.kubernetes.io/is-default-class": _keep,
-    "storage.alpha.kubernetes.io/migrated-plugins": _keep,
+    "storage.alpha.kubernetes.io/migrated-plugins": _drivers,
     "resource.kubernetes.io/pod-claim-name": named(DEVICE_CLAIM),
     "resource.kubernetes.io/extended-resource-claim": _keep,
 }

@@ -18,16 +18,12 @@ from reprieve.api.json import Json
 from reprieve.api.meta import KubernetesObject
 from reprieve.api.versions import SCHEDULING_GROUP, from_internal
 from reprieve.client.plainyaml import yaml_of
-from reprieve.client.pseudonyms import NAMESPACE, UID, Names
+from reprieve.client.pseudonyms import CLAIM, NAMESPACE, POD, UID, Names
 from reprieve.client.reading import without_void_classes
 from reprieve.client.shapes import (
-    CLAIM,
     METADATA,
-    POD,
     SHAPES,
-    domain_of,
-    named,
-    priority_class,
+    name_of,
     shaped_by,
     with_tag,
 )
@@ -85,8 +81,7 @@ def _manifest(kind: type[KubernetesObject], data: Json, names: Names) -> Json:
 def _metadata(kind: type[KubernetesObject], data: Json, names: Names) -> Json:
     meta = data.get("metadata", {})
     name = meta.get("name", "")
-    special = priority_class if kind is o.PriorityClass else named(domain_of(kind.KIND))
-    made: Json = {"name": special(name, names)}
+    made: Json = {"name": name_of(kind)(name, names)}
     if meta.get("namespace"):
         made["namespace"] = names.name(NAMESPACE, meta["namespace"])
     if meta.get("uid"):
