@@ -113,10 +113,10 @@ def test_a_drain_plan_begins_with_what_breaks_least(ask: Any) -> None:
 @pytest.mark.parametrize(
     ("tolerates", "verdict", "where"),
     [
-        ("", "Everybody finds another place.", "from n2  to n1"),
+        ("", "Every pod finds another place.", "from n2  to n1"),
         (
             "tolerations: [{operator: Exists}], nodeSelector: {rack: b}, ",
-            "Everybody finds a place, but not all another one.",
+            "Every pod finds a place, but not all another one.",
             "from n2  back to n2",
         ),
     ],
@@ -385,3 +385,34 @@ def test_what_cannot_be_planned_is_bad_input_of_every_question(
     assert (ended.code, ended.out, ended.err.count("\n")) == (2, "", 1)
     assert ended.err.startswith("error: c.yaml: document 2 ")
     assert ended.err.endswith("Pod default/p already exists at that time\n")
+
+
+OWNED = "ownerReferences: [{{apiVersion: apps/v1, kind: ReplicaSet, name: {0}, uid: {0}, controller: true}}]"
+
+
+def test_a_drain_plan_reports_what_it_preempts(run: Run, tmp_path: Path) -> None:
+    """whatif.md 7.3, 7.5: in the text and the document, and by exit code."""
+    node = "---\napiVersion: v1\nkind: Node\nmetadata: {{name: {}}}\nstatus: {{allocatable: {{cpu: 4, pods: 9}}}}\n"
+    documents = node.format("n1") + node.format("n2")
+    for name, on, priority in (("top-aaaaa", "n1", 9), ("low-bbbbb", "n2", 1)):
+        owner = OWNED.format(name.partition("-")[0])
+        documents += pod(name, "3", priority, f"nodeName: {on}, ").replace(
+            f"{{name: {name}}}", f"{{name: {name}, {owner}}}"
+        )
+    (tmp_path / "c.yaml").write_text(documents)
+    asked = ("drain-plan", "n1", "-f", tmp_path / "c.yaml")
+    ended = run(*asked)
+    assert ended.code == 0, ended.err
+    assert "Not every pod finds another place: 1 pod waits." in ended.out
+    assert "1 pod is preempted to make room for others." in ended.out
+    assert "pod default/low-bbbbb  from n2  waits as low-00000" in ended.out
+    assert "preempted for pod default/top-00000 (priority 9)" in ended.out
+    assert "why: with it back, default/top-00000 would not fit on n2: Insufficient cpu (2 short)" in ended.out
+    assert "1 Insufficient cpu" in ended.out
+    [step] = json.loads(run(*asked, "-o", "json").out)["nodes"]
+    assert [(one["name"], one["outcome"], one["preemptor"]["name"]) for one in step["evicted"]] == [
+        ("low-bbbbb", "Waiting", "top-00000")
+    ]
+    assert run(*asked, "--fail-on-preemption").code == 1
+    assert run(*asked, "--fail-on-pending").code == 1
+    assert run(*asked, "--without", "pod/low-bbbbb", "--fail-on-preemption", "--fail-on-pending").code == 0

@@ -272,35 +272,35 @@ def displaced(outcome: str, to: str | None = None) -> DisplacedPod:
     [
         (
             DrainedNode(name="n1"),
-            "Everybody finds another place.",
-            ("nobody has to go",),
+            "Every pod finds another place.",
+            ("no pods are evicted",),
             [],
             (Tone.GOOD, Tone.PLAIN),
         ),
         (
             DrainedNode(name="n1", displaced=(displaced("Moved", "n2"),), kubectl_needs=("--force",)),
-            "Everybody finds another place.",
+            "Every pod finds another place.",
             ("kubectl drain needs --force",),
             [("pod a/p", "from n1", "to n2", "")],
             (Tone.GOOD, Tone.PLAIN),
         ),
         (
             DrainedNode(name="n1", displaced=(displaced("Moved", "n1"),)),
-            "Everybody finds a place, but not all another one.",
+            "Every pod finds a place, but not all another one.",
             (),
             [("pod a/p", "from n1", "back to n1", "")],
             (Tone.GOOD, Tone.PLAIN),
         ),
         (
             DrainedNode(name="n1", displaced=(displaced("Waiting"),), waiting=1),
-            "Not everybody finds another place.",
+            "Not every pod finds another place: 1 pod waits.",
             (),
             [("pod a/p", "from n1", "waits", "")],
             (Tone.WAITING, Tone.WAITING),
         ),
         (
             DrainedNode(name="n1", displaced=(displaced("Lost"),), lost=1, waiting=1),
-            "Not everybody finds another place.",
+            "Not every pod finds another place: 1 pod waits, 1 pod is lost.",
             (),
             [("pod a/p", "from n1", "lost: no controller makes it again", "")],
             (Tone.WAITING, Tone.BAD),
@@ -313,9 +313,9 @@ def displaced(outcome: str, to: str | None = None) -> DisplacedPod:
                     BrokenGang(namespace="a", name="g", min_count=4, before=5, left=3, coming_back=2, after=1),
                 ),
             ),
-            "Not everybody finds another place.",
+            "Not every pod finds another place: 2 budgets do not allow it.",
             (
-                "nobody has to go",
+                "no pods are evicted",
                 "stopped by a/b, a/c until it allows the evictions",
                 "breaks gang a/g: 3 of 5 left, minCount 4, 1 placed at the end",
             ),
@@ -329,7 +329,7 @@ def test_each_drained_node_is_a_numbered_section(
     node: DrainedNode, verdict: str, notes: tuple[str, ...], rows: list[tuple[str, ...]], tones: tuple[Tone, Tone]
 ) -> None:
     """whatif.md 7: the verdict first; a node in red where a budget stops it or somebody is lost."""
-    whole, first, second = drain_sections(DrainPlan(nodes=(node, DrainedNode(name="n9"))))
+    whole, first, second = drain_sections(DrainPlan(nodes=(node, DrainedNode(name="n9", step=2))))
     assert (whole.title, first.title, second.title) == (verdict, "1. n1", "2. n9")
     assert (first.notes, [row.cells for row in first.rows]) == (notes, rows)
     assert first.columns == (("",) * 4 if rows else ())

@@ -10,6 +10,7 @@ import pytest
 
 from reprieve.api.errors import InputError
 from reprieve.simulation.plan import PlanOptions, plan
+from reprieve.simulation.whatif import coming_back
 from reprieve.simulation.whatif import draining as module
 from reprieve.simulation.whatif.draining import DrainPlan, drain_plan, nodes_named
 
@@ -197,10 +198,148 @@ def test_a_gang_of_which_one_member_moves(minimum: int, broken: list[tuple[int, 
     assert [(one.before, one.left, one.coming_back, one.after) for one in step.broken_gangs] == broken
 
 
-def test_a_gang_is_whole_again_before_the_next_drain() -> None:
-    """whatif.md 7.1: one after the other."""
-    found = drained(*NODES, gang("g", 2), member(0, "n1"), member(1, "n2"), names=("n1", "n2"))
-    assert [(one.before, one.left) for step in found.nodes for one in step.broken_gangs] == [(2, 1), (2, 1)]
+def steps(found: DrainPlan) -> list[tuple[int, str]]:
+    return [(step.step, step.name) for step in found.nodes]
+
+
+def test_nodes_that_would_break_one_gang_again_and_again_are_drained_together() -> None:
+    """whatif.md 7.4: the gang is evicted once, and the plan counts how often it breaks."""
+    found = drained(*NODES, gang("g", 2), member(0, "n1"), member(1, "n2"), *web("n3"), names=("n1", "n2", "n3"))
+    assert steps(found) == [(1, "n3"), (2, "n1"), (2, "n2")]
+    assert [(one.before, one.left, one.after) for step in found.nodes for one in step.broken_gangs] == [(2, 0, 2)]
+    assert [(one.name, one.times, one.steps) for one in found.gangs] == [("g", 1, (2,))]
+    assert found.clean
+
+
+def test_nodes_of_a_gang_that_can_spare_each_of_them_are_drained_one_by_one() -> None:
+    """whatif.md 7.4: together they would break it."""
+    members = [member(turn, f"n{turn + 1}") for turn in range(3)]
+    found = drained(*NODES, gang("g", 2), *members, names=("n1", "n2", "n3"))
+    assert steps(found) == [(1, "n1"), (2, "n2"), (3, "n3")]
+    assert not found.gangs
+
+
+def test_nodes_are_not_drained_together_where_that_breaks_more_gangs() -> None:
+    """whatif.md 7.4: `g` would break once instead of twice, and three that can spare a pod of each node would break."""
+    elastic = [
+        one
+        for name in ("e1", "e2", "e3")
+        for one in (gang(name, 1), *(gang_member(name, turn, on) for turn, on in enumerate(("n1", "n2"))))
+    ]
+    small = [gang("g", 2), gang_member("g", 0, "n1"), gang_member("g", 1, "n2")]
+    found = drained(*NODES, *small, *elastic, names=("n1", "n2"))
+    assert steps(found) == [(1, "n1"), (2, "n2")]
+    assert [(one.name, one.times, one.steps) for one in found.gangs] == [("g", 2, (1, 2))]
+
+
+def gang_member(group: str, number: int, on: str) -> Json:
+    more: Json = {"schedulingGroup": {"podGroupName": group}}
+    return pod(f"{group}-{number}-aaaaa", on=on, owner=f"Job {group}", cpu="100m", **more)
+
+
+def test_budgets_count_the_nodes_of_one_step_one_after_the_other() -> None:
+    """whatif.md 7.4: a budget of one pod at a time stops none of them if each finds another place."""
+    pair = [gang("g", 2), gang_member("g", 0, "n1"), gang_member("g", 1, "n2")]
+    for given in (budget(maxUnavailable=1), budget(1, 3, maxUnavailable=1)):
+        found = drained(*NODES, given, *pair, *web("n1", "n2", "n3"), names=("n1", "n2"))
+        assert steps(found) == [(1, "n1"), (1, "n2")]
+        assert found.clean
+        [use] = found.nodes[0].budget_use
+        assert (use.budget, use.allowed, use.evicted, use.allowed_after, use.stops) == ("default/web", 1, 2, 1, False)
+    found = drained(*NODES, budget(maxUnavailable=0), *pair, *web("n1", "n2", "n3"), names=("n1", "n2"))
+    assert [step.budgets for step in found.nodes] == [("default/web",), ("default/web",)]
+    assert not found.clean
+
+
+def important(*nodes: str) -> list[Json]:
+    return [pod(f"top-aaaa{turn}", on=on, owner="ReplicaSet top", cpu="3", priority=9) for turn, on in enumerate(nodes)]
+
+
+def low(on: str, name: str = "low-aaaaa", owner: str = "ReplicaSet low", **more: Any) -> Json:
+    return pod(name, on=on, owner=owner, cpu="3", labels={"app": "web"}, **more)
+
+
+FATES: dict[str, tuple[list[Json], tuple[str, str | None, str | None], bool]] = {
+    "it finds another place": ([node("n3")], ("Moved", "n3", "low-00000"), True),
+    "it waits": ([], ("Waiting", None, "low-00000"), False),
+}
+
+
+@pytest.mark.parametrize("case", FATES)
+def test_pods_preempted_for_displaced_ones_come_back_and_are_reported(case: str) -> None:
+    """whatif.md 7.3: for which pod, why, what becomes of it, and why it waits."""
+    more, fate, clean = FATES[case]
+    # On n3 the displaced pod would find a place without preempting, were it not for its selector.
+    tied = [{**one, "spec": {**one["spec"], "nodeSelector": {"pool": "a"}}} for one in important("n1")]
+    nodes = [node("n1", labels={"pool": "a"}), node("n2", labels={"pool": "a"}), *more]
+    found = drained(*nodes, *tied, low("n2"))
+    [step] = found.nodes
+    assert [(one.name, one.to) for one in step.displaced] == [("top-aaaa0", "n2")]
+    [gone] = step.evicted
+    assert (gone.name, gone.node_name, gone.preemptor.name) == ("low-aaaaa", "n2", "top-00000")
+    assert gone.why is not None
+    assert gone.why.pod == "default/top-00000"
+    assert (gone.outcome, gone.to, gone.successor) == fate
+    assert ("Insufficient cpu" in (gone.message or "")) is (fate[0] == "Waiting")
+    assert (found.clean, found.evicts) == (clean, True)
+    assert (step.waiting, step.lost) == (int(not clean), 0)
+
+
+def test_a_preempted_pod_without_a_controller_is_lost() -> None:
+    """whatif.md 7.3"""
+    found = drained(node("n1"), node("n2"), *important("n1"), low("n2", "bare", owner=""))
+    [step] = found.nodes
+    assert [(one.name, one.outcome, one.successor) for one in step.evicted] == [("bare", "Lost", None)]
+    assert (step.lost, found.clean, found.evicts) == (1, False, True)
+
+
+def test_pods_that_come_back_may_preempt_in_turn() -> None:
+    """whatif.md 7.3: 9 evicts 5, which evicts 1 on the node that it may run on, which waits."""
+    nodes = [node(f"n{number}", labels={"n": str(number)}) for number in (1, 2, 3)]
+    top = pod("top-aaaaa", on="n1", owner="ReplicaSet top", cpu="3", priority=9, nodeSelector={"n": "2"})
+    mid = pod("mid-aaaaa", on="n2", owner="ReplicaSet mid", cpu="3", priority=5)
+    found = drained(*nodes, top, mid, low("n3", priority=1))
+    [step] = found.nodes
+    assert [(one.name, one.preemptor.name, one.outcome, one.to) for one in step.evicted] == [
+        ("mid-aaaaa", "top-00000", "Moved", "n3"),
+        ("low-aaaaa", "mid-00000", "Waiting", None),
+    ]
+
+
+def test_a_preempted_gang_is_broken_by_the_step_that_preempts_it() -> None:
+    """whatif.md 7.2, 7.3: and the next step begins with its pods waiting, so that nothing of it is evicted again."""
+    pair = [gang("g", 2), *(low(on, f"g-{on}-aaaaa", "Job g", **IN_GANG) for on in ("n3", "n4"))]
+    nodes = [node(f"n{number}") for number in (1, 2, 3, 4)]
+    found = drained(*nodes, *pair, *important("n1", "n2"), names=("n1", "n2"))
+    assert [len(step.evicted) for step in found.nodes] == [1, 1]
+    assert [(one.name, one.times) for one in found.gangs] == [("g", 1)]
+    [broken] = found.nodes[0].broken_gangs
+    assert (broken.before, broken.left, broken.coming_back, broken.after) == (2, 1, 1, 1)
+
+
+IN_GANG: Json = {"schedulingGroup": {"podGroupName": "g"}}
+
+
+@pytest.mark.parametrize(("spec", "overruled"), [({"maxUnavailable": 1}, False), ({"maxUnavailable": 0}, True)])
+def test_budgets_of_preempted_pods_are_counted_and_those_overruled_are_named(spec: Json, overruled: bool) -> None:
+    """whatif.md 7.2, 7.3: allowed before, evicted, allowed after."""
+    found = drained(node("n1"), node("n2"), node("n3"), budget(**spec), *important("n1"), low("n2"), low("n3", "b"))
+    [step] = found.nodes
+    [use] = step.budget_use
+    assert (use.budget, use.stops, use.overruled) == ("default/web", False, overruled)
+    allowed = 0 if overruled else 1
+    assert (use.allowed, use.evicted, use.allowed_after) == (allowed, 1, 0)
+    assert step.evicted[0].budgets == (("default/web",) if overruled else ())
+    assert step.overruled == step.evicted[0].budgets
+
+
+def test_a_displaced_pod_that_waits_says_why() -> None:
+    """whatif.md 7.2: and `plan` says the same of it."""
+    documents = [node("n1"), node("n2", cpu="1"), *important("n1")]
+    [one] = drained(*documents).nodes[0].displaced
+    assert one.message is not None
+    assert "1 Insufficient cpu" in one.message
+    assert planned(loaded(*documents), "drain n1").displaced[0].message == one.message
 
 
 @pytest.mark.parametrize("status", [(), (1, 3)], ids=["counted", "with a status"])
@@ -284,8 +423,8 @@ def test_what_is_not_planned_would_not_have_been_another_answer(seed: int) -> No
     found = drained(*items, names=tuple(names))
 
     def each_planned(there: Any, left: Any, options: Any) -> Any:
-        every = [module._planned(module._Drain(there, name), options) for name in left]
-        return iter(sorted(every, key=lambda one: (module._harm(one.step), one.step.name)))
+        every = [module._planned(module._Drain(there, names), options) for names in left]
+        return iter(sorted(every, key=lambda one: (one.step.harm, one.step.nodes)))
 
     with (
         mock.patch.object(module._Drain, "decides_nothing", False),
@@ -298,14 +437,14 @@ def test_each_next_node_takes_one_plan_where_every_pod_finds_a_place() -> None:
     """Eight nodes took 36 plans."""
     nodes = [node(f"n{number}", cpu="16") for number in range(10)]
     names = tuple(f"n{number}" for number in range(8))
-    with mock.patch.object(module, "plan", wraps=plan) as planned_once:
+    with mock.patch.object(coming_back, "plan", wraps=plan) as planned_once:
         assert drained(*nodes, *web(*names), names=names).clean
     assert planned_once.call_count == len(names)
 
 
 def test_nothing_is_planned_where_nobody_comes_back_and_nobody_waits() -> None:
     bare = [pod(f"bare-{number}", on=f"n{number}") for number in (1, 2, 3)]
-    with mock.patch.object(module, "plan") as never:
+    with mock.patch.object(coming_back, "plan") as never:
         found = drained(*NODES, *bare, names=("n1", "n2", "n3"))
     assert not never.called
     assert summary(found) == [(f"n{number}", [(f"bare-{number}", "Lost")], ()) for number in (1, 2, 3)]
@@ -354,7 +493,7 @@ DEVICE: Json = {
 )
 def test_a_drain_is_planned_where_something_may_be_decided(there: list[Json], plans: int) -> None:
     """Somebody waits, comes back or leaves, or controllers have something to write."""
-    with mock.patch.object(module, "plan", wraps=plan) as planned_so_often:
+    with mock.patch.object(coming_back, "plan", wraps=plan) as planned_so_often:
         drained(*NODES, pod("bare", on="n1"), *there)
     assert planned_so_often.call_count == plans
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from reprieve.cli.in_vain import in_vain_sentences, order_sentence
 from reprieve.cli.sections import BUDGET_OVERRULED, Row, Section, Tone
 from reprieve.cli.units import MOST_NAMES, MOST_NODES, UnitSummary, nodes_text, unit_table
-from reprieve.cluster.resources import insufficient
+from reprieve.cluster.resources import insufficient, shortages_text
 from reprieve.library.wording import count, seconds_text
 from reprieve.observability.records import DecisionRecord
 from reprieve.preemption.outcome import CLUSTER_DOMAIN, WaitsFor
@@ -19,6 +19,7 @@ from reprieve.simulation.report import (
     Answer,
     ChangeMade,
     DisplacedPod,
+    EvictedPod,
     Help,
     LostPod,
     Plan,
@@ -161,20 +162,43 @@ def _displaced(plan: Plan) -> Section | None:
     return Section("Displaced", ("", "", "", ""), *_first(rows)) if rows else None
 
 
-def displaced_rows(displaced: Iterable[DisplacedPod]) -> tuple[Row, ...]:
-    """A row for each displaced pod."""
-    order = {"Waiting": 0, "Lost": 1, "Moved": 2}
+_FATES = {"Waiting": Tone.WAITING, "Lost": Tone.BAD, "Moved": Tone.PLAIN}
+"""What becomes of a pod that is taken from its node, in the order of the rows."""
+
+
+def displaced_rows(displaced: Iterable[DisplacedPod], *, why: bool = False) -> tuple[Row, ...]:
+    """A row for each displaced pod; `why`: with the reason why it waits."""
+    order = list(_FATES)
     rows = []
-    for one in sorted(displaced, key=lambda one: (order[one.outcome], one.namespace, _natural(one.name))):
+    for one in sorted(displaced, key=lambda one: (order.index(one.outcome), one.namespace, _natural(one.name))):
         costs = [f"against {', '.join(one.budgets)}"] if one.budgets else []
         costs += [f"loses emptyDir {', '.join(one.empty_dirs)}"] if one.empty_dirs else []
-        moved = f"back to {one.to}" if one.to == one.node_name else f"to {one.to}"
-        to = {"Moved": moved, "Waiting": "waits", "Lost": "lost: no controller makes it again"}[one.outcome]
-        tone = {"Moved": Tone.PLAIN, "Waiting": Tone.WAITING, "Lost": Tone.BAD}[one.outcome]
-        renamed = f"{to} as {one.successor}" if one.successor not in (None, one.name) else to
-        rows.append(
-            Row((f"pod {one.namespace}/{one.name}", f"from {one.node_name}", renamed, "; ".join(costs)), tone=tone)
-        )
+        below = (one.message,) if why and one.message else ()
+        cells = (f"pod {one.namespace}/{one.name}", f"from {one.node_name}", _fate(one), "; ".join(costs))
+        rows.append(Row(cells, below, tone=_FATES[one.outcome]))
+    return tuple(rows)
+
+
+def _fate(one: DisplacedPod | EvictedPod) -> str:
+    """`to n2 as web-00000`, `waits`, `lost: no controller makes it again`."""
+    moved = f"back to {one.to}" if one.to == one.node_name else f"to {one.to}"
+    to = {"Moved": moved, "Waiting": "waits", "Lost": "lost: no controller makes it again"}[one.outcome]
+    return f"{to} as {one.successor}" if one.successor not in (None, one.name) else to
+
+
+def evicted_rows(evicted: Iterable[EvictedPod]) -> tuple[Row, ...]:
+    """A row for each pod that is preempted for a displaced one, in the order of the decisions."""
+    rows = []
+    for one in evicted:
+        made = one.preemptor
+        below = [f"preempted for {made.kind.lower()} {made.namespace}/{made.name} (priority {made.priority})"]
+        if one.why is not None:
+            missing = shortages_text(one.why.missing) or one.why.message
+            below.append(f"why: with it back, {one.why.pod} would not fit on {one.why.node_name}: {missing}")
+        below += [one.message] if one.message else []
+        against = f"against {', '.join(one.budgets)}" if one.budgets else ""
+        cells = (f"pod {one.namespace}/{one.name}", f"from {one.node_name}", _fate(one), against)
+        rows.append(Row(cells, tuple(below), tone=_FATES[one.outcome]))
     return tuple(rows)
 
 

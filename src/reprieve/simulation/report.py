@@ -258,6 +258,7 @@ class DisplacedPod(Document, frozen=True, kw_only=True):
 
     `successor`: the name under which its controller made it again, if it has one; `to`: who has it at the end.
     `budgets`: those that do not allow its eviction (of a drain). `empty_dirs`: its volumes whose data is gone.
+    `message`: why it waits, in the scheduler's words.
     """
 
     namespace: str
@@ -271,6 +272,28 @@ class DisplacedPod(Document, frozen=True, kw_only=True):
     to: str | None = None
     budgets: tuple[str, ...] = ()
     empty_dirs: tuple[str, ...] = ()
+    message: str | None = None
+
+
+class EvictedPod(Document, frozen=True, kw_only=True):
+    """A pod that is preempted for one that a drain displaced, or in turn for a pod that came back.
+
+    `outcome`, `to`, `successor`, `message`: as of DisplacedPod. `budgets`: those that do not allow its eviction and are
+    overruled.
+    """
+
+    namespace: str
+    name: str
+    pod_group: str | None
+    priority: int
+    node_name: str
+    preemptor: Preemptor
+    why: VictimReason | None = None
+    successor: str | None = None
+    outcome: str = "Lost"
+    to: str | None = None
+    message: str | None = None
+    budgets: tuple[str, ...] = ()
 
 
 class BrokenGang(Document, frozen=True, kw_only=True):

@@ -29,7 +29,7 @@ from reprieve.api.taints import EFFECTS
 from reprieve.api.unknown_fields import nearest
 from reprieve.cluster.taints import tolerates
 from reprieve.simulation.controllers.disruption import allowed_now, followed, is_healthy
-from reprieve.simulation.report import Answer, BrokenGang, ChangeMade, DisplacedPod, LostPod
+from reprieve.simulation.report import Answer, BrokenGang, ChangeMade, DisplacedPod, LostPod, Plan, PodOutcome
 from reprieve.simulation.workloads.owners import is_active, reference_of, whole_number
 from reprieve.simulation.workloads.rows import Rows
 from reprieve.simulation.workloads.scaling import Named, NotThereError, Workloads
@@ -130,7 +130,7 @@ class _Changer:
         self._order = 1 + max((loaded.order for loaded in everything), default=0)
         self._latest = max((loaded.created for loaded in everything), default=0.0)
         self._given = manifests.pods
-        self._before = _minimums(manifests)
+        self._before = gang_sizes(manifests)
         self._change = Change("", "")
         self._made: list[ChangeMade] = []
         self._displaced: list[DisplacedPod] = []
@@ -165,7 +165,7 @@ class _Changer:
 
     def finished(self) -> Changed:
         """The changed input."""
-        after = _minimums(self._manifests) if self._before else {}
+        after = gang_sizes(self._manifests) if self._before else {}
         broken = []
         for key, (minimum, before) in self._before.items():
             now = after.get(key)
@@ -505,13 +505,14 @@ def with_changes(answer: Answer, made: Changed) -> Answer:
         return answer
     plan = answer.plan
     outcomes = {(pod.namespace, pod.name): pod for pod in plan.pods}
+    because = why_waits(plan)
     displaced = []
     for one in made.displaced:
         found = outcomes.get((one.namespace, one.successor)) if one.successor is not None else None
         if found is not None and found.node_name is not None:
             one = replace(one, outcome="Moved", to=found.node_name)
         elif found is not None:
-            one = replace(one, outcome="Waiting")
+            one = replace(one, outcome="Waiting", message=because(found))
         displaced.append(one)
     lost = [
         LostPod(
@@ -535,6 +536,12 @@ def with_changes(answer: Answer, made: Changed) -> Answer:
         lost=tuple(sorted((*plan.lost, *lost), key=lambda pod: (pod.namespace, pod.name))),
     )
     return Answer(changed_plan, answer.account)
+
+
+def why_waits(plan: Plan) -> Callable[[PodOutcome], str | None]:
+    """Why a pod of the plan waits: its own message, else that of its group."""
+    groups = {(group.namespace, group.name): group.message for group in plan.pod_groups}
+    return lambda pod: pod.message or groups.get((pod.namespace, pod.pod_group or ""))
 
 
 # -- parts -----------------------------------------------------------------------------------------
@@ -654,7 +661,7 @@ def _is_static(pod: objects.Pod) -> bool:
     return reference is not None and reference.kind == "Node"
 
 
-def _minimums(manifests: Manifests) -> dict[tuple[str, str], tuple[int, int]]:
+def gang_sizes(manifests: Manifests) -> dict[tuple[str, str], tuple[int, int]]:
     """(namespace, name) of every gang: its minimum and how many of it have a node."""
     bound: dict[tuple[str, str], int] = {}
     for loaded in manifests.pods if manifests.pod_groups else ():
