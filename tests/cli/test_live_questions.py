@@ -161,3 +161,115 @@ def test_controllers_and_jobs_are_read_where_the_configuration_asks_for_them(
         ended = run("plan", "--kubeconfig", "k", *asked)
         assert ended.code == 0, ended.err
         assert {(each["owners"], each["jobs"]) for each in live} == {(owners, jobs)}
+
+
+SMALL = pod("small", "1")
+GATE = ("plan", "--kubeconfig", "k", "--no-suggest")
+GATES: dict[str, tuple[tuple[str, ...], dict[str, str], str, int]] = {
+    "a pod that fits": (("-f", "new.yaml"), {"new.yaml": SMALL}, "The pod is placed.", 0),
+    "a pod that does not": (("-f", "new.yaml"), {"new.yaml": pod("big", "77")}, "0 of 1 pods placed, 1 waiting.", 1),
+    "one of each": (
+        ("-f", "new.yaml"),
+        {"new.yaml": SMALL + pod("big", "77")},
+        "1 of 2 pods placed, 1 waiting.",
+        1,
+    ),
+    "nothing that makes pods": (
+        ("-f", "new.yaml"),
+        {"new.yaml": "apiVersion: v1\nkind: Namespace\nmetadata: {name: more}\n"},
+        "Nothing waits to be placed.",
+        0,
+    ),
+    "a node that holds no pods": (("--add-nodes", "1", "--like", "n1", "--drain", "n1-1"), {}, "Nothing", 0),
+    "a drain": (("--drain", "n2"), {}, "The pod is placed.", 0),
+    "a cordon is about all": (("--cordon", "n1"), {}, "0 of 1 pods placed, 1 waiting.", 1),
+    "so is nothing": ((), {}, "0 of 1 pods placed, 1 waiting.", 1),
+    "a taint that evicts": (("--taint", "n2 a=b:NoExecute"), {}, "The pod is placed.", 0),
+    "a taint that does not": (("--taint", "n2 a=b:NoSchedule"), {}, "0 of 1 pods placed, 1 waiting.", 1),
+    "the rank of the pod that waits": (("--set-priority", "pod/waiting=3"), {}, "0 of 1 pods placed, 1 waiting.", 1),
+    "the rank of another": (("--set-priority", "pod/low=3"), {}, "Nothing waits to be placed.", 0),
+}
+
+
+ABOUT_WAITING = (
+    "a cordon is about all",
+    "so is nothing",
+    "a taint that does not",
+    "the rank of the pod that waits",
+)
+
+
+@pytest.mark.parametrize("case", GATES)
+def test_a_gate_on_a_live_cluster_is_about_what_was_asked(run: Run, live: list[dict[str, Any]], case: str) -> None:
+    """whatif.md 13: the pod that waits there for 99 cores is no concern of it, and is counted apart."""
+    arguments, files, first, code = GATES[case]
+    for name, text in files.items():
+        Path(name).write_text(text)
+    ended = run(*GATE, *arguments, "--fail-on-pending")
+    assert ended.code == code, ended.out + ended.err
+    lines = ended.out.splitlines()
+    if lines[0] == "Changes":
+        lines = lines[lines.index("") + 1 :]
+    assert lines[0].startswith(first)
+    concerned = case in ABOUT_WAITING
+    assert ("  Not asked about: 1 pod that waits in the cluster, 1 waiting." in lines) is not concerned
+    assert ("default/waiting" in "\n".join(lines[1:])) is concerned
+    document = json.loads(run(*GATE, *arguments, "-o", "json").out)
+    asked = {one["name"]: one["asked"] for one in document["pods"]}
+    assert asked.pop("waiting") is concerned
+    assert all(asked.values())
+
+
+def test_what_is_preempted_for_others_does_not_fail_a_gate(
+    run: Run, live: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """whatif.md 13.2: in the cluster a pod of priority 3 waits, and evicts `low`."""
+    monkeypatch.setattr("tests.cli.test_live_questions.WAITING", pod("other", "6", 3))
+    Path("new.yaml").write_text(SMALL)
+    ended = run(*GATE, "-f", "new.yaml", "--fail-on-preemption", "--fail-on-pending")
+    assert ended.code == 0, ended.out + ended.err
+    assert "Nobody is evicted." in ended.out
+    assert (
+        "Not asked about: 1 pod that waits in the cluster, 1 placed, 1 workload (1 pod) evicted for them." in ended.out
+    )
+    assert run(*GATE, "--fail-on-preemption").code == 1
+
+
+def test_plans_side_by_side_are_about_what_one_of_them_is_about(run: Run, live: list[dict[str, Any]]) -> None:
+    """whatif.md 13.2"""
+    Path("new.yaml").write_text(SMALL)
+    ended = run(*GATE, "--compare-to", "new.yaml", "-o", "json", "--fail-on-pending")
+    assert ended.code == 0, ended.err
+    found = json.loads(ended.out)
+    assert [(one["placed"], one["waiting"]) for one in found["variants"]] == [(0, 0), (1, 0)]
+    assert [row["name"] for row in found["rows"]] == ["small"]
+
+
+def test_a_group_is_asked_about_with_all_its_pods(
+    run: Run, live: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """whatif.md 13.1: a pod that joins a group whose other pods wait."""
+    group = (
+        "---\napiVersion: scheduling.k8s.io/v1beta1\nkind: PodGroup\nmetadata: {name: g}\n"
+        "spec: {schedulingPolicy: {gang: {minCount: 2}}}\n"
+    )
+    member = "schedulingGroup: {podGroupName: g}, "
+    monkeypatch.setattr("tests.cli.test_live_questions.WAITING", group + pod("g-0", "1", 0, member) + pod("x", "99"))
+    Path("new.yaml").write_text(pod("g-1", "1", 0, member))
+    document = json.loads(run(*GATE, "-f", "new.yaml", "-o", "json").out)
+    assert {one["name"]: (one["asked"], one["outcome"]) for one in document["pods"]} == {
+        "g-0": (True, "Scheduled"),
+        "g-1": (True, "Scheduled"),
+        "x": (False, "Unschedulable"),
+    }
+    assert [one["asked"] for one in document["podGroups"]] == [True]
+    assert json.loads(run(*GATE, "-f", "more.yaml", "-o", "json").out)["podGroups"][0]["asked"] is False
+
+
+def test_nothing_is_tried_for_what_is_not_asked_about(run: Run, live: list[dict[str, Any]]) -> None:
+    """whatif.md 5.4, 13.2"""
+    asked = json.loads(run("plan", "--kubeconfig", "k", "-o", "json").out)["pods"]
+    assert [bool(one["help"]) for one in asked] == [True]
+    Path("new.yaml").write_text(SMALL)
+    asked = json.loads(run("plan", "--kubeconfig", "k", "-f", "new.yaml", "-o", "json").out)["pods"]
+    assert not any(one["help"] for one in asked)

@@ -7,7 +7,7 @@ be reached or refuses.
 import functools
 import inspect
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -136,6 +136,8 @@ class Gathered:
     now: float | None
     changed: "Changed"
     makers: "Sequence[PodMaker]" = ()
+    beside: "Set[tuple[str, str]]" = frozenset()
+    """(namespace, name) of pods that wait in a live cluster and that the question is not about (whatif.md 13)."""
 
     @property
     def with_makers(self) -> "Manifests":
@@ -187,9 +189,10 @@ def _gather(source: Source, now: float | None) -> Gathered:
     from reprieve.simulation.whatif.changes import changed_and_expanded
     from reprieve.simulation.workloads.table import TABLE
 
+    theirs: Set[tuple[str, str]] = frozenset()
     try:
         if source.live:
-            cluster, now = _live(source, now)
+            cluster, now, theirs = _live(source, now)
         else:
             cluster = read_files(source.files, source.max_bytes, source.strictness, stdin=source.stdin)
             now = not_before(now, cluster.all()) if now is not None else None
@@ -205,11 +208,38 @@ def _gather(source: Source, now: float | None) -> Gathered:
         whole, made = changed_and_expanded(cluster, source.changes, expand, rows=rows)
         if now is not None:  # what comes back was made last of all
             now = max(now, starts_at(whole.all()))
-        return Gathered(whole, now, made, makers)
+        return Gathered(whole, now, made, makers, _beside(source, theirs, whole, made))
     except InputError as error:
         refuse(str(error))
     except OSError as error:
         refuse(reason_of(error))
+
+
+def _beside(
+    source: Source, theirs: "Set[tuple[str, str]]", whole: "Manifests", made: "Changed"
+) -> "Set[tuple[str, str]]":
+    """Of the pods that wait in a live cluster those that the question is not about.
+
+    It is about the pods of its manifests, and those that its changes displace, make or rank, each with its group;
+    about all that wait where it names none of these.
+    """
+    from reprieve.api.group_sources import pod_group_name
+    from reprieve.simulation.whatif.changes import asks_about_pods, pod_name
+
+    if not (source.files or source.run or any(map(asks_about_pods, source.changes))):
+        return frozenset()
+    waiting = [loaded for loaded in whole.pods if not loaded.object.spec.node_name]
+    asked = {pod_name(loaded) for loaded in waiting} - (theirs - made.concerned)
+    groups = {
+        (loaded.object.namespace, group)
+        for loaded in waiting
+        if pod_name(loaded) in asked and (group := pod_group_name(loaded.object)) is not None
+    }
+    return frozenset(
+        pod_name(loaded)
+        for loaded in waiting
+        if pod_name(loaded) not in asked and (loaded.object.namespace, pod_group_name(loaded.object)) not in groups
+    )
 
 
 def answering_for_all(source: Source, asked: "Sequence[tuple[str, bool]]") -> Source:
@@ -240,11 +270,15 @@ def show_with_changes(gathered: Gathered, sections: "Sequence[Section]") -> None
     show_sections([*([changes] if changes is not None else []), *sections])
 
 
-def _live(source: Source, now: float | None) -> "tuple[Manifests, float]":
-    """A live cluster as it is now, with what the manifests add to it. What could not be read is on stderr."""
+def _live(source: Source, now: float | None) -> "tuple[Manifests, float, Set[tuple[str, str]]]":
+    """A live cluster as it is now, with what the manifests add to it, and the names of the pods that wait in it.
+
+    What could not be read is on stderr.
+    """
     from reprieve.client.kubeconfig import is_configured
     from reprieve.client.reading import add_new, known_classes, manifests_of
     from reprieve.simulation.plan_inputs import not_before, starts_at
+    from reprieve.simulation.whatif.changes import pod_name
     from reprieve.simulation.workloads.scaling import makers_named
 
     if source.kubeconfig is None and source.context is None and not is_configured():
@@ -262,13 +296,14 @@ def _live(source: Source, now: float | None) -> "tuple[Manifests, float]":
     for warning in reading.warnings:
         note(f"warning: {warning}")
     now = time.time() if now is None else not_before(now, cluster.all())
+    theirs = {pod_name(loaded) for loaded in cluster.pods if not loaded.object.spec.node_name}
     if source.files:
         classes = known_classes(cluster)
         strictness, most = source.strictness, source.max_bytes
         more = read_files(source.files, most, strictness, complete=False, classes=classes, stdin=source.stdin)
         add_new(cluster, more, now)
     # The clock of the cluster may be ahead of this one, and new objects are made one after the other.
-    return cluster, max(now, starts_at(cluster.all()))
+    return cluster, max(now, starts_at(cluster.all())), theirs
 
 
 def taking_source(*, found: bool = True) -> Callable[[Callable[..., None]], Callable[..., None]]:

@@ -1,7 +1,7 @@
 """`plan --compare`: the same question under several configurations, or with and without more manifests."""
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +12,7 @@ from reprieve.cli.progress import working
 if TYPE_CHECKING:
     from reprieve.cli.sections import Section
     from reprieve.simulation.plan import PlanOptions
+    from reprieve.simulation.report import Answer
     from reprieve.simulation.whatif.comparing import PlanComparison
 
 MOST_VARIANTS = 16
@@ -35,6 +36,7 @@ def compare_plans(
     from reprieve.api.errors import InputError
     from reprieve.api.group_sources import OWNERS
     from reprieve.cli.options import read_options
+    from reprieve.library.answering import without
     from reprieve.scheduling.held_room import waits_for_completions
     from reprieve.simulation.plan import plan
     from reprieve.simulation.whatif.changes import with_changes
@@ -59,7 +61,8 @@ def compare_plans(
     source_on = any(OWNERS in chosen.sources for _, _, chosen in variants)
     jobs = any(waits_for_completions(chosen.profiles) for _, _, chosen in variants)
     variants = [(name, replace(asked, owners=source_on, jobs=jobs), chosen) for name, asked, chosen in variants]
-    plans = []
+    answers: list[tuple[str, Answer]] = []
+    beside: Set[tuple[str, str]] | None = None
     warned: set[str] = set()
     known: dict[tuple[str, ...], Gathered] = {}
     for name, asked, chosen in variants:
@@ -74,7 +77,10 @@ def compare_plans(
             if warning not in warned:
                 warned.add(warning)
                 note(f"warning: {warning}")
-        plans.append((name, with_changes(answer, gathered.changed).plan))
+        answers.append((name, with_changes(answer, gathered.changed)))
+        if gathered.beside:  # what one of the plans is about, all are
+            beside = gathered.beside if beside is None else beside & gathered.beside
+    plans = [(name, without(answer, beside or frozenset()).plan) for name, answer in answers]
     return compared(plans, only_different=only_different)
 
 

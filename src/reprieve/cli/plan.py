@@ -51,11 +51,11 @@ def command(
         ),
     ] = None,
     fail_on_preemption: Annotated[
-        bool, typer.Option("--fail-on-preemption", help="Exit 1 if anything would be preempted.")
+        bool, typer.Option("--fail-on-preemption", help="Exit 1 if anything would be preempted for a pod asked about.")
     ] = False,
     fail_on_pending: Annotated[
         bool,
-        typer.Option("--fail-on-pending", help="Exit 1 if a pod would still wait, or is lost with its node."),
+        typer.Option("--fail-on-pending", help="Exit 1 if a pod asked about would wait, or is lost with its node."),
     ] = False,
     compare: Annotated[
         list[str] | None,
@@ -108,18 +108,18 @@ def command(
             "call_extenders": call_extenders,
         }
         own = "--config" if config is not None else "--compatible" if compatible else ""
-        found = compare_plans(
+        sides = compare_plans(
             source, replace(options, now=at), compare or [], compare_to or [], settings, only_different, own
         )
         if output is Format.TEXT:
             from reprieve.cli.comparing import comparison_sections
             from reprieve.cli.terminal import show_sections
 
-            show_sections(comparison_sections(found, only_different=only_different))
+            show_sections(comparison_sections(sides, only_different=only_different))
         else:
-            show(document(found, output))
-        waits = fail_on_pending and any(each.waiting for each in found.variants)
-        evicts = fail_on_preemption and any(each.evicted for each in found.variants)
+            show(document(sides, output))
+        waits = fail_on_pending and any(each.waiting for each in sides.variants)
+        evicts = fail_on_preemption and any(each.evicted for each in sides.variants)
         raise typer.Exit(Exit.NOT_SO if waits or evicts else Exit.DONE)
     if only_different:
         refuse("--diff: there is nothing to compare: --compare CONFIGURATION or --compare-to MANIFESTS")
@@ -137,7 +137,8 @@ def command(
         show_sections(plan_sections(answer, records.of))
     else:
         show(document(answer.plan, output))
-    failed = (fail_on_preemption and answer.plan.preemptions) or (fail_on_pending and not answer.plan.all_placed)
+    found = answer.plan
+    failed = (fail_on_preemption and found.asked_preemptions) or (fail_on_pending and not found.all_placed)
     raise typer.Exit(Exit.NOT_SO if failed else Exit.DONE)
 
 
@@ -159,6 +160,14 @@ def answer_for(source: Source, options: "PlanOptions", records: "WaitingRecords 
     try:
         options = replace(options, now=gathered.now)
         with working("planning"):
-            return answered(gathered.manifests, gathered.changed, options, records, source.rows or TABLE, source.run)
+            return answered(
+                gathered.manifests,
+                gathered.changed,
+                options,
+                records,
+                source.rows or TABLE,
+                source.run,
+                gathered.beside,
+            )
     except InputError as error:
         refuse(str(error))

@@ -54,7 +54,7 @@ def plan_sections(answer: Answer, record_of: RecordOf = _no_record) -> list[Sect
     """The whole answer, most important first. With records, those who wait have the reasons that `explain` gives."""
     plan, account = answer.plan, answer.account
     groups = {(g.namespace, g.name): g for g in plan.pod_groups}
-    members = _members(plan.pods)
+    members = _members(plan.asked_pods)
     sections = [
         changes_section(plan.changes),
         _verdict(plan, account),
@@ -77,7 +77,7 @@ def waiting_sections(answer: Answer, record_of: RecordOf = _no_record) -> list[S
     """Those who wait, why, and what would help: trees of groups, then groups and pods; nothing if nobody does."""
     plan = answer.plan
     groups = {(g.namespace, g.name): g for g in plan.pod_groups}
-    found = (_trees(plan), _waiting(plan, groups, _members(plan.pods), record_of))
+    found = (_trees(plan), _waiting(plan, groups, _members(plan.asked_pods), record_of))
     return [section for section in found if section is not None]
 
 
@@ -108,8 +108,8 @@ def _natural(name: str) -> list[tuple[int, str]]:
 
 
 def _verdict(plan: Plan, account: Account) -> Section:
-    outcomes = Counter(pod.outcome for pod in plan.pods)
-    placed, asked = outcomes["Scheduled"], len(plan.pods)
+    outcomes = Counter(pod.outcome for pod in plan.asked_pods)
+    placed, asked = outcomes["Scheduled"], len(plan.asked_pods)
     if not asked:
         title, tone = "Nothing waits to be placed.", Tone.PLAIN
     elif placed == asked:
@@ -119,25 +119,45 @@ def _verdict(plan: Plan, account: Account) -> Section:
         tone = Tone.WAITING
     else:
         title, tone = f"{placed} of {asked} pods placed, {asked - placed} waiting.", Tone.WAITING
-    # Who was leaving already when somebody more important took the room goes once, not once for each of them.
-    every = (unit for made in account.preemptions for unit in made.units)
-    units = [unit for unit in every if unit.evicted and not unit.evicted_before]
-    if units:
-        pods = sum(len(unit.pods) for unit in units)
-        notes = [f"{count(len(units), 'workload')} ({count(pods, 'pod')}) evicted to make room."]
-    else:
-        notes = ["Nobody is evicted."]
+    others = {f"pod {one.namespace}/{one.name}" for one in plan.pods if not one.asked}
+    others |= {f"podgroup {one.namespace}/{one.name}" for one in plan.pod_groups if not one.asked}
+    evicted = _evicted_units(made for made in account.preemptions if made.preemptor not in others)
+    notes = [f"{evicted} evicted to make room." if evicted else "Nobody is evicted."]
     if plan.lost:
         nodes = sorted({pod.node_name for pod in plan.lost})
         notes.append(f"{count(len(plan.lost), 'pod')} lost with {nodes_text(nodes)}.")
     below = sum(group.below_minimum for group in plan.pod_groups)
     if below:
         notes.append(f"{count(below, 'gang')} fell below {'its' if below == 1 else 'their'} minimum.")
+    notes += _beside(plan, _evicted_units(made for made in account.preemptions if made.preemptor in others))
     notes.append(
         f"Cluster: {count(account.nodes, 'node')}, {count(account.running_before, 'running pod')} before, "
         f"{account.running_after} after."
     )
     return Section(title, notes=tuple(notes), tone=tone)
+
+
+def _evicted_units(decisions: Iterable[PreemptionAccount]) -> str:
+    """`2 workloads (5 pods)`; empty for none.
+
+    A unit that was leaving already when a more important preemptor took its capacity counts once.
+    """
+    every = (unit for made in decisions for unit in made.units)
+    units = [unit for unit in every if unit.evicted and not unit.evicted_before]
+    return f"{count(len(units), 'workload')} ({count(sum(len(u.pods) for u in units), 'pod')})" if units else ""
+
+
+def _beside(plan: Plan, evicted: str) -> list[str]:
+    """What becomes of pods that wait in the cluster and that the question is not about (whatif.md 13)."""
+    others = [pod for pod in plan.pods if not pod.asked]
+    if not others:
+        return []
+    placed = sum(pod.outcome == "Scheduled" for pod in others)
+    parts = [f"{placed} placed"] if placed else []
+    parts += [f"{len(others) - placed} waiting"] if len(others) > placed else []
+    parts += [f"{evicted} evicted for them"] if evicted else []
+    waits = "waits" if len(others) == 1 else "wait"
+    return [f"Not asked about: {count(len(others), 'pod')} that {waits} in the cluster, {', '.join(parts)}."]
 
 
 # -- changes -----------------------------------------------------------------------------------------------------------
@@ -222,7 +242,7 @@ def _placed(plan: Plan, groups: dict[Group, PodGroupOutcome], members: dict[Grou
             waiting = len(placed) < len(pods)
             cells = (_called(key, groups), f"{len(placed)}/{len(pods)} pods placed", _spread(placed))
             rows.append(Row(cells, tone=Tone.WAITING if waiting else Tone.PLAIN))
-    singles = [pod for pod in plan.pods if pod.pod_group is None and pod.node_name]
+    singles = [pod for pod in plan.asked_pods if pod.pod_group is None and pod.node_name]
     rows += [Row((f"pod {pod.namespace}/{pod.name}", "placed", f"on {pod.node_name}")) for pod in singles]
     if not rows:
         return None
@@ -431,7 +451,7 @@ def _waiting(
             cells = (_called(key, groups), f"{len(left)} of {len(pods)} pods", _outcomes(left))
             rows.append(Row(cells, below=messages, tone=Tone.WAITING))
     alike: dict[tuple[str, str | None], list[PodOutcome]] = defaultdict(list)
-    for pod in plan.pods:
+    for pod in plan.asked_pods:
         if pod.pod_group is None and pod.node_name is None:
             alike[pod.outcome, pod.message].append(pod)
     for (outcome, message), pods in alike.items():

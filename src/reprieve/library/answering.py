@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import replace
+
+from msgspec.structs import replace as with_fields
 
 from reprieve.api.manifests import Manifests
 from reprieve.library.waiting import WaitingRecords
@@ -15,6 +17,9 @@ from reprieve.simulation.whatif.suggestions import Trials, Waiting, helped
 from reprieve.simulation.workloads.rows import Rows
 from reprieve.simulation.workloads.table import TABLE
 
+Name = tuple[str, str]
+"""(namespace, name)."""
+
 
 def answered(
     manifests: Manifests,
@@ -23,16 +28,35 @@ def answered(
     records: WaitingRecords | None,
     rows: Rows = TABLE,
     run: Sequence[str] = (),
+    beside: Set[Name] = frozenset(),
 ) -> Answer:
-    """The answer for an expanded input, with what its changes did and, with `records`, what would help who waits.
+    """The answer for an expanded input, with what its changes did and, with `records`, what would help pending pods.
 
-    `records` are those of the plan: `options.observer` keeps them.  Raises InputError.
+    `records` are those of the plan: `options.observer` keeps them. `beside`: pods that the question is not about.
+    Raises InputError.
     """
     options = replace(options, rows=rows)
-    answer = with_changes(simulate(manifests, options), changed)
+    answer = without(with_changes(simulate(manifests, options), changed), beside)
     if records is None:
         return answer
     return helped(answer, Trials(manifests, options, changed.manifests, rows, run), records.hints)
+
+
+def without(answer: Answer, beside: Set[Name]) -> Answer:
+    """The answer with the pods marked that the question is not about, and groups of which that holds for all pods."""
+    if not beside:
+        return answer
+    document = answer.plan
+    pods = tuple(with_fields(pod, asked=(pod.namespace, pod.name) not in beside) for pod in document.pods)
+    members: dict[Name, bool] = {}
+    for pod in pods:
+        if pod.pod_group is not None:
+            key = (pod.namespace, pod.pod_group)
+            members[key] = members.get(key, False) or pod.asked
+    groups = tuple(
+        with_fields(group, asked=members.get((group.namespace, group.name), True)) for group in document.pod_groups
+    )
+    return Answer(with_fields(document, pods=pods, pod_groups=groups), answer.account)
 
 
 def what_helps(who: Waiting, options: PlanOptions, trials: Trials) -> tuple[Help, ...]:

@@ -5,6 +5,7 @@
 spared.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import msgspec
@@ -55,6 +56,8 @@ class PodOutcome(Document, frozen=True, kw_only=True):
     message: str | None = None
     help: tuple[Help, ...] = ()
     """For a pod of a group it is reported on the group."""
+    asked: bool = True
+    """Whether the question is about it; else it waits in the cluster anyway (whatif.md 13)."""
 
 
 class PodGroupOutcome(Document, frozen=True, kw_only=True):
@@ -78,6 +81,8 @@ class PodGroupOutcome(Document, frozen=True, kw_only=True):
     evicted: int = 0
     lost: int = 0
     help: tuple[Help, ...] = ()
+    asked: bool = True
+    """Whether the question is about a pod of it, or it has none that waits."""
 
 
 class CompositeOutcome(Document, frozen=True, kw_only=True):
@@ -341,8 +346,25 @@ class Plan(Document, frozen=True, kw_only=True):
 
     @property
     def all_placed(self) -> bool:
-        """Whether nobody is left out: every pending pod was placed, none went with its node, no gang broke by that."""
-        return not (self.lost or self.broken or any(pod.outcome != "Scheduled" for pod in self.pods))
+        """Whether every pod that the question is about was placed, none went with its node, no gang broke by that."""
+        return not (self.lost or self.broken or any(pod.outcome != "Scheduled" for pod in self.asked_pods))
+
+    @property
+    def asked_pods(self) -> tuple[PodOutcome, ...]:
+        """The pods that the question is about."""
+        return tuple(pod for pod in self.pods if pod.asked)
+
+    def asks_for(self, preemptor: Preemptor) -> bool:
+        """Whether the question is about a preemptor; a tree of groups counts whatever its groups are."""
+        name = (preemptor.namespace, preemptor.name)
+        of_kind: dict[str, Sequence[PodOutcome | PodGroupOutcome]] = {"Pod": self.pods, "PodGroup": self.pod_groups}
+        outcomes = of_kind.get(preemptor.kind, ())
+        return next((one.asked for one in outcomes if (one.namespace, one.name) == name), True)
+
+    @property
+    def asked_preemptions(self) -> tuple[PreemptionOutcome, ...]:
+        """Decisions to preempt for what the question is about."""
+        return tuple(made for made in self.preemptions if self.asks_for(made.preemptor))
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,6 +70,8 @@ class Changed:
     made: list[ChangeMade] = field(default_factory=list)
     displaced: list[DisplacedPod] = field(default_factory=list)
     broken: list[BrokenGang] = field(default_factory=list)
+    concerned: set[tuple[str, str]] = field(default_factory=set)
+    """(namespace, name) of pods of which a change says how many or how important they are."""
 
 
 def changed(manifests: Manifests, changes: Sequence[Change], *, rows: Rows = TABLE) -> Changed:
@@ -106,6 +108,19 @@ def changed_and_expanded(
     return expand(made.manifests), made
 
 
+def pod_name(loaded: Loaded[objects.Pod]) -> tuple[str, str]:
+    """(namespace, name) of a pod of an input."""
+    return loaded.object.namespace, loaded.object.name
+
+
+def asks_about_pods(change: Change) -> bool:
+    """Whether a change is a question about certain pods - those that it displaces, makes or ranks - and not all."""
+    return change.flag in _OF_PODS or (change.flag == "taint" and change.value.endswith(":NoExecute"))
+
+
+_OF_PODS: Final = ("drain", "remove-node", "fail", "scale", "set-priority")
+
+
 class _NotThereError(InputError):
     """A change of something that is not in the input, and may be once its workloads are expanded."""
 
@@ -134,6 +149,7 @@ class _Changer:
         self._change = Change("", "")
         self._made: list[ChangeMade] = []
         self._displaced: list[DisplacedPod] = []
+        self._concerned: set[tuple[str, str]] = set()
         self._makers: dict[str, Callable[[str], str]] = {
             "cordon": lambda value: self._on_nodes(value, _cordoned, "no new pods go there"),
             "uncordon": lambda value: self._on_nodes(value, _uncordoned, "pods may go there again"),
@@ -179,7 +195,7 @@ class _Changer:
                         namespace=namespace, name=name, min_count=minimum, before=before, left=now[1], coming_back=back
                     )
                 )
-        return Changed(self._manifests, self._made, self._displaced, broken)
+        return Changed(self._manifests, self._made, self._displaced, broken, self._concerned)
 
     def _error(self, message: str) -> InputError:
         return InputError(Origin(str(self._change)), message)
@@ -431,6 +447,7 @@ class _Changer:
 
     def _scale(self, value: str) -> str:
         found, text = self._assigned(value, "N")
+        self._concerned.update(pod_name(loaded) for loaded in self._workloads.members(found)[0])
         number = whole_number(text, MOST_REPLICAS)
         if number is None:
             raise self._error(f'"{text}": want a number from 0 to {MOST_REPLICAS}')
@@ -473,6 +490,7 @@ class _Changer:
             number = -amount if text.startswith("-") else amount
         policy = classes[name].preemption_policy if name in classes else None
         pods, groups = self._workloads.members(found)
+        self._concerned.update(map(pod_name, pods))
 
         def changed_spec(spec: Any) -> Any:
             more = {"preemption_policy": policy} if policy is not None else {}

@@ -62,17 +62,17 @@ def compared(plans: Sequence[tuple[str, Plan]], *, only_different: bool = False)
 
 
 def _variant(name: str, document: Plan) -> Variant:
-    outcomes = Counter(pod.outcome for pod in document.pods)
-    victims = {(one.namespace, one.name) for made in document.preemptions for one in made.victims}
-    costs = [made.cost for made in document.preemptions if made.cost is not None]
+    outcomes = Counter(pod.outcome for pod in document.asked_pods)
+    victims = {(one.namespace, one.name) for made in document.asked_preemptions for one in made.victims}
+    costs = [made.cost for made in document.asked_preemptions if made.cost is not None]
     return Variant(
         name=name,
         placed=outcomes["Scheduled"],
-        waiting=len(document.pods) - outcomes["Scheduled"],
+        waiting=len(document.asked_pods) - outcomes["Scheduled"],
         evicted=len(victims),
         lost_gpu_hours=round(sum(cost.lost_gpu_hours for cost in costs), 3),
         lost_cpu_hours=round(sum(cost.lost_cpu_hours for cost in costs), 3),
-        pdb_violations=sum(made.pdb_violations for made in document.preemptions),
+        pdb_violations=sum(made.pdb_violations for made in document.asked_preemptions),
     )
 
 
@@ -80,7 +80,7 @@ def _outcomes(document: Plan) -> dict[tuple[str, str, str], str]:
     """What becomes of the pods and gangs that were pending, and of those that are evicted."""
     members: dict[tuple[str, str], list[PodOutcome]] = {}
     found: dict[tuple[str, str, str], str] = {}
-    for pod in document.pods:
+    for pod in document.asked_pods:
         if pod.pod_group is None:
             found["Pod", pod.namespace, pod.name] = f"{pod.outcome} {pod.node_name or ''}".strip()
         else:
@@ -91,7 +91,7 @@ def _outcomes(document: Plan) -> dict[tuple[str, str, str], str]:
         where = f" on {', '.join(sorted(nodes)[:3])}{' ...' if len(nodes) > 3 else ''}" if placed else ""
         outcome = "Scheduled" if placed == len(pods) else next(pod.outcome for pod in pods if pod.node_name is None)
         found["PodGroup", namespace, name] = f"{outcome} {placed}/{len(pods)}{where}"
-    for made in document.preemptions:
+    for made in document.asked_preemptions:
         for victim in made.victims:
             namespace, _, name = victim.unit.partition("/")
             kind = "Pod" if name == victim.name and victim.pod_group != name else "PodGroup"

@@ -131,12 +131,12 @@ def helped(
     waiting: list[tuple[int, Waiting]] = [
         (-pod.priority, ("Pod", pod.namespace, pod.name))
         for pod in document.pods
-        if pod.outcome == "Unschedulable" and pod.pod_group is None and pod.reason == "Unschedulable"
+        if pod.asked and pod.outcome == "Unschedulable" and pod.pod_group is None and pod.reason == "Unschedulable"
     ]
     waiting += [
         (-group.priority, ("PodGroup", group.namespace, group.name))
         for group in document.pod_groups
-        if group.outcome == "Unschedulable"
+        if group.asked and group.outcome == "Unschedulable"
     ]
     found: dict[Waiting, tuple[Help, ...]] = {}
     chosen = [one for one in sorted(waiting) if only in (None, one[1])][:MOST_HELPED]
