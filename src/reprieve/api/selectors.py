@@ -15,6 +15,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+from reprieve.api.errors import excerpt
 from reprieve.api.labels import label_value_errors, qualified_name_errors
 from reprieve.api.objects import LabelSelector, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
 
@@ -112,6 +113,65 @@ class Selector(NamedTuple):
         return "<none>" if self.nothing else ",".join(map(str, self.requirements))
 
 
+class LabelMatcher:
+    """A selector compiled to be asked for many objects: a call takes as long as the labels are many, not the terms."""
+
+    __slots__ = ("_absent", "_bounds", "_excluded", "_nothing", "_required")
+
+    def __init__(self, selector: Selector) -> None:
+        self._nothing = selector.nothing
+        self._required: dict[str, frozenset[str] | None] = {}
+        self._excluded: dict[str, frozenset[str]] = {}
+        self._bounds: dict[str, tuple[int, int]] = {}
+        excluded: dict[str, set[str]] = {}
+        absent: set[str] = set()
+        for key, operator, values in selector.requirements:
+            match operator:
+                case "In":
+                    present = self._required.get(key)
+                    self._required[key] = frozenset(values) if present is None else present.intersection(values)
+                case "NotIn":
+                    excluded.setdefault(key, set()).update(values)
+                case "Exists":
+                    self._required.setdefault(key, None)
+                case "DoesNotExist":
+                    absent.add(key)
+                case _:
+                    self._narrow(key, operator, values)
+        self._excluded = {key: frozenset(values) for key, values in excluded.items()}
+        self._absent = frozenset(absent)
+
+    def _narrow(self, key: str, operator: str, values: tuple[str, ...]) -> None:
+        """Take in a requirement with Gt or Lt."""
+        limit = parse_integer(values[0]) if len(values) == 1 else None
+        if limit is None:
+            self._nothing = True
+            return
+        low, high = self._bounds.get(key, (-(2**63), 2**63 - 1))
+        self._bounds[key] = (max(low, limit + 1), high) if operator == GT else (low, min(high, limit - 1))
+        self._required.setdefault(key, None)
+
+    def __call__(self, labels: Mapping[str, str]) -> bool:
+        """Whether labels satisfy every requirement."""
+        if self._nothing or len(self._required) > len(labels):
+            return False
+        for key, values in self._required.items():
+            found = labels.get(key)
+            if found is None or (values is not None and found not in values):
+                return False
+        if not self._absent.isdisjoint(labels):
+            return False
+        excluded = self._excluded
+        for key in excluded if len(excluded) < len(labels) else labels:
+            if key in excluded and labels.get(key) in excluded[key]:
+                return False
+        for key, (low, high) in self._bounds.items():
+            number = parse_integer(labels[key])
+            if number is None or not low <= number <= high:
+                return False
+        return True
+
+
 EVERYTHING: Final = Selector()
 NOTHING: Final = Selector(nothing=True)
 
@@ -188,6 +248,11 @@ def compile_node_selector(selector: NodeSelector) -> CompiledNodeSelector:
 
 _TOKEN = re.compile(r"\s*(==|!=|[=<>!(),]|[^\s=<>!(),]+)")
 _MAX_SELECTOR_TEXT: Final = 65536
+MAX_TERMS: Final = 1000
+"""Requirements that the text of a selector may have."""
+MAX_VALUES: Final = 4000
+"""Values that the sets of these requirements may have together."""
+_QUOTED: Final = 256
 _SYMBOLS: Final = {"=": IN, "==": IN, "!=": NOT_IN, ">": GT, "<": LT}
 _WORDS: Final = {"in": IN, "notin": NOT_IN}
 _OPERATOR_TOKENS: Final = "in,notin,=,==,!=,gt,lt"
@@ -209,6 +274,7 @@ class _LabelParser:
             raise SelectorError(f"unable to parse requirement: longer than {_MAX_SELECTOR_TEXT} characters")
         self._tokens = _TOKEN.findall(text)
         self._next = 0
+        self._values = 0
 
     def requirements(self) -> list[Requirement]:
         found: list[Requirement] = []
@@ -216,6 +282,8 @@ class _LabelParser:
             return found
         while True:
             found.append(self._requirement())
+            if len(found) > MAX_TERMS:
+                raise _cannot_parse(f"more than {MAX_TERMS} requirements")
             token = self._take()
             if token == "":
                 return found
@@ -280,6 +348,9 @@ class _LabelParser:
         while True:
             token = self._take()
             if token in (",", ")"):
+                self._values += 1
+                if self._values > MAX_VALUES:
+                    raise _cannot_parse(f"more than {MAX_VALUES} values")
                 values.append(value)
                 value = ""
                 if token == ")":
@@ -295,7 +366,7 @@ def _is_word(token: str) -> bool:
 
 
 def _cannot_parse(reason: str) -> SelectorError:
-    return SelectorError(f"unable to parse requirement: {reason}")
+    return SelectorError(f"unable to parse requirement: {excerpt(reason, 4 * _QUOTED)}")
 
 
 def _refuse(messages: tuple[str, ...], where: str) -> None:
@@ -347,12 +418,14 @@ def parse_field_selector(text: str) -> FieldSelector:
     if len(text) > _MAX_SELECTOR_TEXT:
         raise SelectorError(f"invalid selector: longer than {_MAX_SELECTOR_TEXT} characters")
     requirements: list[FieldRequirement] = []
-    for part in _split_unescaped(text):
-        if not part:
-            continue
+    for part in filter(None, _split_unescaped(text)):
+        if len(requirements) == MAX_TERMS:
+            raise SelectorError(f"invalid selector: more than {MAX_TERMS} requirements")
         match = _FIELD_TERM.fullmatch(part)
         if match is None:
-            raise SelectorError(f"invalid selector: '{text}'; can't understand '{part}'")
+            raise SelectorError(
+                f"invalid selector: '{excerpt(text, _QUOTED)}'; can't understand '{excerpt(part, _QUOTED)}'"
+            )
         path, operator, value = match.groups()
         requirements.append(FieldRequirement(path, operator != "!=", _unescape(text, value)))
     return FieldSelector(tuple(requirements))
@@ -380,9 +453,9 @@ def _unescape(text: str, value: str) -> str:
     def one(match: re.Match[str]) -> str:
         escaped = match.group(1)
         if escaped not in ("\\", ",", "="):
-            raise SelectorError(f"invalid field selector: invalid escape sequence in '{text}'")
+            raise SelectorError(f"invalid field selector: invalid escape sequence in '{excerpt(text, _QUOTED)}'")
         return escaped
 
     if re.search(r"(?<!\\)(?:\\\\)*=", value):
-        raise SelectorError(f"invalid field selector: unescaped '=' in '{text}'")
+        raise SelectorError(f"invalid field selector: unescaped '=' in '{excerpt(text, _QUOTED)}'")
     return _ESCAPED.sub(one, value)

@@ -13,7 +13,8 @@ Invariants: a step depends on nothing but what it is given, and a write changes 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar, cast
 
@@ -22,6 +23,7 @@ import msgspec
 ResultT = TypeVar("ResultT")
 _TURNS = 24
 _thread = ThreadPoolExecutor(1, thread_name_prefix="off-loop")
+_encoder = ThreadPoolExecutor(1, thread_name_prefix="encoder")
 
 
 class NotYetDoneError(Exception):
@@ -68,6 +70,28 @@ class OffLoopSteps:
         raise NotYetDoneError(keep)
 
 
+TURN_SECONDS = 0.005
+"""How long work that goes on may hold the event loop before others are served."""
+
+
+class Turn:
+    """A turn of the event loop that a long piece of work takes: `over` lets others have theirs when it is."""
+
+    def __init__(self) -> None:
+        self._ends = time.monotonic() + TURN_SECONDS
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it has lasted `TURN_SECONDS`."""
+        return time.monotonic() > self._ends
+
+    async def over(self) -> None:
+        """Begin the next turn if this one has lasted long enough."""
+        if self.is_over:
+            await asyncio.sleep(0)
+            self._ends = time.monotonic() + TURN_SECONDS
+
+
 INLINE = OffLoopSteps(always=False)
 """For writes that nobody waits beside: every step is done where it stands."""
 
@@ -75,6 +99,13 @@ INLINE = OffLoopSteps(always=False)
 async def off_loop(work: Callable[..., ResultT], *given: Any) -> ResultT:
     """Do something that takes long in the one thread for it."""
     return await asyncio.get_running_loop().run_in_executor(_thread, work, *given)
+
+
+async def encoded(slices: Iterator[bytes]) -> AsyncIterator[bytes]:
+    """Yield the slices of an answer, each made in a thread for answers alone: no write waits for one that is read."""
+    loop = asyncio.get_running_loop()
+    while (made := await loop.run_in_executor(_encoder, next, slices, None)) is not None:
+        yield made
 
 
 async def repeated(write: Callable[[], ResultT]) -> ResultT:

@@ -17,6 +17,7 @@ from reprieve.api.json import Json
 from reprieve.api.objects import LabelSelector
 from reprieve.api.selectors import (
     EVERYTHING,
+    LabelMatcher,
     Selector,
     SelectorError,
     compile_label_selector,
@@ -45,26 +46,36 @@ def select(kind: Kind, labels: str, fields: str) -> Selection:
     """Compile the two selector texts; raises 400 for bad texts and for fields the kind does not offer."""
     try:
         selector = parse_label_selector(labels) if labels else EVERYTHING
-        wanted = parse_field_selector(fields).requirements if fields else ()
+        terms = parse_field_selector(fields).requirements if fields else ()
     except SelectorError as error:
         raise bad_request(str(error)) from error
-    terms: list[tuple[str, bool, str]] = []
     exact: dict[str, str] = {}
-    for label, equal, value in wanted:
+    wanted: dict[str, str] = {}
+    unwanted: dict[str, set[str]] = {}
+    contradictory = False
+    for label, equal, value in terms:
         path = label if label in _ALWAYS else kind.fields.get(label)
         if path is None:
             raise _unknown_field(kind, label)
-        terms.append((path, equal, value))
         if equal:
             exact[label] = value
+            contradictory = contradictory or wanted.setdefault(path, value) != value
+        else:
+            unwanted.setdefault(path, set()).add(value)
     if selector.everything and not terms:
         return Selection()
+    labels_match = LabelMatcher(selector)
 
     def match(state: Stored) -> bool:
-        for path, equal, value in terms:
-            if (state.field(path) == value) != equal:
+        if contradictory:
+            return False
+        for path, value in wanted.items():
+            if state.field(path) != value:
                 return False
-        return selector.everything or selector.matches(state.labels)
+        for path, values in unwanted.items():
+            if state.field(path) in values:
+                return False
+        return selector.everything or labels_match(state.labels)
 
     return Selection(match, exact.get("metadata.name"), exact.get("metadata.namespace"))
 

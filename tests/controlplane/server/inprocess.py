@@ -171,7 +171,11 @@ class Plane:
         messages: Iterator[Json] = iter([{"type": "http.request", "body": content}])
 
         async def receive() -> Json:
-            return next(messages, {"type": "http.disconnect"})
+            message = next(messages, None)
+            if message is None:
+                await asyncio.Event().wait()  # the client reads its answer
+                raise AssertionError
+            return message
 
         async def send(message: Any) -> None:
             sent.append(message)

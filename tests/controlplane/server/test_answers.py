@@ -14,9 +14,11 @@ import pytest
 from tests.controlplane.server.inprocess import Plane, running
 from tests.controlplane.server.live import config_map, pod
 
+from reprieve.controlplane import off_loop
 from reprieve.controlplane.errors import StatusError, not_found
 from reprieve.controlplane.off_loop import NotYetDoneError, OffLoopSteps
-from reprieve.controlplane.server.app import AppOptions, read_headers
+from reprieve.controlplane.server.app import AppOptions, _while_connected, read_headers
+from reprieve.controlplane.server.rendering import Reply, send_reply
 from reprieve.controlplane.storage import StorageError
 
 Json = dict[str, Any]
@@ -634,3 +636,101 @@ def test_side_bodies_may_be_large(plane: Plane) -> None:
     plane.ask(f"POST {MAPS}", config_map("gone"))
     raw = json.dumps({"kind": "DeleteOptions", "apiVersion": "v1"}).encode() + b" " * LARGE
     assert plane.ask(f"DELETE {MAPS}/gone", raw=raw).status == 200
+
+
+def test_an_answer_is_encoded_no_further_than_its_client_stays(plane: Plane) -> None:
+    """interfaces.md 5.7: who asks for a list as YAML and leaves costs a slice of it."""
+    made: list[int] = []
+
+    def slices() -> Iterator[bytes]:
+        for number in range(1000):
+            made.append(number)
+            yield b"x"
+
+    async def run() -> None:
+        left = asyncio.Event()
+
+        async def receive() -> Json:
+            await left.wait()
+            return {"type": "http.disconnect"}
+
+        async def send(message: Any) -> None:
+            if len(made) >= 3:
+                left.set()
+                await asyncio.sleep(0)
+
+        reply = Reply(200, slices())
+        await _while_connected(receive, send_reply(send, reply))
+
+    plane.run(run())
+    assert 3 <= len(made) < 20
+
+
+def test_what_breaks_while_it_is_encoded_breaks_the_answer_off(plane: Plane) -> None:
+    def slices() -> Iterator[bytes]:
+        yield b"x"
+        raise RuntimeError("boom")
+
+    async def run() -> None:
+        async def receive() -> Json:
+            await asyncio.Event().wait()
+            raise AssertionError
+
+        async def send(message: Any) -> None:
+            pass
+
+        await _while_connected(receive, send_reply(send, Reply(200, slices())))
+
+    with pytest.raises(RuntimeError, match="boom"):
+        plane.run(run())
+
+
+class Ticking:
+    """A clock of which every look at it takes a millisecond."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def monotonic(self) -> float:
+        self.now += 0.001
+        return self.now
+
+
+def others_turns(plane: Plane, monkeypatch: pytest.MonkeyPatch, line: str) -> int:
+    """How often another task has its turn while a request is answered."""
+    monkeypatch.setattr(off_loop, "time", Ticking())
+
+    async def run() -> int:
+        turns, done = 0, False
+
+        async def other() -> None:
+            nonlocal turns
+            while not done:
+                turns += 1
+                await asyncio.sleep(0)
+
+        beside = asyncio.ensure_future(other())
+        answer = await plane.asked(line)
+        assert answer.status == 200
+        done = True
+        await beside
+        return turns
+
+    return plane.run(run())
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        f"GET {MAPS}?labelSelector=!a",
+        f"GET {MAPS}?fieldSelector=metadata.name!=a",
+        f"DELETE {MAPS}",
+        f"DELETE {MAPS}?labelSelector=!a",
+    ],
+)
+def test_others_have_their_turn_while_many_objects_are_gone_through(monkeypatch: pytest.MonkeyPatch, line: str) -> None:
+    """interfaces.md 5.7: after five milliseconds; the clock here goes by one with every object."""
+    with running() as plane:
+        for number in range(200):
+            plane.create(MAPS, config_map(f"m{number}"))
+        assert others_turns(plane, monkeypatch, line) >= 200 // 6

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
+import msgspec
 import pytest
 import yaml
 from tests.controlplane.recorded.shapes import shape
@@ -257,6 +258,76 @@ def test_lists_in_each_form(renderer: Renderer, number: int) -> None:
     assert partial == {**head, "items": [one] * number}
     table = json.loads(whole(renderer.many(MAP, states, listed, form("Table"), {})))
     assert (table["metadata"], [row["cells"][0] for row in table["rows"]]) == (listed, ["a"] * number)
+
+
+LARGE = [
+    Stored(
+        "configmaps",
+        "n",
+        f"a{number}",
+        7,
+        RAW.replace(b'"a"', b'"a%d"' % number).replace(b'"v"', b'"%s"' % (b"v" * 500)),
+    )
+    for number in range(300)
+]
+FORMS = [
+    YAML,
+    form("Table"),
+    form("PartialObjectMetadataList"),
+    negotiation.negotiate("application/yaml;as=Table;v=v1;g=meta.k8s.io"),
+]
+
+
+@pytest.mark.parametrize("query", [{}, {"pretty": "1"}], ids=["plain", "pretty"])
+@pytest.mark.parametrize("answer", FORMS, ids=["YAML", "Table", "partial", "Table in YAML"])
+def test_a_large_list_is_encoded_in_slices(
+    renderer: Renderer, answer: negotiation.Answer, query: dict[str, str]
+) -> None:
+    """interfaces.md 5.7: each slice is small, and what it says together is the list."""
+    reply = renderer.many(MAP, LARGE, {"resourceVersion": "9"}, answer, query)
+    assert reply.is_sliced
+    assert isinstance(reply.body, Iterator)
+    slices = list(reply.body)
+    assert len(slices) > 4
+    assert max(map(len, slices)) < 400 * KB
+    text = b"".join(slices)
+    found = yaml.load(text, yaml.CSafeLoader) if answer.yaml else json.loads(text)
+    field = "rows" if answer.form == "table" else "items"
+    small = [renderer.many(MAP, [state], {"resourceVersion": "9"}, answer, query) for state in LARGE[:2]]
+    assert not any(reply.is_sliced for reply in small)
+    first, second = (yaml.safe_load(whole(reply)) for reply in small)
+    assert {**found, field: found[field][:2]} == {**first, field: first[field] + second[field]}
+    assert len(found[field]) == len(LARGE)
+
+
+@pytest.mark.parametrize("number", [0, 1, 2, 300])
+def test_indented_lists_are_what_the_encoder_makes_of_the_whole(renderer: Renderer, number: int) -> None:
+    for answer in (PLAIN, form("Table")):
+        text = whole(renderer.many(MAP, LARGE[:number], {"resourceVersion": "9"}, answer, {"pretty": "1"}))
+        assert text == msgspec.json.format(msgspec.json.encode(json.loads(text)), indent=2)
+    packed = whole(renderer.many(MAP, LARGE[:number], {"resourceVersion": "9"}, YAML, {}))
+    data = json.loads(whole(renderer.many(MAP, LARGE[:number], {"resourceVersion": "9"}, PLAIN, {})))
+    assert packed.decode() == yaml.dump(data, Dumper=yaml.CSafeDumper, sort_keys=True, allow_unicode=True)
+
+
+def test_a_large_object_is_encoded_while_it_is_sent(renderer: Renderer) -> None:
+    large = {**WHOLE, "data": {"k": "v" * 20_000}}
+    for answer, query in ((YAML, {}), (PLAIN, {"pretty": "1"})):
+        reply = renderer.document(large, answer, query, 201)
+        assert (reply.is_sliced, reply.status) == (True, 201)
+        assert yaml.safe_load(whole(reply)) == large
+    assert not renderer.document(large, PLAIN, {}).is_sliced
+
+
+@pytest.mark.parametrize("packed", [True, False])
+def test_slices_go_out_one_by_one(packed: bool) -> None:
+    """Without a length, for it is not known before the end."""
+    answer = sent(Reply(201, iter([b"a" * 1000, b"b" * 1000]), "text/x"), gzip=packed)
+    assert (answer.status, answer.header("content-length")) == (201, None)
+    assert answer.header("content-encoding") == ("gzip" if packed else None)
+    assert (gzip.decompress(answer.body) if packed else answer.body) == b"a" * 1000 + b"b" * 1000
+    if not packed:
+        assert [len(piece) for piece in answer.pieces] == [1000, 1000, 0]
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,7 @@ class Transport(asyncio.Transport):
     def __init__(self) -> None:
         super().__init__()
         self.written = b""
+        self.buffered: int | None = None
         self.cut: float | None = None
         self.closed: float | None = None
 
@@ -39,6 +40,10 @@ class Transport(asyncio.Transport):
     def abort(self) -> None:
         """Note when."""
         self.cut = self.cut if self.cut is not None else asyncio.get_running_loop().time()
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        """Note how much may wait to be sent."""
+        self.buffered = high
 
     def close(self) -> None:
         """Note when."""
@@ -197,6 +202,15 @@ def headed(size: int, ends: bool = True) -> bytes:
 )
 def test_a_header_has_a_size(pieces: tuple[bytes, ...], too_large: bool) -> None:
     assert refused(*pieces) is too_large
+
+
+def test_little_waits_for_a_client_that_does_not_read() -> None:
+    """interfaces.md 5.7: what is encrypted for it is bounded, too; asyncio would keep 512 KiB."""
+
+    async def run() -> int | None:
+        return Client().transport.buffered
+
+    assert virtually(run) == 64 * 1024
 
 
 def test_limits_without_a_word() -> None:

@@ -17,6 +17,8 @@ from tests.controlplane.server.live import config_map
 from reprieve.controlplane.registry import WriteOptions
 from reprieve.controlplane.server import watching
 from reprieve.controlplane.server.app import AppOptions
+from reprieve.controlplane.server.negotiation import PLAIN
+from reprieve.controlplane.server.query import watch_options
 from reprieve.controlplane.server.watching import INITIAL_EVENTS_END, WatchTimes
 from reprieve.controlplane.storage import Store
 from reprieve.controlplane.storage.store import Limits
@@ -394,9 +396,60 @@ def test_an_unexpected_fault_breaks_a_watch_off(
 
 def test_a_watch_is_refused_before_it_begins(plane: Plane) -> None:
     assert plane.ask(f"GET {MAPS}?watch=1&labelSelector=a%3D%3D%3Db").status == 400
-    assert plane.ask(f"GET {MAPS}?watch=1&resourceVersion=x").status == 500
+    for bad in ("x", "-1", "1.5", "0x1", "9" * 20, str(2**64), "9" * 400, "%D9%A3"):
+        code, reason, message = plane.ask(f"GET {MAPS}?watch=1&resourceVersion={bad}").refusal
+        assert (code, reason) == (400, "BadRequest")
+        assert message.startswith("invalid resource version: resourceVersion: Invalid value")
+        assert len(message) < 400
+    assert plane.ask(f"GET {MAPS}?watch=1&includeObject=x", accept=TABLE).status == 400
     assert plane.ask(f"GET {MAPS}?watch=1", accept="text/html").status == 406
     assert plane.ask("GET /api/v1/namespaces/default/bindings?watch=1").status == 405
+
+
+def test_a_watch_from_a_revision_to_come_waits_for_it(plane: Plane) -> None:
+    """The largest revision there may be is one (recorded 598)."""
+    assert plane.watched(f"GET {MAPS}?watch=1&resourceVersion={2**64 - 1}&timeoutSeconds=1") == []
+
+
+def test_a_large_past_goes_out_in_pieces_as_it_is_read(plane: Plane) -> None:
+    """interfaces.md 5.7: what the client has not read yet is no more than a piece of it."""
+    for number in range(40):
+        assert plane.ask(f"POST {MAPS}", config_map(f"m{number}", pad="x" * 20_000)).status == 201
+    read = asyncio.Event()
+
+    async def run() -> tuple[int, int]:
+        kind = plane.registry.kind("v1", "ConfigMap")
+        options = watch_options({"resourceVersion": "1", "timeoutSeconds": "5"})
+        stream = watching.WatchStream(plane.registry, plane.app.renderer, kind, None, options, PLAIN, {}, WatchTimes())
+        sent: list[int] = []
+
+        async def send(message: Any) -> None:
+            sent.append(len(message.get("body", b"")))
+            if sent[-1] > 0:
+                await read.wait()
+
+        task = asyncio.ensure_future(stream.run(send, asyncio.Event()))
+        while not sent or not sent[-1]:
+            await asyncio.sleep(0.001)  # by the clock that does not wait
+        [subscription] = plane.store._subscriptions["configmaps"]
+        left = len(subscription._past)
+        read.set()
+        await task
+        return left, len([size for size in sent if size])
+
+    left, pieces = plane.run(run())
+    assert left >= 30
+    assert pieces >= 5
+
+
+@pytest.mark.parametrize("accept", ["", TABLE, PARTIAL])
+def test_a_large_beginning_and_a_large_past_say_the_same_in_each_form(plane: Plane, accept: str) -> None:
+    for number in range(100):
+        assert plane.ask(f"POST {MAPS}", config_map(f"m{number:03d}", pad="x" * 500)).status == 201
+    present = plane.watched(f"GET {MAPS}?watch=1&timeoutSeconds=1", accept=accept)
+    past = plane.watched(f"GET {MAPS}?watch=1&timeoutSeconds=1&resourceVersion=1", accept=accept)
+    assert len(past) == 100
+    assert past == present
 
 
 def test_what_went_out_is_counted(plane: Plane) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
+from collections.abc import Callable
 
 import pytest
 from tests.waiting import DEADLINE
@@ -63,6 +64,80 @@ def test_changes_that_are_older_than_a_watch_are_not_shown() -> None:
     watcher.offer(added([first, second]))
     watcher.offer(added([second]))
     assert [event.state.name for event in watcher.take()] == ["b"]
+
+
+def resumed(count: int, match: Callable[[Stored], bool] | None = None, pad: int = 0) -> tuple[Store, Subscription]:
+    """A store of so many changes and a watch of them all."""
+    store = Store()
+    for number in range(count):
+        body = {"metadata": {"name": f"n{number}"}, "pad": "x" * pad}
+        store.put("things", "", f"n{number}", body, None)
+    store.flush()
+    return store, store.subscribe("things", since=1, match=match)
+
+
+def test_the_past_is_looked_at_as_it_is_taken() -> None:
+    """interfaces.md 5.7: a watch from an old revision costs nothing before its client reads."""
+    looked_at: list[str] = []
+
+    def match(state: Stored) -> bool:
+        looked_at.append(state.name)
+        return state.name.endswith("7")
+
+    store, watcher = resumed(2000, match)
+    assert not looked_at
+    assert watcher.pending
+    watcher.take(1 << 20)
+    assert len(looked_at) <= 500
+    store.put("things", "", "live7", {"metadata": {"name": "live7"}}, None)
+    store.flush()
+    seen: list[str] = []
+    while watcher.pending:
+        before = len(looked_at)
+        seen += [event.state.name for event in watcher.take(1 << 20)]
+        assert len(looked_at) <= before + 501
+    assert seen[-2:] == ["n1997", "live7"]
+    assert seen == [f"n{number}" for number in range(500, 2000) if number % 10 == 7] + ["live7"]
+
+
+def test_some_is_taken_and_the_rest_stays() -> None:
+    _, watcher = resumed(10, pad=1000)
+    assert [len(watcher.take(2500)) for _ in range(4)] == [3, 3, 3, 1]
+    assert not watcher.pending
+    live = subscription()
+    states = stored("a", "b", "c")
+    live.offer(added(states))
+    assert [event.state.name for event in live.take(len(states[0].raw) + 1)] == ["a", "b"]
+    assert live.pending
+    assert [event.state.name for event in live.take()] == ["c"]
+    assert not live.pending
+
+
+@pytest.mark.parametrize("taken", [0, 3, 10])
+def test_what_the_history_forgets_is_kept_for_no_watcher(taken: int) -> None:
+    """interfaces.md 5.7: it lists again; what it had taken before is not asked for again."""
+    store, watcher = resumed(10, pad=1000)
+    overflows: list[bool] = []
+    watcher.on_overflow = lambda: overflows.append(True)
+    for _ in range(taken):
+        watcher.take(1)
+    store.compact(store.revision - 5)
+    assert watcher.overflowed is (taken < 5)
+    assert len(overflows) == (taken < 5)
+    assert len(watcher.take()) == (0 if taken < 5 else 10 - taken)
+
+
+def test_a_change_that_waits_for_its_watcher_is_forgotten_with_the_history() -> None:
+    store = Store()
+    watcher = store.subscribe("things")
+    store.put("things", "", "a", {"metadata": {"name": "a"}}, None)
+    store.flush()
+    store.put("others", "", "b", {"metadata": {"name": "b"}}, None)
+    store.flush()
+    store.compact(store.revision - 2)
+    assert not watcher.overflowed
+    store.compact(store.revision - 1)
+    assert watcher.overflowed
 
 
 def test_waiting_ends_with_the_first_change_or_when_its_time_is_over() -> None:

@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Callable, Mapping, MutableMapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, MutableMapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -27,8 +28,9 @@ from reprieve.controlplane.server.discovery import VERSION_INFO, Discovery, want
 from reprieve.controlplane.server.metrics import CONTENT_TYPE, Measured, Metrics, labels_of
 from reprieve.controlplane.server.negotiation import negotiate
 from reprieve.controlplane.server.query import watch_options
-from reprieve.controlplane.server.rendering import Renderer, Reply, Send, encode, error_reply, send_reply
+from reprieve.controlplane.server.rendering import Renderer, Reply, Send, error_reply, send_reply
 from reprieve.controlplane.server.resources import LARGE, Call, PlainNotFound, Resources, resolve
+from reprieve.controlplane.server.slices import encode
 from reprieve.controlplane.server.target import Target, read_target
 from reprieve.controlplane.server.watching import WatchStream, WatchTimes
 from reprieve.controlplane.storage import StorageError
@@ -115,7 +117,8 @@ class App:
             reply = await self._reply(scope, target, headers, receive, send)
             code = 200 if reply is None else reply.status
             if reply is not None:
-                await send_reply(send, reply, gzip=gzip, head=scope["method"] == "HEAD")
+                sending = send_reply(send, reply, gzip=gzip, head=scope["method"] == "HEAD")
+                await (_while_connected(receive, sending) if reply.is_sliced else sending)
         except Disconnected:
             return
         finally:
@@ -186,7 +189,8 @@ class App:
                 sent=partial(self.metrics.watch_events, kind),
             )
             try:
-                await self._stream(stream, receive, send)
+                async with _listening(receive) as disconnected:
+                    await stream.run(send, disconnected)
             except Exception:
                 # The answer has begun: all that is left is to break it off.
                 log.exception("watch %s failed", scope["path"])
@@ -200,21 +204,6 @@ class App:
             return await self.resources.handle(Call(target, kind, user, headers, await read_body(receive, length)))
         async with self._large_bodies:
             return await self.resources.handle(Call(target, kind, user, headers, await read_body(receive, length)))
-
-    @staticmethod
-    async def _stream(stream: WatchStream, receive: Receive, send: Send) -> None:
-        disconnected = asyncio.Event()
-
-        async def listen() -> None:
-            while (await receive())["type"] != "http.disconnect":
-                pass
-            disconnected.set()
-
-        listener = asyncio.ensure_future(listen())
-        try:
-            await stream.run(send, disconnected)
-        finally:
-            listener.cancel()
 
     # -- who -----------------------------------------------------------------------------------------------
 
@@ -331,6 +320,38 @@ class App:
         kinds = list(self.registry.kinds)
         body = self._remembered(f"v3/{group_version}", lambda: encode(openapi.v3_document(group_version, kinds)))
         return Reply(200, body, headers={"Vary": "Accept"})
+
+
+@asynccontextmanager
+async def _listening(receive: Receive) -> AsyncIterator[asyncio.Event]:
+    """Give an event that is set once the client leaves."""
+    disconnected = asyncio.Event()
+
+    async def listen() -> None:
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        disconnected.set()
+
+    listener = asyncio.ensure_future(listen())
+    try:
+        yield disconnected
+    finally:
+        listener.cancel()
+
+
+async def _while_connected(receive: Receive, sending: Coroutine[Any, Any, None]) -> None:
+    """Send an answer that costs something to make, and stop where nobody reads it any more."""
+    sender = asyncio.ensure_future(sending)
+    async with _listening(receive) as disconnected:
+        leaving = asyncio.ensure_future(disconnected.wait())
+        try:
+            await asyncio.wait({sender, leaving}, return_when=asyncio.FIRST_COMPLETED)
+            if sender.done():
+                sender.result()
+        finally:
+            sender.cancel()
+            leaving.cancel()
+            await asyncio.gather(sender, leaving, return_exceptions=True)
 
 
 def _unauthorized() -> StatusError:

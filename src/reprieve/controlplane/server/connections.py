@@ -16,6 +16,9 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 _TOO_LARGE = b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
 
+_UNSENT_BYTES = 64 * 1024
+"""Bytes of answers that wait for a client to read before its answer waits."""
+
 
 @dataclass(frozen=True)
 class ConnectionLimits:
@@ -40,6 +43,7 @@ class BoundedConnection(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Expect a header from now on."""
         super().connection_made(transport)
+        transport.set_write_buffer_limits(_UNSENT_BYTES)
         self._begin_header()
 
     def connection_lost(self, exc: Exception | None) -> None:

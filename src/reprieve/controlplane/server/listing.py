@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 from reprieve.api.json import Json
 from reprieve.controlplane import errors
 from reprieve.controlplane.errors import Cause, StatusError
 from reprieve.controlplane.kinds import Kind
+from reprieve.controlplane.off_loop import Turn
 from reprieve.controlplane.registry import Registry
-from reprieve.controlplane.selectors import Selection, select
+from reprieve.controlplane.selectors import Matcher, Selection, select
 from reprieve.controlplane.server.query import ContinueToken, ListOptions
-from reprieve.controlplane.storage import CompactedError, Page
+from reprieve.controlplane.storage import CompactedError, Page, Stored
 
 _TOO_OLD = (
     "The provided continue parameter is too old to display a consistent list result. You can start a new list "
@@ -57,7 +59,7 @@ async def list_page(
         if at > registry.store.revision:
             raise errors.bad_request("invalid continue token: continue key is not valid: from the future")
     try:
-        page = _page(registry, kind, namespace, selection, at, options)
+        page = await _page(registry, kind, namespace, selection, at, options)
     except CompactedError as error:
         if token is None:
             raise errors.expired("The resourceVersion for the provided list is too old.") from error
@@ -70,15 +72,35 @@ async def list_page(
     return page, metadata
 
 
-def _page(
+async def _page(
     registry: Registry, kind: Kind, namespace: str | None, selection: Selection, at: int | None, options: ListOptions
 ) -> Page:
     after = None if options.token is None else options.token.after
     scope = namespace if namespace is not None else selection.namespace
-    name = selection.name
+    name, match, store = selection.name, selection.match, registry.store
     if name is not None and at is None and after is None and (scope is not None or not kind.namespaced):
         # A list of one name (what "kubectl get -w NAME" and informers for one object ask) is a look-up.
-        state = registry.store.get(kind.storage_key, (scope or "") if kind.namespaced else "", name)
-        chosen = [state] if state is not None and selection.match is not None and selection.match(state) else []
-        return Page(chosen, registry.store.revision, more=False, remaining=0)
-    return registry.store.page(kind.storage_key, scope, match=selection.match, at=at, after=after, limit=options.limit)
+        state = store.get(kind.storage_key, (scope or "") if kind.namespaced else "", name)
+        chosen = [state] if state is not None and match is not None and match(state) else []
+        return Page(chosen, store.revision, more=False, remaining=0)
+    if match is None:
+        return store.page(kind.storage_key, scope, at=at, after=after, limit=options.limit)
+    page = store.page(kind.storage_key, scope, at=at, after=after)
+    found = await selected(page.states, match, None if options.limit is None else options.limit + 1)
+    chosen = found[: options.limit]
+    return Page(chosen, page.revision, more=len(found) > len(chosen), remaining=0)
+
+
+async def selected(states: Sequence[Stored], match: Matcher | None, most: int | None = None) -> list[Stored]:
+    """Return the states that match, ``most`` of them at most, a few milliseconds at a time (interfaces.md 5.7)."""
+    if match is None:
+        return list(states)
+    found: list[Stored] = []
+    turn = Turn()
+    for state in states:
+        if match(state):
+            found.append(state)
+            if len(found) == most:
+                break
+        await turn.over()
+    return found

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, cast
 
+from reprieve.api.errors import excerpt
 from reprieve.controlplane import errors
 from reprieve.controlplane.admission_chain import User
 from reprieve.controlplane.errors import StatusError
@@ -21,6 +22,7 @@ _META = "meta.k8s.io"
 _VALIDATIONS = ("", "Ignore", "Strict", "Warn")
 _LONGEST_MANAGER = 128
 _LONGEST_TOKEN = 4096
+_LONGEST_REVISION = 20
 _LONGEST_WATCH = 30 * 24 * 3600
 """Seconds a watch lasts at most; clocks of the event loop do not count to 2^63."""
 Validation = Literal["Ignore", "Warn", "Strict"]
@@ -69,9 +71,11 @@ def write_options(verb: str, query: Mapping[str, str], user: User, user_agent: s
 
 def parse_revision(text: str) -> int:
     """Read a resourceVersion parameter; raises ValueError with the text of upstream's parser."""
-    if text.isascii() and text.isdigit() and len(text) < 20:
+    number = text.isascii() and text.isdigit()
+    if number and len(text) <= _LONGEST_REVISION and int(text) < 2**64:
         return int(text)
-    raise ValueError(f'resourceVersion: Invalid value: "{text}": strconv.ParseUint: parsing "{text}": invalid syntax')
+    shown, problem = excerpt(text), "value out of range" if number else "invalid syntax"
+    raise ValueError(f'resourceVersion: Invalid value: "{shown}": strconv.ParseUint: parsing "{shown}": {problem}')
 
 
 @dataclass(frozen=True)
@@ -185,7 +189,7 @@ class WatchOptions:
 
 
 def watch_options(query: Mapping[str, str]) -> WatchOptions:
-    """Read the parameters of a watch; raises 422, and 500 for a resourceVersion that is no number (as upstream)."""
+    """Read the parameters of a watch; raises 422, and 400 for a resourceVersion that is no number."""
     match = query.get("resourceVersionMatch", "")
     initial = None
     if query.get("sendInitialEvents"):
@@ -208,7 +212,7 @@ def watch_options(query: Mapping[str, str]) -> WatchOptions:
         try:
             since = parse_revision(version) or None
         except ValueError as error:
-            raise errors.internal(str(error)) from error
+            raise errors.bad_request(f"invalid resource version: {error}") from error
     timeout = None
     if query.get("timeoutSeconds"):
         timeout = float(min(max(parse_int(query["timeoutSeconds"]), 0), _LONGEST_WATCH)) or None

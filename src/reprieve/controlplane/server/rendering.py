@@ -1,32 +1,44 @@
 """Objects into answers: plain, as metadata only, as a Table, in JSON or YAML, compressed when large.
 
 Stored bytes are sent as they are wherever the form allows it: a plain object or list in the version it is
-stored in is never decoded.
+stored in is never decoded. What has to be encoded and is large is encoded in slices while it is sent (`slices`).
 """
 
 from __future__ import annotations
 
 import asyncio
 import zlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, MutableMapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import msgspec
-import yaml
 
+from reprieve.api.errors import excerpt
 from reprieve.api.json import Json
 from reprieve.controlplane import errors, tables
 from reprieve.controlplane.conversion import differs
 from reprieve.controlplane.errors import StatusError
 from reprieve.controlplane.kinds import Kind
+from reprieve.controlplane.off_loop import encoded
 from reprieve.controlplane.registry import Registry
 from reprieve.controlplane.server.negotiation import PLAIN, Answer
+from reprieve.controlplane.server.slices import (
+    INLINE_BYTES,
+    Notation,
+    as_json,
+    as_pretty_json,
+    as_yaml,
+    encode,
+    is_large,
+    sliced,
+    yaml_bytes,
+)
 from reprieve.controlplane.storage import Stored
 
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
-encode = msgspec.json.Encoder().encode
 _META = "meta.k8s.io"
 _CHUNK = 256 * 1024
 _WARNINGS, _WARNINGS_SIZE, _WARNING_SIZE = 64, 4096, 256
@@ -43,13 +55,18 @@ _decode_metadata = msgspec.json.Decoder(_MetadataOnly).decode
 
 @dataclass
 class Reply:
-    """An answer ready to be sent. ``body`` is bytes, or pieces for large lists."""
+    """An answer ready to be sent. ``body`` is bytes, pieces for large lists, or slices that are encoded one by one."""
 
     status: int
-    body: bytes | Sequence[bytes]
+    body: bytes | Sequence[bytes] | Iterator[bytes]
     content_type: str = "application/json"
     headers: Mapping[str, str] = field(default_factory=dict)
     warnings: Sequence[str] = ()
+
+    @property
+    def is_sliced(self) -> bool:
+        """Whether the body is yet to be encoded."""
+        return isinstance(self.body, Iterator)
 
 
 def warning_text(message: str) -> str:
@@ -84,24 +101,47 @@ async def send_reply(send: Send, reply: Reply, *, gzip: bool = False, head: bool
     headers = [(b"content-type", reply.content_type.encode()), (b"cache-control", b"no-cache, private")]
     headers.extend((name.lower().encode(), value.encode("utf-8")) for name, value in reply.headers.items())
     headers.extend((b"warning", value) for value in warning_headers(reply.warnings))
+    if isinstance(reply.body, Iterator):
+        await _send_slices(send, reply, headers, encoded(reply.body), gzip=gzip)
+        return
     pieces = [reply.body] if isinstance(reply.body, bytes) else reply.body
     size = sum(map(len, pieces))
     if gzip and size >= _COMPRESS_FROM:
         headers.append((b"content-encoding", b"gzip"))
         headers.append((b"vary", b"Accept-Encoding"))
         await send({"type": "http.response.start", "status": reply.status, "headers": headers})
-        async for chunk in _compressed(pieces):
-            await send({"type": "http.response.body", "body": chunk, "more_body": True})
-        await send({"type": "http.response.body", "body": b""})
+        await _send_chunks(send, _compressed(in_turns(chunks(pieces))))
         return
     headers.append((b"content-length", str(size).encode()))
     await send({"type": "http.response.start", "status": reply.status, "headers": headers})
     if head or size <= _CHUNK:
         await send({"type": "http.response.body", "body": b"" if head else b"".join(pieces)})
         return
-    for chunk in chunks(pieces):
+    await _send_chunks(send, in_turns(chunks(pieces)))
+
+
+async def _send_slices(
+    send: Send, reply: Reply, headers: list[tuple[bytes, bytes]], slices: AsyncIterator[bytes], *, gzip: bool
+) -> None:
+    """Send an answer of which the length is not known before its end."""
+    if gzip:
+        headers = [*headers, (b"content-encoding", b"gzip"), (b"vary", b"Accept-Encoding")]
+        slices = _compressed(slices)
+    await send({"type": "http.response.start", "status": reply.status, "headers": headers})
+    await _send_chunks(send, slices)
+
+
+async def _send_chunks(send: Send, given: AsyncIterator[bytes]) -> None:
+    async for chunk in given:
         await send({"type": "http.response.body", "body": chunk, "more_body": True})
     await send({"type": "http.response.body", "body": b""})
+
+
+async def in_turns(given: Iterable[bytes]) -> AsyncIterator[bytes]:
+    """Give others a turn between two chunks: sending waits only where the client does not read."""
+    for chunk in given:
+        yield chunk
+        await asyncio.sleep(0)
 
 
 def chunks(pieces: Iterable[bytes], least: int = _CHUNK) -> Iterable[bytes]:
@@ -118,10 +158,10 @@ def chunks(pieces: Iterable[bytes], least: int = _CHUNK) -> Iterable[bytes]:
         yield b"".join(gathered)
 
 
-async def _compressed(pieces: Iterable[bytes]) -> AsyncIterator[bytes]:
+async def _compressed(given: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
     """Gzip in a worker thread, so that other requests go on meanwhile."""
     packer = zlib.compressobj(1, zlib.DEFLATED, 16 + zlib.MAX_WBITS)
-    for chunk in chunks(pieces):
+    async for chunk in given:
         packed = await asyncio.to_thread(packer.compress, chunk)
         if packed:
             yield packed
@@ -137,9 +177,9 @@ def error_reply(error: StatusError, answer: Answer = PLAIN) -> Reply:
     return Reply(error.code, _dump(error.to_json(), answer.yaml), answer.content_type, headers, error.warnings)
 
 
-def _dump(value: Json, as_yaml: bool, pretty: bool = False) -> bytes:
-    if as_yaml:
-        return yaml.dump(value, Dumper=yaml.CSafeDumper, sort_keys=True, allow_unicode=True).encode()
+def _dump(value: Json, in_yaml: bool, pretty: bool = False) -> bytes:
+    if in_yaml:
+        return yaml_bytes(value)
     data = encode(value)
     return msgspec.json.format(data, indent=2) if pretty else data
 
@@ -219,25 +259,55 @@ class Renderer:
     @staticmethod
     def document(obj: Json, answer: Answer, query: Mapping[str, str], status: int = 200) -> Reply:
         """Answer a dict as it is."""
-        return Reply(status, _dump(obj, answer.yaml, "pretty" in query), answer.content_type)
+        pretty = "pretty" in query
+        data = encode(obj)
+        if not answer.yaml and not pretty:
+            return Reply(status, data)
+        if len(data) <= INLINE_BYTES:
+            return Reply(status, _dump(obj, answer.yaml, pretty), answer.content_type)
+        later = (_dump(msgspec.json.decode(data), answer.yaml, pretty) for _ in (data,))
+        return Reply(status, later, answer.content_type)
 
     def stored(self, kind: Kind, state: Stored, answer: Answer, query: Mapping[str, str]) -> Reply:
         """Answer one stored object, without decoding it if that can be."""
         if answer == PLAIN and "pretty" not in query:
             return Reply(200, self.raw_object(kind, state))
+        if answer.form == "table":
+            return self._table_of(kind, [state], {"resourceVersion": str(state.revision)}, answer, query)
         return self.one(kind, self._registry.view(kind, state), answer, query)
 
     def table(self, kind: Kind, items: Sequence[Json], list_meta: Json, query: Mapping[str, str]) -> Json:
         """Return a Table of objects; raises 400 for an unknown ``includeObject``."""
-        include = query.get("includeObject", "") or "Metadata"
-        if include not in ("Metadata", "Object", "None"):
-            raise errors.bad_request(
-                "Unable to convert to Table as requested: includeObject: Invalid value: "
-                f"\"{include}\": must be 'Metadata', 'Object', 'None', or empty"
-            )
-        return tables.table(
-            kind, list(items), include_object=include, now=self._registry.clock.now(), list_meta=list_meta
-        )
+        now, include = self._registry.clock.now(), _included(query)
+        return tables.table(kind, list(items), include_object=include, now=now, list_meta=list_meta)
+
+    def _table_of(
+        self, kind: Kind, states: Sequence[Stored], list_meta: Json, answer: Answer, query: Mapping[str, str]
+    ) -> Reply:
+        """Answer the Table of stored objects; raises 400."""
+        envelope = self.table(kind, [], list_meta, query)
+        del envelope["rows"]
+        now, include = self._registry.clock.now(), _included(query)
+        made = tables.row_maker(kind, include_object=include, now=now)
+
+        def row(state: Stored) -> bytes:
+            return encode(made(self._registry.view(kind, state)))
+
+        return self._listed(envelope, "rows", states, row, answer, query)
+
+    @staticmethod
+    def _listed(
+        envelope: Json,
+        field: str,
+        states: Sequence[Stored],
+        item: Callable[[Stored], bytes],
+        answer: Answer,
+        query: Mapping[str, str],
+    ) -> Reply:
+        """Answer a list of what ``item`` makes of each state as JSON: at once if it is small, else in slices."""
+        notation: Notation = as_yaml if answer.yaml else as_pretty_json if "pretty" in query else as_json
+        made = notation(envelope, field, sliced(states, item))
+        return Reply(200, made if is_large(states) else b"".join(made), answer.content_type)
 
     def many(
         self, kind: Kind, states: Sequence[Stored], list_meta: Json, answer: Answer, query: Mapping[str, str]
@@ -253,27 +323,42 @@ class Renderer:
                     f"(*{group}.{kind.list_kind})",
                 )
             case "table":
-                items = [self._registry.view(kind, state) for state in states]
-                return self.document(self.table(kind, items, list_meta, query), answer, query)
+                return self._table_of(kind, states, list_meta, answer, query)
             case "partial-list":
-                head = (f"{_META}/{answer.version}", "PartialObjectMetadataList")
-                raws = [self.raw_partial(state, answer.version) for state in states]
+                envelope = _envelope("PartialObjectMetadataList", f"{_META}/{answer.version}", list_meta)
+                version = answer.version
+                return self._listed(
+                    envelope, "items", states, lambda state: self.raw_partial(state, version), answer, query
+                )
             case _:
-                head = (kind.api_version, kind.list_kind)
-                raws = [self._raw_item(kind, state) for state in states]
-        start = b'{"kind":"%s","apiVersion":"%s","metadata":%s,"items":[' % (
-            head[1].encode(),
-            head[0].encode(),
-            encode(list_meta),
-        )
-        pieces = [start]
-        for raw in raws:
-            pieces.append(raw)
+                envelope = _envelope(kind.list_kind, kind.api_version, list_meta)
+        if answer.yaml or "pretty" in query or differs(kind):
+            return self._listed(envelope, "items", states, partial(self._raw_item, kind), answer, query)
+        pieces: list[bytes] = [encode(envelope)[:-1] + b',"items":[']
+        head = self.raw_head(kind)
+        for state in states:
+            if kind.custom:
+                pieces.append(head)
+                pieces.append(memoryview(state.raw)[1:])  # type: ignore[arg-type]
+            else:
+                pieces.append(state.raw)
             pieces.append(b",")
-        if raws:
+        if states:
             pieces.pop()
         pieces.append(b"]}")
-        if answer.yaml or "pretty" in query:
-            whole: Json = msgspec.json.decode(b"".join(pieces))
-            return self.document(whole, answer, query)
         return Reply(200, pieces)
+
+
+def _envelope(kind: str, api_version: str, list_meta: Json) -> Json:
+    return {"kind": kind, "apiVersion": api_version, "metadata": list_meta}
+
+
+def _included(query: Mapping[str, str]) -> str:
+    """What a Table has beside its cells; raises 400."""
+    include = query.get("includeObject", "") or "Metadata"
+    if include not in ("Metadata", "Object", "None"):
+        raise errors.bad_request(
+            "Unable to convert to Table as requested: includeObject: Invalid value: "
+            f"\"{excerpt(include)}\": must be 'Metadata', 'Object', 'None', or empty"
+        )
+    return include

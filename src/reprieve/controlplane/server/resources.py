@@ -23,7 +23,7 @@ from reprieve.controlplane.deleting import options_from, warnings_of
 from reprieve.controlplane.errors import StatusError
 from reprieve.controlplane.eviction import evict_now
 from reprieve.controlplane.kinds import Kind, subresource
-from reprieve.controlplane.off_loop import OffLoopSteps, TooManyTurnsError, off_loop, repeated
+from reprieve.controlplane.off_loop import OffLoopSteps, TooManyTurnsError, Turn, off_loop, repeated
 from reprieve.controlplane.patching.ownership import condense
 from reprieve.controlplane.registry import Outcome, Registry, WriteOptions
 from reprieve.controlplane.reviews import answer as answer_review
@@ -31,7 +31,7 @@ from reprieve.controlplane.scaling import scale_of, write_scale_now
 from reprieve.controlplane.security import Tokens
 from reprieve.controlplane.selectors import select
 from reprieve.controlplane.server.bodies import decode_body, decode_patch, media_type
-from reprieve.controlplane.server.listing import list_page, reach
+from reprieve.controlplane.server.listing import list_page, reach, selected
 from reprieve.controlplane.server.negotiation import PLAIN, Answer, negotiate
 from reprieve.controlplane.server.query import list_options, parse_revision, write_options
 from reprieve.controlplane.server.rendering import Renderer, Reply
@@ -353,15 +353,20 @@ class Resources:
         listing = list_options({k: v for k, v in target.query.items() if k in ("labelSelector", "fieldSelector")})
         selection = select(kind, listing.labels, listing.fields)
         namespace = target.namespace if kind.namespaced else None
-        page = registry.store.page(kind.storage_key, namespace, match=selection.match)
-        for state in page.states:
+        page = registry.store.page(kind.storage_key, namespace)
+        states = await selected(page.states, selection.match)
+        turn = Turn()
+        for state in states:
             try:
                 registry.delete_now(kind, state.namespace, state.name, options)
             except StatusError as error:
                 if error.reason != "NotFound":
                     raise
+            if turn.is_over:
+                await registry.store.ticket.settled()
+            await turn.over()
         await registry.store.ticket.settled()
-        reply = self._renderer.many(kind, page.states, {"resourceVersion": str(page.revision)}, answer, target.query)
+        reply = self._renderer.many(kind, states, {"resourceVersion": str(page.revision)}, answer, target.query)
         reply.warnings = warnings_of(kind, options)
         return reply
 

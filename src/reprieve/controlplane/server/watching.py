@@ -9,21 +9,29 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from reprieve.api.json import Json
 from reprieve.controlplane.errors import expired
 from reprieve.controlplane.kinds import Kind
+from reprieve.controlplane.off_loop import encoded
 from reprieve.controlplane.registry import Registry
 from reprieve.controlplane.selectors import select
+from reprieve.controlplane.server.listing import selected
 from reprieve.controlplane.server.negotiation import Answer
 from reprieve.controlplane.server.query import WatchOptions
-from reprieve.controlplane.server.rendering import Renderer, Send, chunks, encode
+from reprieve.controlplane.server.rendering import Renderer, Send, chunks, in_turns
+from reprieve.controlplane.server.slices import encode, is_large
 from reprieve.controlplane.storage import CompactedError, Stored, Subscription, WatchEvent
 
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 _CHUNK = 128 * 1024
+_AGES_SECONDS = 10
+"""How long the ages in a shared line of a Table hold."""
+_SLICE = 32 * 1024
+"""Bytes of events that are encoded at a time where that takes long."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +76,8 @@ class WatchStream:
         self._namespace = namespace if namespace is not None else selection.namespace
         self._share_key = (kind.gvk, answer.form, answer.version)
         self._columns_sent = False
+        if answer.form == "table":
+            renderer.table(kind, [], {}, query)  # what cannot be answered is refused before the stream begins
 
     async def run(self, send: Send, disconnected: asyncio.Event) -> None:
         """Send the stream until its time is over, the client leaves, or it falls behind."""
@@ -102,28 +112,28 @@ class WatchStream:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _open(self) -> tuple[Subscription, list[Stored] | None]:
-        """Subscribe, and return the present state if the watch begins with it."""
+    def _open(self) -> tuple[Subscription, Sequence[Stored] | None]:
+        """Subscribe, and return the present state if the watch begins with it, yet to be selected from."""
         options, store = self._options, self._registry.store
         with_state = options.initial if options.initial is not None else options.since is None
         since = None if with_state or (options.initial is not None and options.since is None) else options.since
         subscription = store.subscribe(self._kind.storage_key, self._namespace, match=self._match, since=since)
         if not with_state:
             return subscription, None
-        page = store.page(self._kind.storage_key, self._namespace, match=self._match)
-        return subscription, page.states
+        return subscription, store.page(self._kind.storage_key, self._namespace).states
 
-    async def _pump(self, send: Send, subscription: Subscription, initial: list[Stored] | None) -> None:
+    async def _pump(self, send: Send, subscription: Subscription, initial: Sequence[Stored] | None) -> None:
         options, times = self._options, self._times
         loop = asyncio.get_running_loop()
         duration = options.timeout or times.shortest_default * (1 + random.random())
         ends = loop.time() + duration
         if initial is not None:
             start = subscription.revision
-            await self._send_lines(send, (self._encoded(WatchEvent("ADDED", state)) for state in initial))
-            self._sent(len(initial))
+            chosen = await selected(initial, self._match)
+            await self._send_lines(send, self._initial_lines(chosen))
+            self._sent(len(chosen))
             if options.initial and options.bookmarks:
-                await self._send_lines(send, [self._bookmark(start, initial_end=True)])
+                await self._send_line(send, self._bookmark(start, initial_end=True))
         else:
             await send({"type": "http.response.body", "body": b"", "more_body": True})
         next_bookmark = loop.time() + times.bookmark
@@ -142,18 +152,42 @@ class WatchStream:
                 # that every piece waits gathers what other writers commit right now.
                 await asyncio.sleep(max(sent + times.gather - loop.time(), 0))
                 sent = loop.time()
-                events = subscription.take()
-                await self._send_lines(send, [self._line(event) for event in events])
-                self._sent(len(events))
+                await self._send_pending(send, subscription)
             elif options.bookmarks and loop.time() >= next_bookmark:
                 next_bookmark = loop.time() + times.bookmark
-                await self._send_lines(send, [self._bookmark(self._registry.store.revision)])
+                await self._send_line(send, self._bookmark(self._registry.store.revision))
         await send({"type": "http.response.body", "body": b""})
 
+    async def _send_pending(self, send: Send, subscription: Subscription) -> None:
+        """Send what there is to take, a chunk at a time: what a client does not read stays in the history."""
+        while not subscription.overflowed and not subscription.closed:
+            events = subscription.take(_CHUNK)
+            await self._send_lines(send, self._lines(events))
+            self._sent(len(events))
+            if not subscription.pending:
+                break
+            await asyncio.sleep(0)
+
+    def _initial_lines(self, states: Sequence[Stored]) -> AsyncIterator[bytes]:
+        """The present state as ADDED events; Tables are made beside the event loop."""
+        lines = (self._encoded(WatchEvent("ADDED", state)) for state in states)
+        if self._answer.form == "object" or not is_large(states):
+            return in_turns(chunks(lines, _CHUNK))
+        return encoded(iter(chunks(lines, _SLICE)))
+
+    def _lines(self, events: Sequence[WatchEvent]) -> AsyncIterator[bytes]:
+        if self._answer.form == "table" and is_large([event.state for event in events]):
+            return encoded(iter(chunks(map(self._encoded, events), _SLICE)))
+        return in_turns(chunks(map(self._line, events), _CHUNK))
+
     @staticmethod
-    async def _send_lines(send: Send, lines: Iterable[bytes]) -> None:
-        for chunk in chunks(lines, _CHUNK):
+    async def _send_lines(send: Send, given: AsyncIterator[bytes]) -> None:
+        async for chunk in given:
             await send({"type": "http.response.body", "body": chunk, "more_body": True})
+
+    @staticmethod
+    async def _send_line(send: Send, line: bytes) -> None:
+        await send({"type": "http.response.body", "body": line, "more_body": True})
 
     @staticmethod
     async def _send_error(send: Send, message: str) -> None:
@@ -163,15 +197,22 @@ class WatchStream:
 
     def _line(self, event: WatchEvent) -> bytes:
         """Return the encoded event, the bytes another watcher had made if there are some."""
-        if self._answer.form == "table":
-            return self._encoded(event)
         shared = self._renderer.lines
-        key = (event.state.revision, event.type, self._share_key)
+        key = (event.state.revision, event.type, self._share_key, self._shared_while)
         line = shared.get(key)
         if line is None:
             line = self._encoded(event)
             shared.put(key, line)
+        self._columns_sent = True
         return line
+
+    @property
+    def _shared_while(self) -> tuple[Any, ...]:
+        """What else a line depends on: those of Tables have ages, and the first one has the columns."""
+        if self._answer.form != "table":
+            return ()
+        moment = int(self._registry.clock.now().timestamp()) // _AGES_SECONDS
+        return (moment, self._columns_sent, self._query.get("includeObject", ""))
 
     def _encoded(self, event: WatchEvent) -> bytes:
         if self._answer.form == "table":

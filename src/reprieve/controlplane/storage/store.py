@@ -466,6 +466,9 @@ class Store:
             if change.type == "DELETED":
                 superseded.append(_row(change))
         self.compacted = revision
+        for subscriptions in self._subscriptions.values():
+            for subscription in subscriptions:
+                subscription.forgotten(revision)
         try:
             self._log.compact(revision, superseded)
         except StorageError as error:
@@ -529,12 +532,13 @@ class Store:
             limit_events=self.limits.watch_events,
             limit_bytes=self.limits.watch_bytes,
         )
-        backlog: list[Change] = []
+        past: deque[Change] = deque()
         for change in reversed(self._by_resource.get(resource, ())):
             if change.revision <= start:
                 break
-            backlog.append(change)
-        subscription.offer(reversed(backlog))
+            past.appendleft(change)
+        if past:
+            subscription.begin_with(past, self.revision)
         self._subscriptions.setdefault(resource, set()).add(subscription)
         return subscription
 

@@ -6,6 +6,7 @@ else shows its name and when it was created.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
@@ -16,7 +17,7 @@ from reprieve.controlplane.tables import ages, jsonpaths
 from reprieve.controlplane.tables.columns import AGE, NAME, Cell, Column
 from reprieve.controlplane.tables.kinds import COLUMNS, DEFAULT
 
-__all__ = ["columns_of", "partial_object", "table"]
+__all__ = ["columns_of", "partial_object", "row_maker", "table"]
 
 _META_VERSION = "meta.k8s.io/v1"
 
@@ -83,17 +84,22 @@ def table(
     `include_object` is "Metadata" (also ""), "Object" or "None"; `now` a time with zone, against which ages
     are reported; `list_meta` becomes the table's metadata.
     """
-    columns = columns_of(kind)
-    cells = [column.cell for column in columns]
-    rows: list[Json] = []
-    for obj in items:
+    out: Json = {"kind": "Table", "apiVersion": _META_VERSION, "metadata": list_meta}
+    out["columnDefinitions"] = [column.definition() for column in columns_of(kind)]
+    out["rows"] = list(map(row_maker(kind, include_object=include_object, now=now), items))
+    return out
+
+
+def row_maker(kind: Kind, *, include_object: str, now: datetime) -> Callable[[Json], Json]:
+    """What makes the row of an object in a `table`."""
+    cells = [column.cell for column in columns_of(kind)]
+
+    def row(obj: Json) -> Json:
         attached: Any = None
         if include_object == "Object":
             attached = obj
         elif include_object != "None":
             attached = partial_object(obj)
-        rows.append({"cells": [cell(obj, now) for cell in cells], "object": attached})
-    out: Json = {"kind": "Table", "apiVersion": _META_VERSION, "metadata": list_meta}
-    out["columnDefinitions"] = [column.definition() for column in columns]
-    out["rows"] = rows
-    return out
+        return {"cells": [cell(obj, now) for cell in cells], "object": attached}
+
+    return row
