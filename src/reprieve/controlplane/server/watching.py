@@ -156,16 +156,15 @@ class WatchStream:
             elif options.bookmarks and loop.time() >= next_bookmark:
                 next_bookmark = loop.time() + times.bookmark
                 await self._send_line(send, self._bookmark(self._registry.store.revision))
+        await self._send_pending(send, subscription)
         await send({"type": "http.response.body", "body": b""})
 
     async def _send_pending(self, send: Send, subscription: Subscription) -> None:
         """Send what there is to take, a chunk at a time: what a client does not read stays in the history."""
-        while not subscription.overflowed and not subscription.closed:
+        while subscription.pending:
             events = subscription.take(_CHUNK)
             await self._send_lines(send, self._lines(events))
             self._sent(len(events))
-            if not subscription.pending:
-                break
             await asyncio.sleep(0)
 
     def _initial_lines(self, states: Sequence[Stored]) -> AsyncIterator[bytes]:

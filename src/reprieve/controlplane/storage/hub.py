@@ -150,12 +150,12 @@ class Subscription:
 
     @property
     def pending(self) -> bool:
-        """Whether there is something to take, or it has ended."""
-        return bool(self._past) or bool(self._events) or self.overflowed or self.closed
+        """Whether there is something to take."""
+        return bool(self._past) or bool(self._events)
 
     async def wait(self, timeout: float | None = None) -> bool:
         """Wait until there is something to take (or it ended); False if ``timeout`` seconds went by first."""
-        if self.pending:
+        if self.pending or self.overflowed or self.closed:
             return True
         loop = asyncio.get_running_loop()
         self._waiter = loop.create_future()
@@ -167,4 +167,4 @@ class Subscription:
             self._waiter = None
             if timer is not None:
                 timer.cancel()
-        return self.pending
+        return self.pending or self.overflowed or self.closed
