@@ -179,3 +179,55 @@ def test_merging_twice_changes_nothing_more(live: list[str], patched: list[str])
 )  # fmt: skip
 def test_values_are_shown_as_go_prints_them(value: Any, shown: str) -> None:
     assert go_map(value) == shown
+
+
+class Compared(str):
+    """A text that counts with how many others it is compared."""
+
+    __slots__ = ()
+    times = 0
+
+    def __eq__(self, other: object) -> bool:
+        Compared.times += 1
+        return str.__eq__(self, other)
+
+    __hash__ = str.__hash__
+
+
+MANY = 300
+
+
+def texts(prefix: str = "e.com/") -> list[str]:
+    return [Compared(f"{prefix}{number}") for number in range(MANY)]
+
+
+def named(*prefixes: str, **more: Any) -> list[Json]:
+    return [{"name": name, **more} for prefix in prefixes for name in texts(prefix)]
+
+
+@pytest.mark.parametrize(
+    ("live", "patch", "left"),
+    [
+        ({"metadata": {"finalizers": texts()}}, {"metadata": {"$deleteFromPrimitiveList/finalizers": texts()}}, 0),
+        ({"metadata": {"finalizers": texts()}}, {"metadata": {"finalizers": texts("f")}}, 2 * MANY),
+        ({"metadata": {"finalizers": texts()}}, {"metadata": {"finalizers": texts()}}, MANY),
+        ({"metadata": {"finalizers": texts()}},
+         {"metadata": {"$setElementOrder/finalizers": texts(), "finalizers": texts()}}, MANY),
+        ({"spec": {"containers": named("a")}}, {"spec": {"containers": named("a", image="i")}}, MANY),
+        ({"spec": {"containers": named("a")}}, {"spec": {"containers": named("b")}}, 2 * MANY),
+        ({"spec": {"containers": named("a", "b")}},
+         {"spec": {"containers": [{**item, "$patch": "delete"} for item in named("a")]}}, MANY),
+        ({"spec": {"volumes": named("a")}},
+         {"spec": {"volumes": [{**item, "$retainKeys": texts()} for item in named("a")[:1]]}}, MANY),
+    ],
+    ids=["delete from", "merge others", "merge same", "order", "keyed", "keyed others", "delete keyed", "retain"],
+)  # fmt: skip
+def test_a_patch_takes_as_long_as_its_lists_not_as_their_product(live: Json, patch: Json, left: int) -> None:
+    """interfaces.md 5.3: counted in comparisons; each of one list with each of the other would be 90,000."""
+    Compared.times = 0
+    if "$retainKeys" in str(patch):
+        patch["spec"]["volumes"][0]["$retainKeys"].append("name")
+    found = strategic_merge(POD, live, patch)
+    assert Compared.times < 30 * MANY
+    [inner] = found.values()
+    assert len(next(value for value in inner.values() if isinstance(value, list))) == left

@@ -9,6 +9,7 @@ Source: the strategic merge patch design of kubernetes/community and transcripts
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -77,7 +78,8 @@ def _merge_map(original: Json, patch: Json, node: Node) -> Json:
         if not isinstance(gone, list):
             raise _broken(f"invalid list type for {_DELETE_FROM}{key}")
         if isinstance(out.get(key), list):
-            out[key] = [item for item in out[key] if item not in gone]
+            deleted = set(map(_hashable, gone))
+            out[key] = [item for item in out[key] if _hashable(item) not in deleted]
     for key, value in patch.items():
         if key in (_PATCH, _RETAIN) or key.startswith((_ORDER, _DELETE_FROM)):
             continue
@@ -111,10 +113,11 @@ def _retain_keys(out: Json, patch: Json) -> None:
     retained = patch[_RETAIN]
     if not isinstance(retained, list):
         raise _broken(f"invalid patch format for {_RETAIN}")
+    names = set(map(_hashable, retained))
     for key, value in patch.items():
-        if not key.startswith("$") and value is not None and key not in retained:
+        if not key.startswith("$") and value is not None and key not in names:
             raise _broken("retainKeys list doesn't contain the key " + key)
-    for key in [key for key in out if key not in retained]:
+    for key in [key for key in out if key not in names]:
         del out[key]
 
 
@@ -143,15 +146,15 @@ def _merge_list(live: list[Any], patch: list[Any], node: Node, order: Any) -> li
         raise _broken("list element types are not identical")
     key = node.patch_merge_key
     if not any(maps):
-        wanted_values = list(dict.fromkeys(patch))
+        wanted_values = dict.fromkeys(patch)
         rest = [item for item in dict.fromkeys(live) if item not in wanted_values]
-        return _ordered(wanted_values, rest, order, live, _identity(""))
+        return _ordered(list(wanted_values), rest, order, live, _identity(""))
     if not key:
         raise _broken("cannot merge lists without merge key")
     element = node.element or _NOWHERE
     if any(item.get(_PATCH) == "replace" for item in patch):
         return [_without_directives(item) for item in patch if _PATCH not in item]
-    kept = list(live)
+    deleted: set[Any] = set()
     wanted: list[Json] = []
     for item in patch:
         directive = item.get(_PATCH)
@@ -160,12 +163,14 @@ def _merge_list(live: list[Any], patch: list[Any], node: Node, order: Any) -> li
         if directive == "delete":
             if key not in item:
                 raise _broken("delete patch type with no merge key defined")
-            kept = [one for one in kept if one.get(key) != item[key]]
+            deleted.add(item[key])
         elif directive in (None, "merge"):
             wanted.append({name: value for name, value in item.items() if name != _PATCH})
         else:
             raise _broken(f"unknown patch type: {go_map(directive)} in map: {go_map(item)}")
     identity = _identity(key)
+    kept = [one for one in live if _hashable(one.get(key)) not in deleted]
+    present = {_hashable(one.get(key)): one for one in reversed(kept)}
     patched: dict[Any, Json] = {}
     for item in wanted:
         if key not in item:
@@ -173,9 +178,9 @@ def _merge_list(live: list[Any], patch: list[Any], node: Node, order: Any) -> li
         name = item[key]
         current = patched.get(name)
         if current is None:
-            current = next((one for one in kept if one.get(key) == name), {})
+            current = present.get(name, {})
         patched[name] = _merge_map(current, item, element)
-    untouched = [one for one in kept if one.get(key) not in patched]
+    untouched = [one for one in kept if _hashable(one.get(key)) not in patched]
     return _ordered(list(patched.values()), untouched, order, live, identity)
 
 
@@ -201,17 +206,18 @@ def _ordered(
         untouched = [item for item in every if key(item) not in place]
     position = {key(item): index for index, item in reversed(list(enumerate(live)))}
     out: list[Any] = []
-    left = list(untouched)
+    left = deque(untouched)
     for item in patched:
         mine = position.get(key(item))
         while left and mine is not None:
             other = position.get(key(left[0]))
             if other is None or other >= mine:
                 break
-            out.append(left.pop(0))
+            out.append(left.popleft())
         out.append(item)
-    return out + left
+    return [*out, *left]
 
 
 def _hashable(value: Any) -> Any:
+    """What stands for a value in sets, so that no list is searched once for every item of another."""
     return repr(value) if isinstance(value, _KINDS) else value
