@@ -24,6 +24,7 @@ from reprieve.controlplane.impersonation import impersonated
 from reprieve.controlplane.registry import Registry
 from reprieve.controlplane.security import Tokens
 from reprieve.controlplane.server.bodies import Disconnected, Receive, read_body
+from reprieve.controlplane.server.body_slots import BodySlots
 from reprieve.controlplane.server.discovery import VERSION_INFO, Discovery, wants_aggregated
 from reprieve.controlplane.server.metrics import CONTENT_TYPE, Measured, Metrics, labels_of
 from reprieve.controlplane.server.negotiation import negotiate
@@ -40,8 +41,6 @@ Scope = MutableMapping[str, Any]
 log = logging.getLogger("reprieve.apiserver")
 
 _LENGTH = re.compile(r"[0-9]{1,18}", re.ASCII)
-_LARGE_BODIES = 16
-"""Large bodies that are held at a time; whoever sends another one waits until it is read."""
 _CLIENT_CLOSED = 499
 """What is counted for a request whose client left before its answer."""
 
@@ -84,7 +83,7 @@ class App:
         self.discovery = Discovery(registry.kinds, self.options.server_address)
         self.metrics = Metrics(registry)
         self.stopping = False
-        self._large_bodies = asyncio.Semaphore(_LARGE_BODIES)
+        self._body_slots = BodySlots()
         self._documents: dict[str, tuple[int, bytes]] = {}
         self._plain: dict[str, Callable[[Target, Mapping[str, str]], Reply]] = {
             "": self._root,
@@ -202,8 +201,10 @@ class App:
         small = length is not None and length <= LARGE
         if small or (length is None and "transfer-encoding" not in headers):
             return await self.resources.handle(Call(target, kind, user, headers, await read_body(receive, length)))
-        async with self._large_bodies:
-            return await self.resources.handle(Call(target, kind, user, headers, await read_body(receive, length)))
+        async with self._body_slots.slot():
+            async with self._body_slots.arriving() as arriving:
+                body = await read_body(receive, length, arriving.came)
+            return await self.resources.handle(Call(target, kind, user, headers, body))
 
     # -- who -----------------------------------------------------------------------------------------------
 

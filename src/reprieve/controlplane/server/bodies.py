@@ -45,8 +45,10 @@ class Disconnected(Exception):  # noqa: N818 - not a failure: the client went aw
     """The client left before its request was complete."""
 
 
-async def read_body(receive: Receive, content_length: int | None) -> bytes:
-    """Return the whole body; raises 413 over the limit."""
+async def read_body(
+    receive: Receive, content_length: int | None, came: Callable[[int], None] = lambda _: None
+) -> bytes:
+    """Return the whole body; raises 413 over the limit. ``came`` is called with the bytes of each piece."""
     if content_length is not None and content_length > _SWALLOWED:
         raise too_large()
     chunks: list[bytes] = []
@@ -57,6 +59,7 @@ async def read_body(receive: Receive, content_length: int | None) -> bytes:
             raise Disconnected
         chunk: bytes = message.get("body", b"")
         size += len(chunk)
+        came(len(chunk))
         if size <= LIMIT:
             chunks.append(chunk)
         elif size > _SWALLOWED:
