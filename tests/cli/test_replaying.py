@@ -80,7 +80,7 @@ def test_a_moment_of_a_replay_is_shown_in_days(seconds: float, text: str) -> Non
         (("--until", "soon"), "--until: "),
         (("--cluster", "waits.yaml"), "--cluster: 1 pods that do not run; what is to be placed is in the job list"),
         (("--cluster", "none.yaml"), "--cluster: there are no nodes"),
-        (("--cluster", "quota.yaml"), "--cluster: "),
+        (("--cluster", "quota.yaml"), "quota.yaml: document "),
         (("--out", "jobs.csv"), "--out jobs.csv: is a file, not a directory"),
     ],
 )
@@ -219,7 +219,7 @@ def test_a_quota_that_makes_no_sense_is_refused_before_anything_runs(
     (desk / "quota.yaml").write_text((desk / "nodes.yaml").read_text() + quota)
     ended = run("replay", "jobs.csv", "--cluster", "quota.yaml", *policies)
     assert (ended.code, ended.out, ran) == (2, "", [])
-    assert ended.err.startswith("error: --cluster: ")
+    assert ended.err.startswith('error: quota.yaml: document 2 (line 5): ResourceQuota "default/q": spec.hard.cpu: ')
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from tests.controlplane.recorded.shapes import custom_kind, shape
 
-from reprieve.controlplane.kinds import BUILTIN, KindTable, _plural, subresource
+from reprieve.api.admission.refusals import plural_of
+from reprieve.controlplane.kinds import BUILTIN, KindTable, subresource
 
 
 @pytest.mark.parametrize(
@@ -15,7 +16,7 @@ from reprieve.controlplane.kinds import BUILTIN, KindTable, _plural, subresource
      ("DeviceClass", "deviceclasses")],
 )  # fmt: skip
 def test_plurals(kind: str, plural: str) -> None:
-    assert _plural(kind) == plural
+    assert plural_of(kind) == plural
 
 
 def test_rows_are_found_by_path_and_by_kind_and_go_again() -> None:

@@ -61,7 +61,7 @@ ONE = "spec.steps[0]"
         (
             {"delete": [{"kind": "Job", "name": "a"}]},
             f"{ONE}.delete[0].kind",
-            "'Job': want Pod, Node, PodGroup, CompositePodGroup or PodDisruptionBudget",
+            "'Job': want Pod, Node, PodGroup, CompositePodGroup, PodDisruptionBudget, ResourceQuota or LimitRange",
         ),
         ({"delete": [{"name": "a"}]}, f"{ONE}.delete[0].kind", "None: want Pod, Node"),
         ({"delete": [{"kind": ["Pod"], "name": "a"}]}, f"{ONE}.delete[0].kind", "['Pod']: want Pod, Node"),

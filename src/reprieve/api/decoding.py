@@ -38,6 +38,8 @@ KINDS: Final[Mapping[str, tuple[type[KubernetesObject], tuple[str, ...]]]] = {
         (o.StatefulSet, ()),
         (o.PriorityClass, ()),
         (o.PodDisruptionBudget, ()),
+        (o.ResourceQuota, ()),
+        (o.LimitRange, ()),
         (o.PodGroup, ()),
         (o.CompositePodGroup, ("scheduling.reprieve.dev/v1beta1", "scheduling.reprieve.dev/v1alpha3")),
         (o.Workload, ()),

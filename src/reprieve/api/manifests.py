@@ -114,10 +114,14 @@ class Manifests:
     unknown: list[UnknownObject] = field(default_factory=list)
     pod_makers: list[PodMaker] = field(default_factory=list)
     """Deployments, Jobs and the like: who plans expands them (`simulation.workloads`)."""
+    expanded: list[PodMaker] = field(default_factory=list)
+    """Those of them that were expanded, and what they made that makes pods in turn: owners before what they own."""
     jobs: list[Job] = field(default_factory=list)
     """Of those that were expanded the Jobs: when they end counts (cost.md 6.4)."""
     suspended: list[Suspended] = field(default_factory=list)
     """Of those that were expanded: who asks whether they would run has no answer (whatif.md 1.5)."""
+    counted: list[Loaded[KubernetesObject]] = field(default_factory=list)
+    """Objects that exist and that a question leaves out: quotas count them, and nothing else."""
     unknown_fields: list[UnknownField] = field(default_factory=list)
     """As far as schemas were given; the first `MOST_FINDINGS`."""
     unknown_fields_total: int = 0

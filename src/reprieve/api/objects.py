@@ -46,6 +46,8 @@ from reprieve.api.groups import TypedLocalObjectReference as TypedLocalObjectRef
 from reprieve.api.groups import Workload as Workload
 from reprieve.api.groups import WorkloadReference as WorkloadReference
 from reprieve.api.groups import WorkloadSpec as WorkloadSpec
+from reprieve.api.limits import LimitRange as LimitRange
+from reprieve.api.limits import ResourceQuota as ResourceQuota
 from reprieve.api.meta import EMPTY as EMPTY
 from reprieve.api.meta import EMPTY_MAP as EMPTY_MAP
 from reprieve.api.meta import EMPTY_META as EMPTY_META

@@ -28,12 +28,14 @@ from reprieve.api.objects import (
     CompositePodGroup,
     DeviceClass,
     DeviceTaintRule,
+    LimitRange,
     Namespace,
     Node,
     Pod,
     PodDisruptionBudget,
     PodGroup,
     PriorityClass,
+    ResourceQuota,
     Workload,
 )
 from reprieve.api.quantity import QuantityError, parse
@@ -43,6 +45,16 @@ from reprieve.api.validation_groups import validate_composite_pod_group, validat
 from reprieve.api.validation_pods import PREEMPTION_POLICIES, validate_label_selector, validate_pod
 
 DEVICE_TAINT_EFFECTS: Final = ("None", "NoExecute", "NoSchedule")
+QUOTA_SCOPES: Final = (
+    "BestEffort",
+    "NotBestEffort",
+    "Terminating",
+    "NotTerminating",
+    "PriorityClass",
+    "CrossNamespacePodAffinity",
+    "VolumeAttributesClass",
+)
+_SCOPE_OPERATORS: Final = ("In", "NotIn", "Exists", "DoesNotExist")
 _MAX_INT32: Final = 2**31 - 1
 
 
@@ -171,11 +183,42 @@ def _budget(budget: PodDisruptionBudget) -> None:
     validate_label_selector(spec.selector, "spec.selector")
 
 
+def _quota(quota: ResourceQuota) -> None:
+    validate_amounts(quota.spec.hard, "spec.hard")
+    for index, scope in enumerate(quota.spec.scopes):
+        if scope not in QUOTA_SCOPES:
+            raise unsupported(f"spec.scopes[{index}]", scope, QUOTA_SCOPES)
+    selector = quota.spec.scope_selector
+    for index, term in enumerate(selector.match_expressions if selector is not None else ()):
+        path = f"spec.scopeSelector.matchExpressions[{index}]"
+        if term.scope_name not in QUOTA_SCOPES:
+            raise unsupported(f"{path}.scopeName", term.scope_name, QUOTA_SCOPES)
+        if term.operator not in _SCOPE_OPERATORS:
+            raise unsupported(f"{path}.operator", term.operator, _SCOPE_OPERATORS)
+        if term.operator in ("In", "NotIn") and not term.values:
+            raise required(f"{path}.values", "must be at least one value when `operator` is 'In' or 'NotIn'")
+
+
+def _limit_range(limits: LimitRange) -> None:
+    for index, item in enumerate(limits.spec.limits):
+        path = f"spec.limits[{index}]"
+        if not item.type:
+            raise required(f"{path}.type")
+        for name in ("min", "max", "default", "default_request", "max_limit_request_ratio"):
+            first, *more = name.split("_")
+            validate_amounts(getattr(item, name), f"{path}.{first}{''.join(map(str.capitalize, more))}")
+        if item.type == "Pod" and (item.default or item.default_request):
+            part = "default" if item.default else "defaultRequest"
+            raise forbidden(f"{path}.{part}", "may not be specified when `type` is 'Pod'")
+
+
 _RULES: Final[Mapping[type[KubernetesObject], Callable[[Any], None]]] = {
     Pod: validate_pod,
     Node: _node,
     PriorityClass: _priority_class,
     PodDisruptionBudget: _budget,
+    ResourceQuota: _quota,
+    LimitRange: _limit_range,
     DeviceClass: _device_class,
     DeviceTaintRule: _device_taint_rule,
     Workload: validate_workload,

@@ -82,6 +82,8 @@ def capacity_sections(found: "Capacity") -> "list[Section]":
     notes.append(f"The largest gang of such pods: {found.largest_gang}{more['largestGang']}.")
     if found.at_least:
         notes.append("No more were tried.")
+    if found.refusal:
+        notes.append(f"No more by admission: {found.refusal}.")
     tone = Tone.GOOD if found.now else Tone.WAITING
     now = f"{found.now}{more['now'] or ' more'} of {found.shape} {'fits' if found.now == 1 else 'fit'} now."
     sections = [Section(now, notes=tuple(notes), tone=tone)]

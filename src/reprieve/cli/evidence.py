@@ -106,6 +106,8 @@ class Owned:
     name: str
     pods: int
     waiting: int
+    refused: str = ""
+    """A sentence on its pods that admission refuses."""
 
     def __str__(self) -> str:
         return f"{self.kind.lower()} {self.namespace}/{self.name}"
@@ -126,6 +128,10 @@ class Evidence:
     """Name of the parent that does not exist."""
     members: list[objects.Pod] = field(default_factory=list)
     """Pods of the group, or of all groups of the tree below."""
+    refused: str = ""
+    """The server's message, where the object is a pod that admission refuses."""
+    refusals: list[str] = field(default_factory=list)
+    """Sentences on members that admission refuses, and on the controllers that want them."""
     events: list[Occurrence] = field(default_factory=list)
     records: list[DecisionRecord] = field(default_factory=list)
     """About the object, and about the group of a pod; newest first."""

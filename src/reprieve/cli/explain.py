@@ -115,7 +115,7 @@ def _worked_out(source: Source, kind: str, name: str, namespace: str | None, *, 
     """From an input."""
     from reprieve.api.errors import InputError
     from reprieve.cli.evidence import Asked
-    from reprieve.cli.explain_files import evidence_of, resolved
+    from reprieve.cli.explain_files import evidence_of, resolved, without_refused
 
     space = namespace or (_namespace_of(source) if source.live else "default")
     gathered = gather(source)
@@ -127,7 +127,7 @@ def _worked_out(source: Source, kind: str, name: str, namespace: str | None, *, 
             evidence = evidence_of(gathered, asked, source, suggest=suggest)
     except InputError as error:
         refuse(str(error))
-    evidence.owner = owner
+    evidence.owner = without_refused(owner, gathered) if owner is not None else None
     return evidence
 
 

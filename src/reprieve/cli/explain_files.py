@@ -24,6 +24,7 @@ from reprieve.library.waiting import WaitingRecords
 from reprieve.simulation.plan import PlanOptions, plan
 from reprieve.simulation.plan_inputs import starts_at
 from reprieve.simulation.report import Answer, ChangeMade, CompositeOutcome, Help, Plan, PodGroupOutcome, PodOutcome
+from reprieve.simulation.report_refusals import refusal_sentences, refusals_of
 from reprieve.simulation.whatif.suggestions import Trials, helped
 from reprieve.simulation.workloads.scaling import Workloads
 from reprieve.simulation.workloads.table import TABLE
@@ -83,7 +84,6 @@ def evidence_of(gathered: Gathered, asked: Asked, source: Source, *, suggest: bo
     """Everything that an input has of an object, and what would be decided about it."""
     manifests = gathered.manifests
     evidence = Evidence(asked, worked_out_on=CHANGED if source.live else MANIFESTS, changes=gathered.changed.made)
-    found = manifests.all()
     evidence.pod = next(
         (one.object for one in manifests.pods if asked.kind == "Pod" and _is(one.object, asked.namespace, asked.name)),
         None,
@@ -100,20 +100,54 @@ def evidence_of(gathered: Gathered, asked: Asked, source: Source, *, suggest: bo
         if group is not None:
             evidence.group = groups.get(group)
             evidence.members = [pod for pod in there if pod_group_name(pod) == group]
+    now = _now(gathered)
+    _note_refusals(evidence, refusals_of(manifests, now))
     child = evidence.composite or evidence.group
     if child is not None:
         read_above(evidence, child.spec.parent_composite_pod_group_name, composites)
     waiting = any(not pod.spec.node_name for pod in ([evidence.pod] if evidence.pod is not None else evidence.members))
-    if evidence.exists and waiting:
+    if evidence.exists and waiting and not evidence.refused:
         whole = asked
         if evidence.group is not None:
             whole = Asked("PodGroup", asked.namespace, evidence.group.name)
-        now = gathered.now if gathered.now is not None else starts_at(found)
         expanding = Expanding(gathered.changed.manifests, source.rows or TABLE, source.run)
         evidence.computed = ask(
             manifests, whole.kind, whole.namespace, whole.name, now=now, suggest=suggest, expanding=expanding
         )
     return evidence
+
+
+def _note_refusals(evidence: Evidence, refused: Plan) -> None:
+    """Record of the object and its members what admission refuses: such pods do not exist (whatif.md 14)."""
+    asked, messages = evidence.asked, {(pod.namespace, pod.name): pod.message or "" for pod in refused.pods}
+    if evidence.pod is not None:
+        evidence.refused = messages.get((asked.namespace, asked.name), "")
+    gone = {pod.name for pod in evidence.members if (pod.namespace, pod.name) in messages}
+    evidence.members = [pod for pod in evidence.members if pod.name not in gone]
+    if gone and evidence.pod is None:
+        of_members = with_fields(
+            refused,
+            pods=tuple(pod for pod in refused.pods if pod.namespace == asked.namespace and pod.name in gone),
+            refused=tuple(
+                one for one in refused.refused if one.namespace == asked.namespace and gone.intersection(one.pods)
+            ),
+        )
+        evidence.refusals = refusal_sentences(of_members)
+
+
+def without_refused(owner: Owned, gathered: Gathered) -> Owned:
+    """The owner without the pods that admission refuses, which are named instead (whatif.md 14)."""
+    key = (owner.kind.lower(), owner.namespace, owner.name)
+    for one in refusals_of(gathered.manifests, _now(gathered)).refused:
+        if (one.kind.lower(), one.namespace, one.name) == key:
+            (text,) = refusal_sentences(Plan(refused=(one,)))
+            lacking = len(one.pods)
+            return replace(owner, pods=owner.pods - lacking, waiting=owner.waiting - lacking, refused=text)
+    return owner
+
+
+def _now(gathered: Gathered) -> float:
+    return gathered.now if gathered.now is not None else starts_at(gathered.manifests.all())
 
 
 def all_waiting(

@@ -211,6 +211,8 @@ def _unit_of(evidence: Evidence, record: DecisionRecord) -> Unit | None:
 def state_of(evidence: Evidence) -> tuple[str, str, Tone]:
     """A word for the state (of `-o json`), a sentence, and how good that is."""
     asked = evidence.asked
+    if evidence.refused:
+        return "Refused", f"{asked} does not exist: admission refuses it.", Tone.BAD
     if not evidence.exists:
         if next(iter(_preemptions_of(evidence)), None) is not None:
             return "Preempted", f"{asked} is gone: it was preempted.", Tone.BAD
@@ -222,12 +224,16 @@ def state_of(evidence: Evidence) -> tuple[str, str, Tone]:
 
 def _owner_section(owner: Owned | None) -> list[Section]:
     """How an owner of several pods stands, of which only one, or one gang, is explained."""
-    if owner is None or owner.pods < 2:
+    if owner is None or (owner.pods < 2 and not owner.refused):
         return []
     waiting = f"{owner.waiting} wait" if owner.waiting != 1 else "1 waits"
     tone = Tone.WAITING if owner.waiting else Tone.GOOD
     return [
-        Section(f"{owner} has {count(owner.pods, 'pod')}: {owner.pods - owner.waiting} on nodes, {waiting}.", tone=tone)
+        Section(
+            f"{owner} has {count(owner.pods, 'pod')}: {owner.pods - owner.waiting} on nodes, {waiting}.",
+            notes=(f"{owner.refused}.",) if owner.refused else (),
+            tone=tone,
+        )
     ]
 
 
@@ -319,6 +325,7 @@ def _state_section(evidence: Evidence) -> Section:
         for condition in _conditions(evidence)
         if condition.status == "False" and condition.message and condition.type.startswith(("Pod", "CompositePodGroup"))
     ]
+    notes += [f"{text}." for text in (evidence.refused, *evidence.refusals) if text]
     computed = evidence.computed
     if computed is not None and not evidence.source and computed.gated:
         notes.append(f"It is not tried: {computed.gated}")

@@ -94,7 +94,10 @@ def _show_queue(source: Source, output: Format, namespace: str | None, *, sugges
     if output is not Format.TEXT:
         show(document(with_fields(queue, changes=tuple(gathered.changed.made)), output))
         return
-    show_with_changes(gathered, [queue_section(queue)])
+    from reprieve.cli.render import refused_section
+
+    refused = refused_section(queue.refused)
+    show_with_changes(gathered, [queue_section(queue), *([refused] if refused is not None else [])])
 
 
 def _with_suggestions(source: Source, gathered: "Gathered", options: "PlanOptions") -> "Queue":

@@ -30,6 +30,7 @@ from reprieve.simulation.report import (
     PutOffOutcome,
     UnitAccount,
 )
+from reprieve.simulation.report_refusals import REFUSED, refusal_sentences
 
 MOST_ROWS = 20
 """Rows of one table; the rest is counted. `-o json` lists everything."""
@@ -67,6 +68,7 @@ def plan_sections(answer: Answer, record_of: RecordOf = _no_record) -> list[Sect
         _lost(plan, groups),
         _below_minimum(plan),
         _trees(plan),
+        _refused(plan),
         _waiting(plan, groups, members, record_of),
         _closing(plan, account),
     ]
@@ -77,7 +79,7 @@ def waiting_sections(answer: Answer, record_of: RecordOf = _no_record) -> list[S
     """Those who wait, why, and what would help: trees of groups, then groups and pods; nothing if nobody does."""
     plan = answer.plan
     groups = {(g.namespace, g.name): g for g in plan.pod_groups}
-    found = (_trees(plan), _waiting(plan, groups, _members(plan.asked_pods), record_of))
+    found = (_trees(plan), _refused(plan), _waiting(plan, groups, _members(plan.asked_pods), record_of))
     return [section for section in found if section is not None]
 
 
@@ -114,11 +116,14 @@ def _verdict(plan: Plan, account: Account) -> Section:
         title, tone = "Nothing waits to be placed.", Tone.PLAIN
     elif placed == asked:
         title, tone = f"{'The pod is' if asked == 1 else f'All {asked} pods are'} placed.", Tone.GOOD
-    elif outcomes["Nominated"]:
-        title = f"{placed} of {asked} pods placed, {outcomes['Nominated']} waiting for room that is being made."
-        tone = Tone.WAITING
     else:
-        title, tone = f"{placed} of {asked} pods placed, {asked - placed} waiting.", Tone.WAITING
+        refused, waiting = outcomes["Refused"], asked - placed - outcomes["Refused"]
+        parts = [f"{refused} refused"] if refused else []
+        if outcomes["Nominated"]:
+            parts.append(f"{outcomes['Nominated']} waiting for room that is being made")
+        elif waiting:
+            parts.append(f"{waiting} waiting")
+        title, tone = f"{placed} of {asked} pods placed, {', '.join(parts)}.", Tone.WAITING
     others = {f"pod {one.namespace}/{one.name}" for one in plan.pods if not one.asked}
     others |= {f"podgroup {one.namespace}/{one.name}" for one in plan.pod_groups if not one.asked}
     evicted = _evicted_units(made for made in account.preemptions if made.preemptor not in others)
@@ -433,6 +438,20 @@ def _trees(plan: Plan) -> Section | None:
     return Section("Trees of groups that wait", ("", "", ""), *_first(rows), tone=Tone.WAITING)
 
 
+# -- refused -----------------------------------------------------------------------------------------------------------
+
+
+def _refused(plan: Plan) -> Section | None:
+    """Pods that admission refuses: by the controller that wants them, then those without one."""
+    return refused_section(refusal_sentences(plan))
+
+
+def refused_section(sentences: Sequence[str]) -> Section | None:
+    """Sentences on what admission refuses."""
+    rows = [Row((sentence,), tone=Tone.BAD) for sentence in sentences]
+    return Section("Refused by admission", ("",), *_first(rows), tone=Tone.BAD) if rows else None
+
+
 # -- waiting -----------------------------------------------------------------------------------------------------------
 
 
@@ -444,7 +463,7 @@ def _waiting(
 ) -> Section | None:
     rows = []
     for key, pods in members.items():
-        left = [pod for pod in pods if pod.node_name is None]
+        left = [pod for pod in pods if pod.node_name is None and pod.outcome != REFUSED]
         if left:
             group = groups.get(key)
             messages = _group_messages(left, group, record_of("PodGroup", *key))
@@ -452,7 +471,7 @@ def _waiting(
             rows.append(Row(cells, below=messages, tone=Tone.WAITING))
     alike: dict[tuple[str, str | None], list[PodOutcome]] = defaultdict(list)
     for pod in plan.asked_pods:
-        if pod.pod_group is None and pod.node_name is None:
+        if pod.pod_group is None and pod.node_name is None and pod.outcome != REFUSED:
             alike[pod.outcome, pod.message].append(pod)
     for (outcome, message), pods in alike.items():
         first = f"pod {pods[0].namespace}/{pods[0].name}"

@@ -225,6 +225,8 @@ def _failures(text: str, begin: int, *, dated: bool, faster: float) -> Any:
 def _cluster(
     task: Task, picked: "Chosen"
 ) -> "tuple[list[tuple[objects.KubernetesObject, float]], float, list[Mapping[str, Any]], list[str]]":
+    import msgspec
+
     from reprieve.api import objects
     from reprieve.api.errors import InputError
     from reprieve.api.loading import read
@@ -237,7 +239,7 @@ def _cluster(
     try:
         if task.cluster:
             manifests = read_files(task.cluster, task.max_bytes, Strictness())
-            quotas = _quota_documents(task.cluster, task.max_bytes)
+            quotas = [msgspec.to_builtins(loaded.object) for loaded in manifests.of(objects.ResourceQuota)]
             pending = sum(1 for pod in manifests.pods if not pod.object.spec.node_name)
             if pending:
                 refuse(f"--cluster: {pending} pods that do not run; what is to be placed is in the job list")
@@ -255,31 +257,9 @@ def _cluster(
     except OSError as error:
         refuse(reason_of(error))
     loaded = manifests.all()
-    items = [(one.object, one.created) for one in (*loaded, *classes.all())]
+    limits = (objects.ResourceQuota, objects.LimitRange)  # quotas hold for jobs (replay.md 3.8), not for their pods
+    items = [(one.object, one.created) for one in (*loaded, *classes.all()) if not isinstance(one.object, limits)]
     return items, float(round(starts_at(loaded))), quotas, remarks
-
-
-def _quota_documents(files: tuple[str, ...], max_bytes: int) -> list[Mapping[str, Any]]:
-    """ResourceQuotas of the cluster file, which a plan does not read."""
-    from reprieve.api.yamltext import read_documents
-
-    found: list[Mapping[str, Any]] = []
-    for name in files:
-        path = Path(name)
-        paths = (
-            sorted(each for each in path.iterdir() if each.suffix in (".yaml", ".yml", ".json"))
-            if path.is_dir()
-            else [path]
-        )
-        for each in paths:
-            text = each.read_bytes()[:max_bytes].decode("utf-8-sig")
-            if "ResourceQuota" not in text:
-                continue
-            for document in read_documents(text):
-                data = document.data
-                items = data.get("items") or [] if isinstance(data, dict) and data.get("kind") == "List" else [data]
-                found += [item for item in items if isinstance(item, dict) and item.get("kind") == "ResourceQuota"]
-    return found
 
 
 def _policy(task: Task, config: str | None, *, warn: bool = False) -> "Policy":

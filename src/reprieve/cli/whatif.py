@@ -23,7 +23,6 @@ from reprieve.observability.recording import RecordKeeper
 from reprieve.observability.records import DecisionRecord
 from reprieve.observability.store import Name
 from reprieve.preemption.units import effective_priority
-from reprieve.scheduling.arrival_order import in_order
 from reprieve.scheduling.decision import Decision, Result
 from reprieve.scheduling.engine import Engine
 from reprieve.scheduling.engine_options import EngineOptions
@@ -167,8 +166,7 @@ class _Last:
 def _world(items: Iterable[Timed], now: float) -> tuple[Engine, VirtualCluster]:
     engine = Engine(EngineOptions(any_scheduler=True))
     world = VirtualCluster(engine, now)
-    for item, created in in_order(items):
-        world.add(item, created)
+    world.load(items)
     return engine, world
 
 

@@ -53,6 +53,8 @@ OPTIONAL: Final[tuple[type[KubernetesObject], ...]] = (
     o.DeviceClass,
     o.DeviceTaintRule,
 )
+LIMITS: Final[tuple[type[KubernetesObject], ...]] = (o.ResourceQuota, o.LimitRange)
+"""What only admission reads: plans and snapshots need it, the live scheduler does not."""
 SIDE_BY_SIDE: Final = 4
 """Lists asked for at the same time."""
 
@@ -121,7 +123,7 @@ async def read_cluster(
 
     first = await read(o.Pod)
     of_pods = [kind for kind in owner_kinds(gangs=owners, ends=jobs) if _resources(served, kind)]
-    kinds: tuple[type[KubernetesObject], ...] = (o.Node, *OPTIONAL, *of_pods)
+    kinds: tuple[type[KubernetesObject], ...] = (o.Node, *OPTIONAL, *LIMITS, *of_pods)
     tasks = [asyncio.create_task(read(kind)) for kind in kinds]
     try:
         found: dict[type[KubernetesObject], _Read] = dict(zip(kinds, await asyncio.gather(*tasks), strict=True))
@@ -136,7 +138,7 @@ async def read_cluster(
     for kind in order:
         reading.objects += found[kind].objects
         reading.warnings += found[kind].warnings
-    absent = [found[kind].absent for kind in OPTIONAL if found[kind].absent]
+    absent = [found[kind].absent for kind in (*OPTIONAL, *LIMITS) if found[kind].absent]
     if absent:
         reading.warnings.append(f"not served by this API server: {', '.join(absent)}")
     _leave_out_orphans(reading)

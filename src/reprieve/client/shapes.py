@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from reprieve.api import objects as o
 from reprieve.api.admission import PREEMPTION_PRIORITY, PREEMPTION_PRIORITY_CLASS
+from reprieve.api.admission.usage import CLASS_STORAGE
 from reprieve.api.devices import IMPLICIT
 from reprieve.api.foreign_groups import FOREIGN, FOREIGN_VERSIONS
 from reprieve.api.group_sources import GROUP_ANNOTATIONS, KUEUE_TOTAL, TASK_ANNOTATION
@@ -262,6 +263,33 @@ def _amounts(value: Mapping[str, Any], names: Names) -> Json:
     }
 
 
+def _quota_amounts(value: Mapping[str, Any], names: Names) -> Json:
+    """Amounts of a quota: resources with a prefix, some after the name of a storage class or a device class."""
+    return {_quota_name(name, names): _keep(amount, names) for name, amount in value.items()}
+
+
+def _quota_name(name: str, names: Names) -> str:
+    storage_class, _, counted = name.partition(CLASS_STORAGE)
+    if counted in ("requests.storage", "persistentvolumeclaims"):
+        return names.name(CLASS, storage_class) + CLASS_STORAGE + counted
+    if name.startswith(f"requests.{IMPLICIT}"):
+        return f"requests.{IMPLICIT}" + names.name(DEVICE_CLASS, name.removeprefix(f"requests.{IMPLICIT}"))
+    return names.resource(name)
+
+
+def _scope_requirements(value: Sequence[Mapping[str, Any]], names: Names) -> list[Json]:
+    """scopeSelector.matchExpressions: the values of the scope PriorityClass are names of classes."""
+    found = []
+    for item in value:
+        made: Json = {key: _keep(item[key], names) for key in ("scopeName", "operator") if key in item}
+        of_classes = item.get("scopeName") == "PriorityClass"
+        if item.get("values"):
+            leaf = priority_class if of_classes else _keep
+            made["values"] = [leaf(text, names) for text in item["values"]]
+        found.append(made)
+    return found
+
+
 _RESOURCES: Final = {"requests": _amounts, "limits": _amounts, "claims": _each({"name": named(DEVICE_CLAIM)})}
 _CONTAINER: Final = {
     "name": named(CONTAINER),
@@ -475,6 +503,24 @@ SHAPES: Final[Mapping[type[KubernetesObject], Mapping[str, Any]]] = {
             "expectedPods": _keep,
             "observedGeneration": _keep,
         },
+    },
+    o.ResourceQuota: {
+        "spec": {
+            "hard": _quota_amounts,
+            "scopes": _keep,
+            "scopeSelector": {"matchExpressions": _scope_requirements},
+        },
+        "status": {"hard": _quota_amounts, "used": _quota_amounts},
+    },
+    o.LimitRange: {
+        "spec": {
+            "limits": _each(
+                {
+                    "type": _keep,
+                    **dict.fromkeys(("min", "max", "default", "defaultRequest", "maxLimitRequestRatio"), _amounts),
+                }
+            )
+        }
     },
     o.Service: {"spec": {"selector": _labels}},
     o.ReplicationController: {"spec": {"replicas": _keep, "selector": _labels}},

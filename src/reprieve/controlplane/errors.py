@@ -17,6 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from reprieve.api.admission.refusals import forbidden_message
 from reprieve.api.errors import excerpt
 from reprieve.api.json import Json
 from reprieve.controlplane.schema.field_errors import FieldError
@@ -140,10 +141,8 @@ MODIFIED = "the object has been modified; please apply your changes to the lates
 
 def forbidden(plural: str, group: str, name: str, why: str, causes: Iterable[Cause] = ()) -> StatusError:
     """403 Forbidden of admission or authorisation with upstream's frame around ``why``."""
-    subject = f'{qualified(plural, group)} "{name}"' if name else qualified(plural, group)
-    return StatusError(
-        403, "Forbidden", f"{subject} is forbidden: {why}", object_details(name, group, plural), tuple(causes)
-    )
+    message = forbidden_message(qualified(plural, group), name, why)
+    return StatusError(403, "Forbidden", message, object_details(name, group, plural), tuple(causes))
 
 
 def invalid(kind: str, group: str, name: str, causes: Sequence[Cause]) -> StatusError:

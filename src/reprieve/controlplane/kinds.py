@@ -16,6 +16,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Literal
 
+from reprieve.api.admission.refusals import plural_of
+
 ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 CUSTOM_VERBS = ("delete", "deletecollection", "get", "list", "patch", "create", "update", "watch")
 
@@ -96,14 +98,6 @@ class Kind:
         return f"{self.plural}.{self.group}" if self.group else self.plural
 
 
-def _plural(kind: str) -> str:
-    """The name in URLs that follows from that of the kind, as apimachinery guesses it."""
-    word = kind.lower()
-    if word.endswith("y"):
-        return f"{word[:-1]}ies"
-    return word if word == "endpoints" else word + ("es" if word.endswith("s") else "s")
-
-
 def _fields(text: str) -> dict[str, str]:
     """Field-selector labels with their paths: `LABEL=PATH`, or just the label where it is the path."""
     pairs = (word.partition("=") for word in text.split())
@@ -125,7 +119,7 @@ def _row(
     **strategy: Any,
 ) -> Kind:
     """A built-in kind; `short`, `sub` (subresources) and `fields` are lists of words, `stored_as` an apiVersion."""
-    plural = _plural(kind)
+    plural = plural_of(kind)
     return Kind(
         group=group,
         version=version,

@@ -12,9 +12,9 @@ _APART: Final = 1e-6
 def in_order(items: Iterable[tuple[objects.KubernetesObject, float]]) -> list[tuple[objects.KubernetesObject, float]]:
     """Return objects, each with its creation time in seconds, in the order a starting scheduler learns of them.
 
-    Nodes, budgets, groups of every level, bound pods, pending pods; within a kind by creation, then by the resource
-    version, then as given.  Pending pods created at one time are set microseconds apart, as the API has seconds only.
-    The decisions do not depend on the order but for the first-come order of pending pods.
+    Quotas and limit ranges, nodes, budgets, groups of every level, bound pods, pending pods; within a kind by creation,
+    then by the resource version, then as given.  Pending pods created at one time are set microseconds apart, as the
+    API has seconds only.  The decisions do not depend on the order but for the first-come order of pending pods.
     """
     found = []
     latest = float("-inf")
@@ -28,7 +28,17 @@ def in_order(items: Iterable[tuple[objects.KubernetesObject, float]]) -> list[tu
 _PENDING: Final = 5
 
 
+_TURNS = {
+    "ResourceQuota": -1,
+    "LimitRange": -1,
+    "Node": 0,
+    "PodDisruptionBudget": 1,
+    "CompositePodGroup": 2,
+    "PodGroup": 2,
+}
+
+
 def _turn(item: objects.KubernetesObject) -> int:
     if isinstance(item, objects.Pod):
         return 4 if item.spec.node_name else _PENDING
-    return {"Node": 0, "PodDisruptionBudget": 1, "CompositePodGroup": 2, "PodGroup": 2}.get(type(item).__name__, 3)
+    return _TURNS.get(type(item).__name__, 3)

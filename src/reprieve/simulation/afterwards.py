@@ -22,6 +22,7 @@ from reprieve.api.manifests import Loaded, Manifests
 from reprieve.api.meta import KubernetesObject
 from reprieve.cluster.pods import PodRecord
 from reprieve.scheduling.engine import Engine
+from reprieve.simulation.controllers.admission import Admission
 from reprieve.simulation.scenario import Scenario, read_scenarios
 from reprieve.simulation.workloads.rows import Rows
 from reprieve.simulation.workloads.table import TABLE
@@ -44,11 +45,14 @@ def afterwards(
     written = _written(engine)
     found: list[Loaded[KubernetesObject]] = []
     someone_went = False
+    admission = Admission()
+    admission.begin([loaded.object for loaded in manifests.of(objects.LimitRange)], (), at)
     for loaded in everything:
         item: KubernetesObject | None = loaded.object
         key = _key(loaded.object)
         if isinstance(item, objects.Pod):
-            item = _pod(item, records.get(item.key), cluster.nodes.names, at, leaving)
+            admitted = admission.completed(item) if item.key in records else item
+            item = _pod(admitted, records.get(item.key), cluster.nodes.names, at, leaving)
             someone_went = someone_went or item is None
         elif isinstance(item, objects.Node):
             item = item if item.name in cluster.nodes.row_of else None

@@ -21,7 +21,6 @@ from reprieve.cluster.pods import PodRecord
 from reprieve.framework.gates import FeatureGates
 from reprieve.framework.profile import Profile
 from reprieve.queueing.queue import Timing
-from reprieve.scheduling.arrival_order import in_order
 from reprieve.scheduling.decision import Decision
 from reprieve.scheduling.engine import Engine
 from reprieve.scheduling.engine_options import EngineOptions
@@ -41,6 +40,7 @@ from reprieve.simulation.report_outcomes import (
 )
 from reprieve.simulation.report_preemptions import PreemptionLedger
 from reprieve.simulation.report_put_off import put_off_outcomes, released_outcomes
+from reprieve.simulation.report_refusals import refused_pods, refused_workloads
 from reprieve.simulation.report_trees import composite_outcomes
 from reprieve.simulation.scenario import Scenario, read_scenarios
 from reprieve.simulation.virtual import VirtualCluster
@@ -139,8 +139,7 @@ def plan(manifests: Manifests, options: PlanOptions | None = None) -> Answer:
         world.observer = options.observer.decided
     for job in manifests.jobs:
         engine.set_job(job, start)
-    for item, created in in_order((loaded.object, loaded.created) for loaded in everything):
-        world.add(item, created)
+    world.load(((loaded.object, loaded.created) for loaded in everything), manifests)
     world.note_complete()
     running = sum(1 for pod in world.records.values() if pod.row >= 0)
     pending = {pod.uid: pod for pod in world.records.values() if pod.row < 0}
@@ -150,10 +149,15 @@ def plan(manifests: Manifests, options: PlanOptions | None = None) -> Answer:
     else:
         world.settle()
     remarks = input_remarks(manifests, engine.sources) if options.account else []
-    warnings = [*remarks, *options.warnings, *_troubles(engine)]
+    warnings = [*remarks, *options.warnings, *_troubles(engine), *world.admission.refused_objects]
     answer = _answer(world, ledger, pending, running, warnings, time.perf_counter() - began)
     idle = [*manifests.suspended, *(each for one in scenarios for step in one.steps for each in step.suspended)]
-    return Answer(msgspec.structs.replace(answer.plan, suspended=suspended_workloads(idle)), answer.account)
+    document = msgspec.structs.replace(
+        answer.plan,
+        suspended=suspended_workloads(idle),
+        refused=refused_workloads(world.admission, manifests.expanded),
+    )
+    return Answer(document, answer.account)
 
 
 def _troubles(engine: Engine) -> list[str]:
@@ -211,7 +215,9 @@ def _answer(
     seconds: float,
 ) -> Answer:
     engine = world.engine
-    pods = sorted((pod_outcome(world, pod) for pod in pending.values()), key=lambda p: (p.namespace, p.name))
+    asked = {**pending, **{pod.uid: pod for pod in world.made_later}}
+    outcomes = [*(pod_outcome(world, pod) for pod in asked.values()), *refused_pods(world.admission, engine.sources)]
+    pods = sorted(outcomes, key=lambda p: (p.namespace, p.name))
     gone = gone_by_group(world)
     groups = [
         group_outcome(world, key, *gone[key]) for key, group in sorted(engine.cluster.groups.items()) if group.spec

@@ -43,7 +43,10 @@ class Help(Document, frozen=True, kw_only=True):
 
 
 class PodOutcome(Document, frozen=True, kw_only=True):
-    """A pod that was pending in the input. `outcome`: Scheduled, Nominated, Unschedulable, Gated or Error."""
+    """A pod that was pending in the input. `outcome`: Scheduled, Nominated, Unschedulable, Gated, Error or Refused.
+
+    Refused: admission does not let it come into being, `message` is what the API server answers.
+    """
 
     namespace: str
     name: str
@@ -105,6 +108,23 @@ class CompositeOutcome(Document, frozen=True, kw_only=True):
     message: str | None = None
     succeeded: int | None = None
     short: tuple[str, ...] = ()
+
+
+class RefusedWorkload(Document, frozen=True, kw_only=True):
+    """A controller that cannot make all its pods, as admission refuses them (whatif.md 14).
+
+    It calls for `wanted` pods, of which `exist` are there at the end; `pods` are the names of the others, `message` is
+    the server's reason.
+    """
+
+    api_version: str
+    kind: str
+    namespace: str
+    name: str
+    wanted: int
+    exist: int
+    message: str
+    pods: tuple[str, ...]
 
 
 class SuspendedWorkload(Document, frozen=True, kw_only=True):
@@ -337,6 +357,7 @@ class Plan(Document, frozen=True, kw_only=True):
     released: tuple[ReleasedOutcome, ...] = ()
     lost: tuple[LostPod, ...] = ()
     suspended: tuple[SuspendedWorkload, ...] = ()
+    refused: tuple[RefusedWorkload, ...] = ()
     stats: Stats = Stats(seconds=0.0, virtual_seconds=0.0, attempts=0)
 
     @property

@@ -176,7 +176,8 @@ def _unborn(item: objects.KubernetesObject) -> objects.KubernetesObject:
     return replace(item, metadata=replace(item.metadata, creation_timestamp=None))
 
 
-_DELETABLE: Final = ("Pod", "Node", "PodGroup", "CompositePodGroup", "PodDisruptionBudget")
+_LIMITS: Final = ("ResourceQuota", "LimitRange")
+_DELETABLE: Final = ("Pod", "Node", "PodGroup", "CompositePodGroup", "PodDisruptionBudget", *_LIMITS)
 
 
 def _deletion(item: object, path: str, origin: Origin) -> tuple[str, str, str]:

@@ -14,11 +14,12 @@ Rules of this world, where the API leaves room:
 - A deleted node takes its pods along after 40 s, as the pod garbage collector does.
 - Device claims are made, written and given back as `reprieve.simulation.controllers.claims` says.
 - Volumes are bound, made and reclaimed as `reprieve.simulation.controllers.volumes` says.
+- What is created passes admission: quotas and limit ranges hold as `reprieve.simulation.controllers.admission` says.
 - A PodDisruptionBudget without a status gets the one the disruption controller would write.
 """
 
 import heapq
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -26,14 +27,17 @@ from msgspec.structs import replace
 
 from reprieve.api import objects
 from reprieve.api.group_owners import GroupOwner
+from reprieve.api.manifests import Manifests
 from reprieve.cluster.default_selectors import SELECTOR_OWNER_KINDS
 from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.volumes import VOLUME_KINDS
 from reprieve.preemption.outcome import Preemption, PutOff
 from reprieve.preemption.waiting import expected_end
+from reprieve.scheduling.arrival_order import in_order
 from reprieve.scheduling.decision import SCHEDULER_ERROR, Decision, GroupCondition, Rejection, Result, TreeLevel
 from reprieve.scheduling.engine import Engine
 from reprieve.scheduling.held_room import ReleasedRoom
+from reprieve.simulation.controllers.admission import Admission
 from reprieve.simulation.controllers.claims import Claims
 from reprieve.simulation.controllers.disruption import with_statuses
 from reprieve.simulation.controllers.volumes import Storage
@@ -131,20 +135,41 @@ class VirtualCluster:
         self._budgets: dict[str, objects.PodDisruptionBudget] = {}
         self._budgets_stale = False
         self._doomed_groups: set[str] = set()
+        self.admission = Admission()
+        self.made_later: list[PodRecord] = []
+        """Pods that their controllers made when quota was released for them."""
         self._claims = Claims(engine)
         self._storage = Storage(engine)
 
     # -- objects come and go -----------------------------------------------------------------------
 
+    def load(self, items: Iterable[tuple[objects.KubernetesObject, float]], manifests: Manifests | None = None) -> None:
+        """Create the objects of an input, each with its time of creation in seconds since the epoch.
+
+        Those that exist already are counted by quotas before new ones are admitted. `manifests`: what the input has
+        beside them, controllers and objects that quotas alone count.
+        """
+        items = list(items)
+        makers, counted = ((), ()) if manifests is None else (manifests.expanded, manifests.counted)
+        self.admission.begin([*(item for item, _ in items), *(loaded.object for loaded in counted)], makers, self.now)
+        for item, created in in_order(items):
+            if not isinstance(item, objects.ResourceQuota | objects.LimitRange):
+                self.add(item, created)
+
     def add(self, item: objects.KubernetesObject, created: float) -> PodRecord | None:
         """Create an object; kinds the scheduler does not read are ignored. Returns the record of a pod that lives.
 
+        What admission refuses does not come into being (`admission.refused`).
         A pod whose UID is in use already (names stand in for missing UIDs) gets one of its own.
         """
         engine, now = self.engine, self.now
         if isinstance(item, objects.Pod):
             return self._add_pod(item, created)
-        if isinstance(item, objects.Node):
+        if isinstance(item, objects.ResourceQuota | objects.LimitRange):
+            self.admission.set(item, now)
+        elif self.admission.take(item, now) is None:
+            return None
+        elif isinstance(item, objects.Node):
             engine.set_node(item, now)
         elif isinstance(item, objects.PodGroup):
             engine.set_group(item, now, created=created)
@@ -177,10 +202,18 @@ class VirtualCluster:
         return None
 
     def _add_pod(self, item: objects.Pod, created: float) -> PodRecord | None:
+        admitted = self.admission.take(item, self.now, self._uid_of(item))
+        return self._admit(admitted, created) if admitted is not None else None
+
+    def _uid_of(self, item: objects.Pod) -> str:
+        uid = item.metadata.uid or _key(item)
+        return f"{uid}#{len(self.records)}" if uid in self.records else uid
+
+    def _admit(self, item: objects.Pod, created: float) -> PodRecord | None:
+        """Create a pod that admission has let in."""
         engine, now = self.engine, self.now
         if (item.metadata.uid or _key(item)) in self.records:
-            uid = f"{item.metadata.uid or _key(item)}#{len(self.records)}"
-            item = replace(item, metadata=replace(item.metadata, uid=uid))
+            item = replace(item, metadata=replace(item.metadata, uid=self._uid_of(item)))
         if item.spec.resource_claims and item.status.phase in ("Succeeded", "Failed"):
             self._claims.ended(item, now)
         elif item.spec.resource_claims:
@@ -206,6 +239,12 @@ class VirtualCluster:
     def delete(self, kind: str, namespace: str, name: str) -> bool:
         """Delete an object; returns whether it was there."""
         key = f"{namespace}/{name}"
+        if kind != "Pod" and self.admission.release(kind, namespace, name):
+            self.at(self.now, self._make_refused)
+        if kind in ("ResourceQuota", "LimitRange"):
+            found = self.admission.remove(kind, namespace, name)
+            self.at(self.now, self._make_refused)
+            return found
         if kind == "Pod":
             pod = next((p for p in self.engine.cluster.pods.values() if p.key == key), None)
             if pod is None:
@@ -444,6 +483,8 @@ class VirtualCluster:
         nodes = self.engine.cluster.nodes
         node = nodes.names[pod.row] if pod is not None and pod.row >= 0 else ""
         self.engine.pod_gone(uid, self.now)
+        if pod is not None and self.admission.release("Pod", pod.namespace, uid):
+            self.at(self.now, self._make_refused)
         if pod is not None and pod.claims:
             self._claims.gone(pod, self.now)
         if pod is not None and pod.volumes is not None:
@@ -457,6 +498,13 @@ class VirtualCluster:
                 self.watcher.gone(pod)
         if self._doomed_groups:
             self._finish_groups()
+
+    def _make_refused(self) -> None:
+        """Controllers whose pods were refused try again, as quota was released."""
+        for item in self.admission.retry(self.now):
+            record = self._admit(item, self.now)
+            if record is not None:
+                self.made_later.append(record)
 
     def _forget(self, key: str) -> None:
         """An entity is no more."""

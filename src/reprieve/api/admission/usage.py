@@ -30,7 +30,8 @@ _LEGACY = frozenset(
 )
 """Core resources that a quota may count by their bare plural as well."""
 _MUST_SPECIFY = frozenset(("cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory"))
-_CLASS_STORAGE = ".storageclass.storage.k8s.io/"
+CLASS_STORAGE = ".storageclass.storage.k8s.io/"
+"""Between the name of a storage class and what a quota limits of it."""
 _CLASS_LABEL = "volume.beta.kubernetes.io/storage-class"
 _TERMINAL = ("Succeeded", "Failed")
 
@@ -95,12 +96,12 @@ def _claim(claim: Json, _now: datetime) -> Amounts:
     storage_class = annotations.get(_CLASS_LABEL) or spec.get("storageClassName") or ""
     out: Amounts = {}
     if storage_class:
-        out[f"{storage_class}{_CLASS_STORAGE}persistentvolumeclaims"] = ONE
+        out[f"{storage_class}{CLASS_STORAGE}persistentvolumeclaims"] = ONE
     asked = ((spec.get("resources") or {}).get("requests") or {}).get("storage")
     if asked is not None:
         out["requests.storage"] = amount(asked)
         if storage_class:
-            out[f"{storage_class}{_CLASS_STORAGE}requests.storage"] = out["requests.storage"]
+            out[f"{storage_class}{CLASS_STORAGE}requests.storage"] = out["requests.storage"]
     return out
 
 

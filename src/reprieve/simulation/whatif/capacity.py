@@ -27,8 +27,10 @@ from reprieve.api.unknown_fields import nearest
 from reprieve.cluster.extended_resources import served_by
 from reprieve.cluster.resources import readable
 from reprieve.scheduling.held_room import waits_for_completions
+from reprieve.simulation.controllers.admission import exists
 from reprieve.simulation.plan import PlanOptions, plan
 from reprieve.simulation.report import ChangeMade, Document, Plan
+from reprieve.simulation.report_refusals import REFUSED
 from reprieve.simulation.whatif.changes import HOSTNAME
 from reprieve.simulation.whatif.suggestions import workload_of_pod
 
@@ -87,6 +89,8 @@ class Capacity(Document, frozen=True, kw_only=True):
     victims: int
     largest_gang: int
     at_least: tuple[str, ...] = ()
+    refusal: str | None = None
+    """What admission answers to the first copy that does not fit for a quota or a limit range."""
     topology_key: str | None = None
     domains: tuple[Domain, ...] = ()
     resource: str | None = None
@@ -96,7 +100,9 @@ class Capacity(Document, frozen=True, kw_only=True):
 def capacity(
     manifests: Manifests, shape: Manifests, options: PlanOptions, *, topology: str = "", pool: str = ""
 ) -> Capacity:
-    """How many more of the shape the cluster takes. Both inputs are expanded; who waits in the cluster is left out.
+    """Return how many more of the shape the cluster takes. Both inputs are expanded.
+
+    Pending pods of the cluster are left out.
 
     `topology`: the node label whose values are domains; by default the shape's own constraint. `pool`: the label that
     tells pools; by default nodes of one size are one. Raises InputError for a shape without pods or with too many, and
@@ -119,10 +125,14 @@ def capacity(
     by_claim = served_by(one.object for one in cluster.of(objects.DeviceClass)).keys()
     most = min(MOST_COPIES, max(1, MOST_TRIED // len(pods)))
     one = pod_requests(pods[0])
-    on_nodes = _singles(cluster, pods[0], options, _most(free, pods[:1], MOST_SINGLES, by_claim))
-    singles = sum(on_nodes.values())
+    number = _most(free, pods[:1], MOST_SINGLES, by_claim)
+    on_nodes, _ = _singles(_unlimited(cluster), pods[0], options, number)
+    singles, refusal = sum(on_nodes.values()), None
+    if limited := any(limit.object.namespace == pods[0].namespace for limit in _limits(cluster)):
+        admitted, refusal = _singles(cluster, pods[0], options, number)
+        singles = sum(admitted.values())
     alike = _only_amounts_count(pods, groups) and not by_claim & one.keys()
-    known = (alike and singles < MOST_SINGLES) or (len(pods) == 1 and not groups)
+    known = not limited and ((alike and singles < MOST_SINGLES) or (len(pods) == 1 and not groups))
     counting = _Counting(cluster, pods, groups, options, most, by_claim, alike)
     copies = counting.counts(free, min(singles // len(pods), most) if known else None)
     counted = {"now": (copies.now, most), "withPreemption": (copies.with_preemption, copies.tried)}
@@ -142,6 +152,7 @@ def capacity(
         victims=copies.victims,
         largest_gang=singles,
         at_least=at_least,
+        refusal=refusal,
         topology_key=topology or None,
         domains=_domains(cluster, on_nodes, topology) if topology else (),
         resource=scarce or None,
@@ -186,7 +197,22 @@ def _settled(manifests: Manifests, shape: Manifests) -> Manifests:
             (type(one.object), one.object.key) not in known
         ):
             found.setdefault(type(one.object), []).append(one)
-    return Manifests(objects=found)
+    counted = [one for one in manifests.pods if not one.object.spec.node_name and exists(one.object)]
+    return Manifests(objects=found, counted=[*manifests.counted, *counted])
+
+
+def _limits(manifests: Manifests) -> Sequence[Loaded[Any]]:
+    """The quotas and limit ranges."""
+    return [*manifests.of(objects.ResourceQuota), *manifests.of(objects.LimitRange)]
+
+
+def _unlimited(manifests: Manifests) -> Manifests:
+    """The cluster without quotas and limit ranges: what its nodes take."""
+    kept = {kind: found for kind, found in manifests.objects.items() if kind not in _LIMITING}
+    return with_fields(manifests, objects=kept)
+
+
+_LIMITING: Final = (objects.ResourceQuota, objects.LimitRange)
 
 
 def _amounts(
@@ -278,7 +304,7 @@ class _Counting:
         if waits_for_completions(self.options.profiles):
             found = dict(self.cluster.objects)
             found[objects.Pod] = []
-            return Manifests(objects=found)
+            return with_fields(self.cluster, objects=found)
         top = max(one.spec.priority or 0 for one in self._asking)
         groups = {
             loaded.object.key: loaded.object.spec.priority or 0
@@ -297,7 +323,7 @@ class _Counting:
 
         found = dict(self.cluster.objects)
         found[objects.Pod] = [loaded for loaded in self.cluster.pods if stays(loaded.object)]
-        return Manifests(objects=found)
+        return with_fields(self.cluster, objects=found)
 
     def _one_after_the_other(self, number: int) -> tuple[int, int]:
         """Of so many copies, each after those before it: those that are placed whole, and how many pods go for them."""
@@ -364,15 +390,18 @@ def _victims(document: Plan) -> int:
     return len({f"{one.namespace}/{one.name}" for made in document.preemptions for one in made.victims})
 
 
-def _singles(cluster: Manifests, pod: objects.Pod, options: PlanOptions, number: int) -> Counter[str]:
-    """How many pods of the shape each node takes, if each goes where it fits."""
+def _singles(
+    cluster: Manifests, pod: objects.Pod, options: PlanOptions, number: int
+) -> tuple[Counter[str], str | None]:
+    """How many pods of the shape each node takes, if each goes where it fits; what admission answers to the next."""
     spec = replace(pod.spec, scheduling_group=None, preemption_policy="Never")
     items = [
         replace(pod, metadata=replace(pod.metadata, name=f"{pod.name}-copy-{copy:04d}", uid=""), spec=spec)
         for copy in range(number)
     ]
     document = _planned(cluster, items, options) if items else Plan()
-    return Counter(one.node_name for one in document.pods if one.node_name is not None)
+    refusal = next((one.message for one in document.pods if one.outcome == REFUSED), None)
+    return Counter(one.node_name for one in document.pods if one.node_name is not None), refusal
 
 
 def _planned(cluster: Manifests, items: list[Any], options: PlanOptions) -> Plan:
@@ -384,7 +413,7 @@ def _planned(cluster: Manifests, items: list[Any], options: PlanOptions) -> Plan
     for turn, item in enumerate(items):
         loaded = Loaded(item, Origin("--shape"), order + turn, created + 1e-6 * turn)
         found.setdefault(type(item), []).append(loaded)
-    return plan(Manifests(objects=found), options).plan
+    return plan(with_fields(cluster, objects=found), options).plan
 
 
 def _topology(group: objects.PodGroup) -> tuple[Any, ...]:

@@ -137,6 +137,7 @@ class _Changer:
             pod_makers=[*manifests.pod_makers, *of_rows],
             unknown_fields=manifests.unknown_fields,
             unknown_fields_total=manifests.unknown_fields_total,
+            expanded=manifests.expanded,
             jobs=manifests.jobs,
             suspended=manifests.suspended,
         )

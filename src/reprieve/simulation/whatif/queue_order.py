@@ -18,6 +18,7 @@ from reprieve.scheduling.decision import Decision, Result
 from reprieve.scheduling.engine import Engine
 from reprieve.simulation.plan import Observer, PlanOptions, plan
 from reprieve.simulation.report import Answer, ChangeMade, Document, Help, PodGroupOutcome, PodOutcome
+from reprieve.simulation.report_refusals import REFUSED, refusal_sentences
 
 READY: Final = "Ready"
 PREEMPTING: Final = "Preempting"
@@ -60,6 +61,8 @@ class Queue(Document, frozen=True, kw_only=True):
     kind: str = "Queue"
     changes: tuple[ChangeMade, ...] = ()
     items: tuple[QueueItem, ...] = ()
+    refused: tuple[str, ...] = ()
+    """Sentences on pods that admission refuses: they do not exist, and wait for nothing here."""
 
 
 @dataclass(slots=True)
@@ -94,6 +97,8 @@ def queue_of(
     document = helped(plan(manifests, replace(options, observer=first, first_decision=False, account=False))).plan
     waiting: dict[Key, list[PodOutcome]] = {}
     for pod in document.pods:
+        if pod.outcome == REFUSED:
+            continue
         kind, name = ("Pod", pod.name) if pod.pod_group is None else ("PodGroup", pod.pod_group)
         waiting.setdefault((kind, pod.namespace, name), []).append(pod)
     created, keys = _created(manifests, first.engine)
@@ -133,7 +138,7 @@ def queue_of(
                 help=group.help if group is not None else pods[0].help,
             )
         )
-    return Queue(items=tuple(items))
+    return Queue(items=tuple(items), refused=tuple(refusal_sentences(document)))
 
 
 def _why(

@@ -519,7 +519,7 @@ def _edited(manifests: Manifests, kind: type[_T], edit: Callable[[_T], _T]) -> M
     found = dict(manifests.objects)
     listed = manifests.of(kind)
     found[kind] = [Loaded(edit(one.object), one.origin, one.order, one.created) for one in listed]
-    return Manifests(objects=found, scenarios=manifests.scenarios, unknown=manifests.unknown, jobs=manifests.jobs)
+    return with_fields(manifests, objects=found, pod_makers=[])
 
 
 def workload_of_pod(pod: objects.Pod) -> str | None:

@@ -76,6 +76,7 @@ def expand(manifests: Manifests, *, rows: Rows = TABLE, run: Sequence[str] = (),
         unknown=[each for each in unknown if each not in left_out],
         unknown_fields=manifests.unknown_fields,
         unknown_fields_total=manifests.unknown_fields_total,
+        expanded=manifests.expanded + maker.makers,
         jobs=manifests.jobs + jobs_among(maker.makers),
         suspended=manifests.suspended + maker.suspended,
     )
