@@ -198,3 +198,13 @@ def test_the_same_cluster_from_yaml_and_json_is_the_same() -> None:
     one, other = read(text).pods[0].object, read("# YAML\n" + text).pods[0].object
     assert one == other
     assert isinstance(one, Pod)
+
+
+@pytest.mark.parametrize("value", ["", ', "value": null'])
+def test_a_priority_class_states_its_value(value: str) -> None:
+    """api.md 5.5: a class of 0 by accident changes which pods are evicted."""
+    head = '{"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "high"}'
+    text = f"{head}{value}}}\n"
+    for document in (text, f"# YAML\n{text}"):
+        assert refused(document).endswith('PriorityClass "high": value: Required value')
+    assert read(CLASS.replace("7", "0")).of(PriorityClass)[0].object.value == 0

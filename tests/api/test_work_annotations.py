@@ -78,7 +78,7 @@ def test_a_class_says_defaults_and_what_its_preemptors_may() -> None:
     annotations = _said(minimum_runtime="1h", pdb_policy="Respect", may_break_minimum_runtime="true")
     assert class_terms(annotations) == ClassTerms(WorkTerms(minimum_runtime=3600.0), True, True)
     assert class_terms(_said(pdb_policy="BestEffort", may_break_minimum_runtime="false")) == ClassTerms()
-    wrong = PriorityClass(metadata=ObjectMeta(name="a", annotations=_said(pdb_policy="respect")))
+    wrong = PriorityClass(value=1, metadata=ObjectMeta(name="a", annotations=_said(pdb_policy="respect")))
     assert annotation_problems(wrong) == [
         'metadata.annotations[scheduling.reprieve.dev/pdb-policy]: Invalid value: "respect": want BestEffort or Respect'
     ]
@@ -134,7 +134,7 @@ def test_what_counts_on_a_class_only_is_told_elsewhere(kind: type[Pod | PodGroup
     assert pdb.endswith("pdb-policy]: counts on a PriorityClass only")
     assert may.endswith("may-break-minimum-runtime]: counts on a PriorityClass only")
     assert other.endswith("qqqqqqqq]: not known")
-    of_class = annotation_problems(PriorityClass(metadata=ObjectMeta(name="a", annotations=values)))
+    of_class = annotation_problems(PriorityClass(value=1, metadata=ObjectMeta(name="a", annotations=values)))
     assert of_class == [other]
 
 

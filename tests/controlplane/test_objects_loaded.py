@@ -441,6 +441,13 @@ def test_what_is_taken_over_and_what_is_the_servers() -> None:
     assert "namespace" not in node_found["metadata"]
 
 
+@pytest.mark.parametrize("value", [{}, {"value": None}])
+def test_a_priority_class_states_its_value(value: Json) -> None:
+    """api.md 5.5, as a plan refuses it."""
+    with pytest.raises(InputError, match='PriorityClass "high": value: Required value'):
+        load(plane(), made("scheduling.k8s.io/v1", "PriorityClass", "high", "", **value))
+
+
 def test_what_a_manifest_has_besides_is_warned_of() -> None:
     """With its place; it is loaded without."""
     report = load(plane(), NODE, _changed(lambda pod: pod["spec"].update(nodename="x")))

@@ -66,6 +66,14 @@ def test_gates_of_kube_scheduler_are_accepted_with_a_note() -> None:
     assert len(notes) == 3
 
 
+def test_the_first_name_of_a_gate_is_read_with_a_note() -> None:
+    """scheduling.md 6.3."""
+    gates, notes = FeatureGates.read("SchedulerOpportunisticBatching=false")
+    assert gates == FeatureGates(opportunistic_batching=False)
+    [note] = notes
+    assert note.startswith("feature gate SchedulerOpportunisticBatching is OpportunisticBatching")
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

@@ -264,6 +264,7 @@ def _without_nulls(data: Any, depth: int) -> Any:
 
 # --- field paths of type errors -----------------------------------------------------------------------------
 
+_MISSING = re.compile(r"Object missing required field `(\w+)`")
 _PLACE = re.compile(r" - at `(key|\$[^`]*)`(?: in `(\$[^`]*)`)?$")
 _GOT = re.compile(r"got `(\w+)`")
 _STEP = re.compile(r"\.([^.\[]+)|\[(\d+|\.\.\.)\]")
@@ -282,7 +283,8 @@ def _type_error(message: str, manifest: Any) -> FieldError:
     """A decoder's message with its place as a Kubernetes field path and the value found there."""
     place = _PLACE.search(message)
     if place is None:
-        return FieldError("", message)
+        missing = _MISSING.fullmatch(message)
+        return FieldError(missing.group(1), "Required value") if missing is not None else FieldError("", message)
     reason = message[: place.start()]
     got = _GOT.search(reason)
     wrong = _TYPE_NAMES.get(got.group(1), ()) if got else ()

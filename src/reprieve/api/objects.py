@@ -478,7 +478,8 @@ class PriorityClass(KubernetesObject, frozen=True, kw_only=True):
     KIND: ClassVar[str] = "PriorityClass"
     API_VERSION: ClassVar[str] = "scheduling.k8s.io/v1"
 
-    value: int = 0
+    value: int
+    """Required, as the API has no default for it (api.md)."""
     global_default: bool = False
     preemption_policy: str = "PreemptLowerPriority"
     description: str = ""

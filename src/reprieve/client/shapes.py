@@ -8,7 +8,7 @@ Invariant: a field without an entry does not leave, so that what Kubernetes adds
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from reprieve.api import objects as o
 from reprieve.api.admission import PREEMPTION_PRIORITY, PREEMPTION_PRIORITY_CLASS
@@ -48,6 +48,14 @@ Leaf = Callable[[Any, Names], Any]
 Shape = Mapping[str, Any] | Leaf
 """Field name to shape, or what to make of a value."""
 
+
+class Demanded(NamedTuple):
+    """A field that the API demands, though what is read has a default for it and leaves it out where it has that."""
+
+    default: Any
+    shape: Shape
+
+
 _UNKNOWN_OWNER: Final = ("example.com/v1", "Owner")
 
 
@@ -58,10 +66,15 @@ def shaped_by(shape: Shape, data: Any, names: Names) -> Any:
     made: Json = {}
     for name, found in data.items():
         inner = shape.get(name)
+        if isinstance(inner, Demanded):
+            inner = inner.shape
         if inner is not None and found is not None:
             value = shaped_by(inner, found, names)
             if value or name not in _NOTHING_IF_EMPTY:
                 made[name] = value
+    for name, inner in shape.items():
+        if isinstance(inner, Demanded):
+            made.setdefault(name, inner.default)
     return made
 
 
@@ -342,7 +355,7 @@ _VOLUMES: Final = _one_of(
     emptyDir=_nothing_of,
     gcePersistentDisk={"pdName": named(DISK), "readOnly": _keep},
     awsElasticBlockStore={"volumeID": named(DISK), "readOnly": _keep},
-    iscsi={"targetPortal": named(DISK), "iqn": named(DISK), "lun": _keep, "readOnly": _keep},
+    iscsi={"targetPortal": named(DISK), "iqn": named(DISK), "lun": Demanded(0, _keep), "readOnly": _keep},
     rbd={"monitors": _each(named(DISK)), "pool": named(DISK), "image": named(DISK), "readOnly": _keep},
     csi={"driver": _driver, "readOnly": _keep},
 )
@@ -405,9 +418,9 @@ SHAPES: Final[Mapping[type[KubernetesObject], Mapping[str, Any]]] = {
             "schedulingGroup": {"podGroupName": named(GROUP)},
             "topologySpreadConstraints": _each(
                 {
-                    "maxSkew": _keep,
+                    "maxSkew": Demanded(1, _keep),
                     "topologyKey": _key,
-                    "whenUnsatisfiable": _keep,
+                    "whenUnsatisfiable": Demanded("DoNotSchedule", _keep),
                     "labelSelector": _SELECTOR,
                     "minDomains": _keep,
                     "nodeAffinityPolicy": _keep,

@@ -71,11 +71,31 @@ def _manifest(kind: type[KubernetesObject], data: Json, names: Names) -> Json:
     fields = shaped_by(SHAPES[kind], data, names)
     made = {"apiVersion": kind.API_VERSION, "kind": kind.KIND, "metadata": _metadata(kind, data, names), **fields}
     spec = fields.get("spec", {})
+    if kind is o.Pod:
+        _mount(spec)
     if FOREIGN in made:
         return manifest_of(made)
     if kind is o.PodGroup and spec.get("preemptionPolicy") == o.NO_POLICY_FIELD:
         return from_internal(made, f"{SCHEDULING_GROUP}/v1alpha2")  # the version that has no such field
     return made
+
+
+def _mount(spec: Json) -> None:
+    """Let mounts with options for the node be mounts of a volume, as the API demands; ephemeral containers are none
+    of a new pod, so theirs become the first container's.
+    """
+    temporary = [mount for one in spec.pop("ephemeralContainers", ()) for mount in one.get("volumeMounts", ())]
+    if temporary:
+        spec["containers"][0].setdefault("volumeMounts", []).extend(temporary)
+    number = 0
+    for container in (*spec.get("initContainers", ()), *spec.get("containers", ())):
+        mounts = [mount for mount in container.pop("volumeMounts", ()) if mount]
+        for mount in mounts:
+            number += 1
+            mount |= {"name": f"mount-{number}", "mountPath": f"/mount-{number}"}
+            spec.setdefault("volumes", []).append({"name": mount["name"], "downwardAPI": {}})
+        if mounts:
+            container["volumeMounts"] = mounts
 
 
 def _metadata(kind: type[KubernetesObject], data: Json, names: Names) -> Json:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from reprieve.api.foreign_groups import COSCHEDULING_VERSION, FOREIGN_VERSIONS
 from reprieve.api.json import Json
 from reprieve.controlplane import errors
 from reprieve.controlplane.admission.pods import NOT_READY, UNREACHABLE, tolerates_loss
@@ -121,3 +122,25 @@ def ensure_base(registry: Registry) -> None:
         if registry.head(classes, "", name) is None:
             obj = {"metadata": {"name": name}, "value": value, "description": description}
             registry.create_now(classes, "", registry.decoder.decode(classes, obj, "Ignore", []), options)
+
+
+def foreign_definition(api_version: str) -> Json | None:
+    """Return a definition of the PodGroup of another scheduler's API; None for any other version.
+
+    A snapshot has such PodGroups without their definition (whatif.md 12.5).
+    """
+    if api_version not in FOREIGN_VERSIONS:
+        return None
+    group, _, version = api_version.partition("/")
+    kept = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    schema = {"type": "object", "properties": {"spec": kept, "status": kept}}
+    served: Json = {"name": version, "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
+    if api_version == COSCHEDULING_VERSION:  # that of Volcano has no subresource
+        served["subresources"] = {"status": {}}
+    names = {"kind": "PodGroup", "listKind": "PodGroupList", "plural": "podgroups", "singular": "podgroup"}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"podgroups.{group}"},
+        "spec": {"group": group, "scope": "Namespaced", "names": names, "versions": [served]},
+    }

@@ -36,6 +36,11 @@ _SHOWN = 4096
 """How much of an object a 422 for a patch quotes."""
 
 
+def missing_fields(kind: Kind, obj: Json) -> list[str]:
+    """Return the fields that a manifest of this kind needs and lacks, as paths."""
+    return [name for name in _WANTED.get((kind.group, kind.kind), ()) if obj.get(name) is None]
+
+
 class Decoder:
     """Decoding against the schemas of one table of kinds."""
 
@@ -99,7 +104,7 @@ class Decoder:
 
     @staticmethod
     def _check_wanted(kind: Kind, obj: Json, validation: Validation, warnings: list[str]) -> None:
-        missing = [name for name in _WANTED.get((kind.group, kind.kind), ()) if name not in obj]
+        missing = missing_fields(kind, obj)
         if missing and validation == "Strict":
             name = (obj.get("metadata") or {}).get("name", "")
             raise errors.unfit(kind.kind, kind.group, name, *map(fe.required, missing))

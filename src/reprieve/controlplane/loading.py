@@ -23,9 +23,10 @@ from reprieve.api.errors import InputError, Origin
 from reprieve.api.json import Json
 from reprieve.api.manifests import PlainObject
 from reprieve.controlplane import loading_owners as owners
-from reprieve.controlplane.bootstrap import IMMORTAL, NAMESPACES
+from reprieve.controlplane.bootstrap import IMMORTAL, NAMESPACES, foreign_definition
 from reprieve.controlplane.clock import parse_stamp, stamp
 from reprieve.controlplane.controllers.revisions import HASH_LABEL, template_hash
+from reprieve.controlplane.decoding import missing_fields
 from reprieve.controlplane.deleting import DeleteOptions, settles_dependents
 from reprieve.controlplane.errors import StatusError
 from reprieve.controlplane.kinds import Kind
@@ -117,6 +118,21 @@ class _Loading:
                 (number, one) for number, one in enumerate(objects) if (_head(one)[1] == _DEFINITION[1]) is definitions
             ]
             self._settle(chosen)
+            if definitions:
+                self._define(objects)
+
+    def _define(self, objects: Sequence[PlainObject]) -> None:
+        """Define the PodGroups of other schedulers' APIs that are in the input without their definition."""
+        for version, numbers in _foreign_groups(objects).items():
+            definition = foreign_definition(version)
+            if definition is None or self._registry.kinds.of(version, "PodGroup") is not None:
+                continue
+            with self._judged(numbers):
+                item = self._item(PlainObject(definition, objects[numbers[0]].origin))
+                if item is not None and self._there.add(item) is None:
+                    self._create(item)
+                    self.report.made -= 1
+                    self.report.added.append(item.subject)
 
     @contextmanager
     def _judged(self, numbers: Sequence[int]) -> Iterator[None]:
@@ -231,6 +247,8 @@ class _Loading:
     def _create(self, item: Item) -> None:
         registry, kind, warnings = self._registry, item.kind, list[str]()
         status = item.manifest.get("status")
+        for path in missing_fields(kind, item.manifest):
+            raise InputError(item.origin, "Required value", path=path, subject=item.subject)
         try:
             decoded = registry.decoder.decode(kind, item.manifest, "Warn", warnings)
             item.status = decoded.get("status") if status else None
@@ -309,6 +327,16 @@ def _of_every_server(item: Item) -> bool:
 
 def _head(found: PlainObject) -> tuple[str, str]:
     return found.manifest["apiVersion"], found.manifest["kind"]
+
+
+def _foreign_groups(objects: Sequence[PlainObject]) -> dict[str, list[int]]:
+    """The numbers of the PodGroups in the input, by their version."""
+    found: dict[str, list[int]] = {}
+    for number, one in enumerate(objects):
+        version, kind = _head(one)
+        if kind == "PodGroup":
+            found.setdefault(version, []).append(number)
+    return found
 
 
 def _after(items: Iterable[Item], now: str) -> str:

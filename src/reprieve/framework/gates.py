@@ -62,7 +62,10 @@ class FeatureGates:
         for group, members in _GROUPS.items():
             if group in values:
                 chosen.update((_FIELD_OF[name], values[group]) for name in members)
-        for name, value in values.items():
+        for given, value in values.items():
+            name = _OTHER_NAMES.get(given, given)
+            if name != given:
+                notes.append(f"feature gate {given} is {name} in kube-scheduler; it is read as that")
             if name in _GROUPS:
                 continue
             if name in _FIELD_OF:
@@ -90,6 +93,8 @@ _GROUPS = {
     ),
 }
 """Our gates by the stage they have in Kubernetes 1.37."""
+_OTHER_NAMES = {"SchedulerOpportunisticBatching": "OpportunisticBatching"}
+"""Names that KEPs gave to gates (KEP-5598), and those that kube-scheduler has."""
 
 UPSTREAM = frozenset(
     {

@@ -15,6 +15,7 @@ from reprieve.controlplane.schema import nodes, schema_for
 from reprieve.controlplane.schema.completing import completer
 from reprieve.controlplane.schema.decoding import IrregularError, Thorough, compiled
 from reprieve.controlplane.schema.nodes import Node, Type
+from reprieve.controlplane.unknown_fields import PackedSchemas
 
 Json = dict[str, Any]
 
@@ -240,6 +241,31 @@ def test_the_field_that_replaced_another_is_named() -> None:
         'unknown field "spec.workloadRef", did you mean "spec.schedulingGroup"?',
         'unknown field "spec.containers[0].nosuch"',
     ]
+
+
+@pytest.mark.parametrize(
+    ("version", "given", "meant"),
+    [
+        ("v1alpha2", "podGroupTemplateRef.workloadName", "podGroupTemplateRef.workload.workloadName"),
+        ("v1alpha2", "podGroupTemplateRef.podGroupTemplateName", "podGroupTemplateRef.workload.podGroupTemplateName"),
+        ("v1alpha2", "workloadRef", "podGroupTemplateRef.workload"),
+        ("v1alpha3", "podGroupTemplateRef", "workloadRef"),
+        ("v1beta1", "podGroupTemplateRef", "workloadRef"),
+        ("v1beta1", "workloadRef.podGroupTemplateName", "workloadRef.templateName"),
+    ],
+)
+def test_fields_of_another_version_of_a_pod_group_are_answered_with_their_place(
+    version: str, given: str, meant: str
+) -> None:
+    """api.md 5.6: by the API server, and by what reads files."""
+    api_version = f"scheduling.k8s.io/{version}"
+    outer, _, inner = given.partition(".")
+    spec = {outer: {inner: "w"} if inner else "w"}
+    walk = Thorough({})
+    walk.walk(schema_for(api_version, "PodGroup").root, {"spec": spec}, "", "", "PodGroup")
+    assert [one.message for one in walk.unknown] == [f'unknown field "spec.{given}", did you mean "spec.{meant}"?']
+    [found] = PackedSchemas().unknown_fields(api_version, "PodGroup", {"spec": spec})
+    assert f"{given.removesuffix(given.rpartition('.')[2])}{found.nearest}" == meant
 
 
 def test_what_does_not_change_is_not_copied() -> None:

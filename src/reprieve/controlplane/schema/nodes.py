@@ -16,8 +16,17 @@ from reprieve.controlplane.schema import definitions as d
 
 REPLACED: Mapping[str, Mapping[str, str]] = {
     "v1.PodSpec": {"workloadRef": "schedulingGroup"},
+    "v1alpha2.PodGroupSpec": {"workloadRef": "podGroupTemplateRef.workload"},
+    "v1alpha2.PodGroupTemplateReference": {
+        "workloadName": "workload.workloadName",
+        "podGroupTemplateName": "workload.podGroupTemplateName",
+    },
+    "v1alpha3.PodGroupSpec": {"podGroupTemplateRef": "workloadRef"},
+    "v1beta1.PodGroupSpec": {"podGroupTemplateRef": "workloadRef"},
+    "v1alpha3.WorkloadReference": {"podGroupTemplateName": "templateName"},
+    "v1beta1.WorkloadReference": {"podGroupTemplateName": "templateName"},
 }
-"""Fields of older versions of a type, by its name in error texts -> the field that replaced each, of another name."""
+"""Fields of other versions of a type, by its name in error texts -> the path of the field that stands for each here."""
 
 
 class Type(Enum):
