@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from reprieve.api.errors import InputError
+from reprieve.api.group_sources import pod_group_name
 from reprieve.api.manifests import Manifests
 from reprieve.simulation.workloads.expanding import expand
 from reprieve.simulation.workloads.rows import read_rows
@@ -218,7 +219,7 @@ def test_each_replica_of_a_row_that_says_so_is_a_gang() -> None:
     [((None, None), False), ((1, None), True), ((None, 2), True), ((1, 2), True)],
 )
 def test_minima_of_tasks_are_asked_for_where_a_task_has_one(minima: tuple[int | None, ...], in_parts: bool) -> None:
-    """whatif.md 2.9: else the group is a plain gang, which its pods name themselves."""
+    """whatif.md 2.9: else the PodGroup is a plain gang; the pods name it by Volcano's annotation."""
     tasks = [
         {"name": f"t{turn}", "replicas": turn + 1, "template": TEMPLATE}
         | ({} if least is None else {"minAvailable": least})
@@ -226,5 +227,7 @@ def test_minima_of_tasks_are_asked_for_where_a_task_has_one(minima: tuple[int | 
     ]
     found = expand(loaded(made("batch.volcano.sh/v1alpha1", "Job", {"minAvailable": 3, "tasks": tasks}))).manifests
     [group] = [one.object for one in found.pod_groups]
-    assert (group.foreign is not None) is in_parts
-    assert set(groups_named(found)) == {"" if in_parts else "x"}
+    assert group.foreign is not None
+    assert (group.min_count, bool(group.foreign.min_task_member)) == (3, in_parts)
+    assert set(groups_named(found)) == {""}
+    assert {pod_group_name(one.object) for one in found.pods} == {"x"}

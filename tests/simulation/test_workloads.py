@@ -15,6 +15,7 @@ import pytest
 import yaml
 
 from reprieve.api.errors import InputError
+from reprieve.api.group_sources import pod_group_name
 from reprieve.api.loading import load
 from reprieve.api.manifests import Manifests
 from reprieve.api.objects import Pod
@@ -51,8 +52,8 @@ def described(pod: Pod, outcome: str) -> str:
     """Everything that was made of a pod, and what became of it."""
     (owner,) = pod.metadata.owner_references
     spec, lines = pod.spec, [f"{pod.name}  of {owner.kind} {owner.name}  {outcome}"]
-    group = spec.scheduling_group
-    lines += [f"  gang {group.pod_group_name}"] if group is not None else []
+    group = pod_group_name(pod)
+    lines += [f"  gang {group}"] if group is not None else []
     lines += [f"  label {key}: {text}" for key, text in sorted(pod.metadata.labels.items())]
     lines += [f"  annotation {key}: {text}" for key, text in sorted(pod.metadata.annotations.items())]
     affinity = spec.affinity.node_affinity if spec.affinity is not None else None

@@ -32,7 +32,7 @@ class GroupOwner(KubernetesObject, frozen=True, kw_only=True):
 
     def sizes(self) -> Mapping[str, int]:
         """How many pods each of its gangs needs, by the part that names it; none for gangs it does not have."""
-        return {part: size for part, size in _SIZES[self.KIND](self.spec).items() if size > 0}
+        return gang_sizes(self.KIND, self.spec)
 
 
 class Job(GroupOwner, frozen=True, kw_only=True):
@@ -155,13 +155,19 @@ def _leader_worker_set(spec: Mapping[str, Any]) -> Mapping[str, int]:
 
 
 def _ray_cluster(spec: Mapping[str, Any]) -> Mapping[str, int]:
-    field = "minReplicas" if spec.get("enableInTreeAutoscaling") is True else "replicas"
+    scaled = spec.get("enableInTreeAutoscaling") is True
     workers = (
-        _count(each.get(field), _count(each.get("minReplicas"), 0)) * _count(each.get("numOfHosts"), 1)
+        _ray_replicas(each, scaled=scaled) * _count(each.get("numOfHosts"), 1)
         for each in _maps(spec.get("workerGroupSpecs"))
         if each.get("suspend") is not True
     )
     return {"": 1 + sum(workers)}
+
+
+def _ray_replicas(group: Mapping[str, Any], *, scaled: bool) -> int:
+    least = _count(group.get("minReplicas"), 0)
+    wanted = max(least, _count(group.get("replicas"), least))
+    return least if scaled else min(wanted, _count(group.get("maxReplicas"), wanted))
 
 
 _SIZES: Final[Mapping[str, Callable[[Mapping[str, Any]], Mapping[str, int]]]] = {
@@ -170,3 +176,12 @@ _SIZES: Final[Mapping[str, Callable[[Mapping[str, Any]], Mapping[str, int]]]] = 
     "LeaderWorkerSet": _leader_worker_set,
     "RayCluster": _ray_cluster,
 }
+
+
+def gang_sizes(kind: str, spec: Mapping[str, Any]) -> Mapping[str, int]:
+    """Return how many pods each gang of a controller needs, by the part that names it (`ANY`: every one).
+
+    None for parts without pods, and for kinds that are not in `OWNER_KINDS` (workloads.md 2.10).
+    """
+    found = _SIZES.get(kind)
+    return {part: size for part, size in found(spec).items() if size > 0} if found is not None else {}

@@ -34,6 +34,14 @@ VOLCANO_LABEL: Final = f"{VOLCANO_GROUP}/group-name"
 TASK_ANNOTATION: Final = "volcano.sh/task-spec"
 KUEUE_LABEL: Final = "kueue.x-k8s.io/pod-group-name"
 KUEUE_TOTAL: Final = "kueue.x-k8s.io/pod-group-total-count"
+QUEUE_KEYS: Final = (
+    "kueue.x-k8s.io/queue-name",
+    f"{VOLCANO_GROUP}/queue-name",
+    "volcano.sh/queue-name",
+    "kai.scheduler/queue",
+    "yunikorn.apache.org/queue",
+)
+"""Labels and annotations by which workloads name a queue of another scheduler; none of them is read."""
 GROUP_LABELS: Final = (OWN_LABEL, COSCHEDULING_LABEL, VOLCANO_LABEL, KUEUE_LABEL)
 """Labels of pods whose value is the name of a group."""
 GROUP_ANNOTATIONS: Final = VOLCANO_ANNOTATIONS

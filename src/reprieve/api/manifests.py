@@ -98,6 +98,21 @@ class Suspended(NamedTuple):
         return f'{self.origin}: {self.kind} "{self.namespace}/{self.name}": {self.message}'
 
 
+class Remark(NamedTuple):
+    """A field or an annotation of a workload that is not read, or that a scheduler reads otherwise."""
+
+    origin: Origin
+    subject: str
+    message: str
+    unless: str = ""
+    """The source of groups that reads it: nothing is reported where that is on."""
+    strict: bool = False
+    """Whether a strict reader refuses the input for it."""
+
+    def __str__(self) -> str:
+        return f"{self.origin}: {self.subject}: {self.message}"
+
+
 class PlainObject(NamedTuple):
     """An object of the input as it stands there, of whatever kind."""
 
@@ -122,6 +137,8 @@ class Manifests:
     """Of those that were expanded: who asks whether they would run has no answer (whatif.md 1.5)."""
     counted: list[Loaded[KubernetesObject]] = field(default_factory=list)
     """Objects that exist and that a question leaves out: quotas count them, and nothing else."""
+    remarks: list[Remark] = field(default_factory=list)
+    """Of those that were expanded: what of them is not read."""
     unknown_fields: list[UnknownField] = field(default_factory=list)
     """As far as schemas were given; the first `MOST_FINDINGS`."""
     unknown_fields_total: int = 0

@@ -117,6 +117,9 @@ def expanded(
     made = expand(manifests, rows=rows or TABLE, run=run, now=now)
     _report_unknown_fields(made.unknown_fields, len(made.unknown_fields), strictness)
     found = made.problems
+    unread = [each for each in made.manifests.remarks if each.strict]
+    if unread and strictness.strict:
+        refuse(f"--strict: {unread[0]}{f' (and {len(unread) - 1} more)' if len(unread) > 1 else ''}")
     idle: dict[str, list[str]] = {}
     for one in made.suspended:
         idle.setdefault(one.kind, []).append(str(one))

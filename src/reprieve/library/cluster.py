@@ -111,6 +111,7 @@ class Cluster:
         def expanded(manifests: Manifests) -> Manifests:
             made = expand(manifests, rows=kept.rows, run=kept.run)
             warnings.extend(str(each) for each in made.unknown_fields)
+            warnings.extend(str(each) for each in made.manifests.remarks if each.strict and kept.strict)
             for problem in made.problems:
                 if kept.strict or (problem.certain and not kept.lenient):
                     raise InputError(problem.origin, problem.reason, subject=problem.subject)

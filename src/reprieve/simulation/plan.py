@@ -148,7 +148,8 @@ def plan(manifests: Manifests, options: PlanOptions | None = None) -> Answer:
             _play(scenario, world, pending)
     else:
         world.settle()
-    remarks = input_remarks(manifests, engine.sources) if options.account else []
+    later = [each for scenario in scenarios for step in scenario.steps for each in step.remarks]
+    remarks = input_remarks(manifests, engine.sources, later) if options.account else []
     warnings = [*remarks, *options.warnings, *_troubles(engine), *world.admission.refused_objects]
     answer = _answer(world, ledger, pending, running, warnings, time.perf_counter() - began)
     idle = [*manifests.suspended, *(each for one in scenarios for step in one.steps for each in step.suspended)]

@@ -12,7 +12,7 @@ from reprieve.api.durations import readable_time
 from reprieve.api.errors import InputError, Origin
 from reprieve.api.foreign_groups import FOREIGN_VERSIONS
 from reprieve.api.group_sources import DEFAULT_SOURCES, GroupSources, group_problems, size_problem
-from reprieve.api.manifests import Loaded, Manifests
+from reprieve.api.manifests import Loaded, Manifests, Remark
 from reprieve.api.work_annotations import annotation_problems
 from reprieve.framework.gates import FeatureGates
 from reprieve.simulation.workloads.making import is_unknown_kind
@@ -87,21 +87,32 @@ def group_remarks(loaded: Sequence[Loaded[objects.KubernetesObject]], sources: G
             most, *others = sorted(counts, reverse=True)
             rest = ", ".join(map(str, others))
             found.append(f"group {namespace}/{name}: its pods say it has {most} pods, which counts, and {rest}")
+    return _first(found)
+
+
+def _first(found: Sequence[str]) -> list[str]:
+    """The first of the remarks of one sort, and how many more there are."""
     more = len(found) - _MOST_REMARKS
     return [*found[:_MOST_REMARKS], *([f"and {more} more of this sort"] if more > 0 else [])]
 
 
-def _remarks(loaded: Sequence[Loaded[objects.KubernetesObject]]) -> list[str]:
-    """The first of the annotations that cannot be read, and how many more there are."""
-    found = misread_annotations(loaded)
-    more = len(found) - _MOST_REMARKS
-    return [*found[:_MOST_REMARKS], *([f"and {more} more of this sort"] if more > 0 else [])]
+def workload_remarks(remarks: Iterable[Remark], sources: GroupSources) -> list[str]:
+    """What of workloads is not read, or is read by a scheduler with another configuration alone."""
+    return [str(each) for each in remarks if not each.unless or each.unless not in sources]
 
 
-def input_remarks(manifests: Manifests, sources: GroupSources = DEFAULT_SOURCES) -> list[str]:
-    """What of an input is left aside, to be reported with every answer."""
+def input_remarks(
+    manifests: Manifests, sources: GroupSources = DEFAULT_SOURCES, later: Sequence[Remark] = ()
+) -> list[str]:
+    """What of an input is left aside, to be reported with every answer. `later`: remarks of a scenario."""
     everything = manifests.all()
-    return [*left_aside(manifests), *_remarks(everything), *group_remarks(everything, sources)]
+    of_workloads = workload_remarks((*manifests.remarks, *later), sources)
+    return [
+        *left_aside(manifests),
+        *_first(of_workloads),
+        *_first(misread_annotations(everything)),
+        *group_remarks(everything, sources),
+    ]
 
 
 def left_aside(manifests: Manifests) -> list[str]:

@@ -25,7 +25,7 @@ from reprieve.api import objects
 from reprieve.api.decoding import decode_object, name_of
 from reprieve.api.errors import FieldError, InputError, Origin
 from reprieve.api.group_owners import Job
-from reprieve.api.manifests import Loaded, Manifests, PodMaker, Suspended
+from reprieve.api.manifests import Loaded, Manifests, PodMaker, Remark, Suspended
 from reprieve.api.references import check_groups
 from reprieve.api.unknown_fields import nearest
 from reprieve.api.workloads import makes_pods
@@ -53,6 +53,7 @@ class Step:
     jobs: tuple[Job, ...] = ()
     """Those of them that have a deadline: when they end counts (cost.md 6.4)."""
     suspended: tuple[Suspended, ...] = ()
+    remarks: tuple[Remark, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +100,7 @@ class _Reader:
         created: list[tuple[objects.KubernetesObject, str]] = []
         jobs: list[Job] = []
         suspended: list[Suspended] = []
+        remarks: list[Remark] = []
         for number, item in enumerate(_items(step, "create", path, origin)):
             at = f"{path}.create[{number}]"
             manifest = _mapping(item, at, origin)
@@ -108,6 +110,7 @@ class _Reader:
                     new = [_unborn(loaded.object) for loaded in maker.additions()]
                 jobs += jobs_among(maker.makers)
                 suspended += maker.suspended
+                remarks += maker.remarks
             else:
                 new = [self._decoded(manifest, at)]
             self._there.arrived(new)
@@ -127,6 +130,7 @@ class _Reader:
             places=tuple(at for _, at in created),
             jobs=tuple(jobs),
             suspended=tuple(suspended),
+            remarks=tuple(remarks),
         )
 
     def _makes_pods(self, manifest: Mapping[str, Any]) -> bool:

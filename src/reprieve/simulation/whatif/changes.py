@@ -140,6 +140,7 @@ class _Changer:
             expanded=manifests.expanded,
             jobs=manifests.jobs,
             suspended=manifests.suspended,
+            remarks=manifests.remarks,
         )
         self._workloads = Workloads(self._manifests, rows)
         everything = [loaded for found in manifests.objects.values() for loaded in found]

@@ -115,6 +115,13 @@ class Batch:
     group: str
     names: Names
     pods: list[PodOf] = field(default_factory=list)
+    inherited: Mapping[str, str] = field(default_factory=dict)
+    """Fields of the pods that are the object's, and where they stand in it."""
+
+    def place(self, path: str) -> str:
+        """Where a field of the pods stands in the object that the input has."""
+        own = self.inherited.get(path)
+        return own if own is not None else f"{self.path}.{path}" if path else self.path
 
     def add(
         self,
@@ -238,8 +245,7 @@ def _read(batch: Batch, pod: PodOf, admission: PriorityAdmission) -> objects.Pod
         found = finish(from_data(objects.Pod, batch.manifest(pod), workload.origin), workload.origin)
         return admission.resolve(found)
     except (InputError, FieldError) as error:
-        path = f"{batch.path}.{error.path}" if error.path else batch.path
-        raise workload.error(path, error.message) from None
+        raise workload.error(batch.place(error.path), error.message) from None
 
 
 def workload_of(maker: PodMaker, *, group: str = "", depth: int = 0) -> Workload:

@@ -95,6 +95,7 @@ def _pods_of_row(
     checked = maker.template(workload, where, template)
     if checked is None:
         return
+    checked, inherited = _with_defaults(workload, pods, checked)
     part = str(values["part"])
     fixed = {**pods.labels, **pods.labels_of.get(part, {})}
     generated = pods.name.endswith("-")
@@ -117,15 +118,28 @@ def _pods_of_row(
             if not generated and maker.is_taken(workload, name):
                 continue
             if batch is None or row.gang == "replica" or pods.owner:
-                group = maker.gangs.of(workload, str(replica) if row.gang == "replica" else "", row)
+                group = maker.gangs.of(workload, row, _gang_part(row, part, replica))
                 owner = _owner_named(filled(pods.owner, values)) if pods.owner else None
                 batch = _batch_of(maker, batch, workload, checked, where, group, owner)
+                batch.inherited = inherited
             batch.add(
                 name,
                 labels={key: filled(value, values) for key, value in fixed.items()},
                 annotations={key: filled(value, values) for key, value in pods.annotations.items()},
                 hostname=filled(pods.hostname, values),
             )
+
+
+def _with_defaults(
+    workload: Workload, pods: PodSet, template: Mapping[str, Any]
+) -> tuple[Mapping[str, Any], Mapping[str, str]]:
+    """The template with what its pods have of the object, and the path in the object of each such field."""
+    spec = mapping(template.get("spec"))
+    found = {name: value_at(workload.manifest, path) for name, path in pods.pod_defaults.items() if not spec.get(name)}
+    given = {name: value for name, value in found.items() if value}
+    if not given:
+        return template, {}
+    return {**template, "spec": {**spec, **given}}, {f"spec.{name}": pods.pod_defaults[name] for name in given}
 
 
 def _batch_of(
@@ -143,6 +157,10 @@ def _batch_of(
     return maker.pods(workload, template, where, group=group, owner=owner)
 
 
+def _gang_part(row: WorkloadKind, part: str, replica: object) -> str:
+    return str(replica) if row.gang == "replica" else part if row.gang == "part" else ""
+
+
 def _made_object(
     maker: Maker,
     workload: Workload,
@@ -158,6 +176,7 @@ def _made_object(
     version, kind = pods.makes.split()
     labels = {key: filled(value, values) for key, value in pods.labels.items()}
     annotations = {key: filled(value, values) for key, value in pods.annotations.items()}
+    above = workload.meta if pods.inherits else {}
     meta, spec, inner = mapping(template.get("metadata")), mapping(template.get("spec")), ""
     if pods.template_of == "spec":
         meta, spec, inner = {}, template, "spec"
@@ -179,12 +198,12 @@ def _made_object(
         "kind": kind,
         "metadata": {
             "name": name or _completed(filled(pods.name, values)),
-            "labels": {**mapping(meta.get("labels")), **labels},
-            "annotations": {**mapping(meta.get("annotations")), **annotations},
+            "labels": {**mapping(above.get("labels")), **mapping(meta.get("labels")), **labels},
+            "annotations": {**mapping(above.get("annotations")), **mapping(meta.get("annotations")), **annotations},
         },
         "spec": spec,
     }
-    group = maker.gangs.of(workload, str(values["replica"]) if row.gang == "replica" else "", row)
+    group = maker.gangs.of(workload, row, _gang_part(row, str(values["part"]), values["replica"]))
     maker.child(workload, made, where, inner=inner, group=group)
 
 

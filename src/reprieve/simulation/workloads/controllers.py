@@ -38,6 +38,7 @@ _DAEMONS_TOLERATE: Final = (
 )
 _ON_HOST_NETWORK: Final = ("node.kubernetes.io/network-unavailable", "NoSchedule")
 _ANCESTOR: Final = "trainer.kubeflow.org/trainjob-ancestor-step"
+_CLASS_OF_JOB: Final = "template.spec.template.spec.priorityClassName"
 _HIGHEST_REVISION: Final = 2**63 - 1
 
 
@@ -212,8 +213,13 @@ def train_job(workload: Workload, maker: Maker) -> None:
         "metadata": {"name": workload.name, "labels": mapping(spec.get("labels"))},
         "spec": {"replicatedJobs": [_trained(each, trainer, nodes) for each in jobs] if isinstance(jobs, list) else []},
     }
-    if value_at(runtime_spec, "podGroupPolicy") is not None:
-        maker.gangs.always(workload)
+    policy = mapping(value_at(runtime_spec, "podGroupPolicy"))
+    if policy:
+        templates = [text(value_at(each, _CLASS_OF_JOB)) for each in jobs] if isinstance(jobs, list) else []
+        named = [each for each in templates if each] if "volcano" in policy else []
+        maker.gangs.always(workload, named[-1] if named else "")  # the last counts, as its plugin has it
+        if value_at(policy, "volcano.networkTopology") is not None:
+            maker.remark(workload, f"{kind} {name[:253]}: spec.podGroupPolicy.volcano.networkTopology is not read")
     maker.child(workload, made, f"{kind} {name[:253]}: spec.template", group=maker.gangs.of(workload))
 
 

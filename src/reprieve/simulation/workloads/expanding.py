@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from reprieve.api.group_owners import Job
-from reprieve.api.manifests import Manifests, PodMaker, Suspended
+from reprieve.api.manifests import Manifests, PodMaker, Remark, Suspended
 from reprieve.api.meta import ObjectMeta
 from reprieve.api.unknown_fields import UnknownField
 from reprieve.api.workloads import group_of
@@ -44,6 +44,11 @@ class Expansion:
     unknown_fields: list[UnknownField] = field(default_factory=list)
     makers: list[PodMaker] = field(default_factory=list)
     suspended: list[Suspended] = field(default_factory=list)
+
+    @property
+    def remarks(self) -> list[Remark]:
+        """What of the workloads is not read."""
+        return self.manifests.remarks
 
 
 def run_of(text: str) -> str | None:
@@ -79,6 +84,7 @@ def expand(manifests: Manifests, *, rows: Rows = TABLE, run: Sequence[str] = (),
         expanded=manifests.expanded + maker.makers,
         jobs=manifests.jobs + jobs_among(maker.makers),
         suspended=manifests.suspended + maker.suspended,
+        remarks=manifests.remarks + maker.remarks,
     )
     for loaded in maker.additions():
         made.objects.setdefault(type(loaded.object), []).append(loaded)

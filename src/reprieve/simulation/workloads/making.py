@@ -5,6 +5,7 @@ The rules are in `controllers` and `by_row`; who expands an input (`expanding`) 
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
@@ -14,8 +15,9 @@ from msgspec.structs import replace
 
 from reprieve.api import objects
 from reprieve.api.decoding import finish, from_data, kind_of
-from reprieve.api.errors import InputError, Origin
-from reprieve.api.manifests import Loaded, PodMaker, Suspended, UnknownObject
+from reprieve.api.errors import InputError, Origin, excerpt
+from reprieve.api.group_sources import QUEUE_KEYS
+from reprieve.api.manifests import Loaded, PodMaker, Remark, Suspended, UnknownObject
 from reprieve.api.meta import KubernetesObject
 from reprieve.api.references import check_groups, check_nodes
 from reprieve.api.unknown_fields import UnknownField, path_text
@@ -81,7 +83,11 @@ class Maker:
         self.batches: list[Batch] = []
         self.unknown_fields: list[UnknownField] = []
         self._seen: set[Owner] = set()
-        self.gangs = Gangs(self.count, lambda one: [pod for pod in self.there(one, below=True) if is_active(pod)])
+        self.remarks: list[Remark] = []
+        self._remarked: set[Remark] = set()
+        self.gangs = Gangs(
+            self.count, lambda one: [pod for pod in self.there(one, below=True) if is_active(pod)], self.remark
+        )
         self._extra: list[tuple[KubernetesObject, Workload]] = []
         self._claims: set[tuple[str, str]] = set()
 
@@ -150,7 +156,23 @@ class Maker:
         if row.suspended and value_at(manifest, row.suspended) is True:
             self.idle(workload, row.suspended)
             return
+        self._remark_queues(workload, row)
         self._expand_by_rule(self, workload, row)
+
+    def _remark_queues(self, workload: Workload, row: WorkloadKind) -> None:
+        """Report the fields, labels and annotations by which other schedulers queue it (workloads.md 5.5)."""
+        if workload.outer:
+            return  # of an object that the input does not have
+        for path in row.unread:
+            found = value_at(workload.manifest, path)
+            if found and found != "default":
+                self.remark(
+                    workload, f"{path}{_shown(found)} is not read{_WHY_UNREAD.get(path.rpartition('.')[2], '')}"
+                )
+        for part, key in itertools.product(("labels", "annotations"), QUEUE_KEYS):
+            found = mapping(workload.meta.get(part)).get(key)
+            if found and found != "default":
+                self.remark(workload, f"metadata.{part}[{key}]{_shown(found)} is not read{_WHY_UNREAD['queue']}")
 
     # -- what rules ask for ------------------------------------------------------------------------
 
@@ -289,6 +311,13 @@ class Maker:
         version = text(workload.manifest.get("apiVersion"))
         self.suspended.append(Suspended(workload.origin, version, kind, namespace, name, path))
 
+    def remark(self, workload: Workload, message: str, unless: str = "", *, strict: bool = False) -> None:
+        """Report something of the workload that is not read, once; `unless` the source of groups is on."""
+        found = Remark(workload.origin, workload.subject, message, unless, strict)
+        if found not in self._remarked:
+            self._remarked.add(found)
+            self.remarks.append(found)
+
     def problem(self, workload: Workload, reason: str, *, scheduled: bool = False) -> None:
         """The workload is not expanded."""
         kind = text(workload.manifest.get("kind"))
@@ -322,6 +351,16 @@ class Maker:
         check_nodes(pods, there.node_names)
         check_groups([loaded for loaded in found if isinstance(loaded.object, objects.PodGroup)], pods)
         return found
+
+
+_WHY_UNREAD: Final = {
+    "queue": ": there are no queues here",
+    "networkTopology": ": write it as schedulingConstraints of a PodGroup of scheduling.k8s.io",
+}
+
+
+def _shown(value: object) -> str:
+    return f': "{excerpt(value)}"' if isinstance(value, str) else ""
 
 
 def unknown_kind(found: UnknownObject) -> str:

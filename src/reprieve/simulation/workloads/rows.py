@@ -7,7 +7,7 @@
       kind: Sweep
       suspended: spec.paused           # calls for nothing while this is true
       ended: {status.phase: [Done]}    # or once this says so
-      gang: object                     # where annotated: the whole object is one gang; replica: each replica is
+      gang: object                     # where annotated: the whole object is one gang; part, replica: each of them is
       sets:
       - each: spec.workers.*           # one set of pods for each entry of a list or a map; without .*, for one object
         part: role                     # the field that names the entry, `{part}`; of a map the key in small letters
@@ -24,7 +24,9 @@ make other objects instead of pods (`makes`): its template is then that of the o
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Final
 
 import msgspec
@@ -90,6 +92,10 @@ class PodSet(Row, frozen=True, kw_only=True):
     """There need not be a template."""
     when: dict[str, tuple[Any, ...]] = {}
     """Paths from the object and what may stand there (null: nothing)."""
+    pod_defaults: dict[str, str] = {}
+    """Fields of the pods' spec where the template says nothing, and the path from the object of each."""
+    inherits: bool = False
+    """A made object has the labels and annotations of the object."""
 
 
 class WorkloadKind(Row, frozen=True, kw_only=True):
@@ -105,7 +111,7 @@ class WorkloadKind(Row, frozen=True, kw_only=True):
     ended_conditions: tuple[str, ...] = ()
     """Types of status.conditions that mean, when True, that it is over."""
     gang: str = "object"
-    """What an opt-in makes a gang of: `object`, everything it calls for, or `replica`."""
+    """What an opt-in makes a gang of: `object`, everything it calls for, each `part`, or each `replica`."""
     min_count: str = ""
     """A path: the object asks for a gang of so many by itself."""
     min_count_of_part: str = ""
@@ -114,6 +120,14 @@ class WorkloadKind(Row, frozen=True, kw_only=True):
     """
     always_gang: bool = False
     """It is a gang by itself, of everything unless `min_count` says less."""
+    gang_when: tuple[str, ...] = ()
+    """Paths: something at one of them asks for a gang, of everything unless `min_count` says less."""
+    gang_name: str = "{name}"
+    """The name of the group of such a gang."""
+    priority_class: tuple[str, ...] = ()
+    """Paths: the first text there is the class of such a gang; without one it has the highest priority of its pods."""
+    unread: tuple[str, ...] = ()
+    """Paths of fields for another scheduler: what stands there is reported as not read."""
     scale: str = ""
     """The path of the count that scaling sets."""
     sets: tuple[PodSet, ...] = ()
@@ -202,8 +216,8 @@ def _check(row: WorkloadKind, path: str, origin: Origin) -> None:
         raise InputError(origin, "Required value: must name the kind", path=f"{path}.kind")
     if not row.sets:
         raise InputError(origin, "Required value: where its pods are", path=f"{path}.sets")
-    if row.gang not in ("object", "replica"):
-        raise InputError(origin, f'Unsupported value: "{row.gang}": object or replica', path=f"{path}.gang")
+    if row.gang not in ("object", "part", "replica"):
+        raise InputError(origin, f'Unsupported value: "{row.gang}": object, part or replica', path=f"{path}.gang")
     needed = (GROUP_ANNOTATIONS[0], TASK_ANNOTATION)
     if row.min_count_of_part and not all(key in row.sets[0].annotations for key in needed):
         message = f"counts for pods with the annotations {' and '.join(needed)} only"
@@ -219,7 +233,14 @@ def _check(row: WorkloadKind, path: str, origin: Origin) -> None:
         if pods.owner and len(pods.owner.split()) != 3:
             message = f'Invalid value: "{pods.owner}": apiVersion, kind and name'
             raise InputError(origin, message, path=f"{at}.owner")
-        texts = {"name": pods.name, "hostname": pods.hostname, "owner": pods.owner, **pods.labels, **pods.annotations}
+        texts = {
+            "name": pods.name,
+            "hostname": pods.hostname,
+            "owner": pods.owner,
+            "gangName": row.gang_name,
+            **pods.labels,
+            **pods.annotations,
+        }
         for field, text in texts.items():
             try:
                 text.format_map(dict.fromkeys(_PLACEHOLDERS, ""))
@@ -230,11 +251,18 @@ def _check(row: WorkloadKind, path: str, origin: Origin) -> None:
 
 
 def value_at(value: Any, path: str) -> Any:
-    """What stands at a path of names separated by dots; None where nothing does."""
-    if path:
-        for step in path.split("."):
-            value = value.get(step) if isinstance(value, Mapping) else None
+    """What stands at a path of names separated by dots; None where nothing does. A name with dots: `labels[a.b/c]`."""
+    for step in _steps(path):
+        value = value.get(step) if isinstance(value, Mapping) else None
     return value
+
+
+@lru_cache(maxsize=1024)
+def _steps(path: str) -> tuple[str, ...]:
+    return tuple(match[1] or match[2] for match in _STEP.finditer(path))
+
+
+_STEP: Final = re.compile(r"\[([^\]]+)\]|([^.\[]+)")
 
 
 def filled(text: str, values: Mapping[str, object]) -> str:

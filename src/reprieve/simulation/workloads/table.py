@@ -15,6 +15,15 @@ _TRAINING: Final = "training.kubeflow.org"
 _JOBSET: Final = "jobset.sigs.k8s.io"
 _LWS: Final = "leaderworkerset.sigs.k8s.io"
 
+_POLICY: Final = "spec.runPolicy.schedulingPolicy"
+_RAY_CLASS: Final = "metadata.labels[ray.io/priority-class-name]"
+_RAY_GANG: Final = (
+    _RAY_CLASS,
+    "metadata.labels[ray.io/gang-scheduling-enabled]",
+    "metadata.labels[volcano.sh/queue-name]",
+)
+"""Labels that the batch schedulers of KubeRay read: they make a group where one is there."""
+
 _REPLICATED: Final = (PodSet(each="spec", replicas="replicas", name="{name}-"),)
 _SUBMITTER: Final = {
     "spec": {
@@ -41,7 +50,10 @@ def _training_job(kind: str, field: str, *masters: str) -> WorkloadKind:
         versions=("v1",),
         suspended="spec.runPolicy.suspend",
         ended_conditions=("Succeeded", "Failed"),
-        min_count="spec.runPolicy.schedulingPolicy.minAvailable",
+        gang_when=(_POLICY,),
+        min_count=f"{_POLICY}.minAvailable",
+        priority_class=(f"{_POLICY}.priorityClass",),
+        unread=(f"{_POLICY}.queue",),
         sets=(
             PodSet(
                 each=f"spec.{field}.*",
@@ -80,6 +92,7 @@ TABLE: Final = Rows(
             group="jobset.x-k8s.io",
             kind="JobSet",
             suspended="spec.suspend",
+            gang="part",
             ended_conditions=("Completed", "Failed"),
             sets=(
                 PodSet(
@@ -159,7 +172,14 @@ TABLE: Final = Rows(
             versions=("v2beta1",),
             suspended="spec.runPolicy.suspend",
             ended_conditions=("Succeeded", "Failed"),
-            min_count="spec.runPolicy.schedulingPolicy.minAvailable",
+            gang_when=(_POLICY,),
+            min_count=f"{_POLICY}.minAvailable",
+            priority_class=(
+                f"{_POLICY}.priorityClass",
+                "spec.mpiReplicaSpecs.Launcher.template.spec.priorityClassName",
+                "spec.mpiReplicaSpecs.Worker.template.spec.priorityClassName",
+            ),
+            unread=(f"{_POLICY}.queue",),
             sets=(
                 PodSet(
                     each="spec.mpiReplicaSpecs.Launcher",
@@ -199,6 +219,9 @@ TABLE: Final = Rows(
             group="ray.io",
             kind="RayCluster",
             suspended="spec.suspend",
+            gang_when=_RAY_GANG,
+            gang_name="ray-{name}-pg",
+            priority_class=(_RAY_CLASS,),
             sets=(
                 PodSet(
                     each="spec.headGroupSpec",
@@ -236,6 +259,9 @@ TABLE: Final = Rows(
             group="ray.io",
             kind="RayJob",
             suspended="spec.suspend",
+            gang_when=_RAY_GANG,
+            gang_name="ray-{name}-pg",
+            priority_class=(_RAY_CLASS,),
             ended={
                 "status.jobDeploymentStatus": ("Complete", "Failed"),
                 "status.jobStatus": ("SUCCEEDED", "FAILED", "STOPPED"),
@@ -247,6 +273,7 @@ TABLE: Final = Rows(
                     makes="ray.io/v1 RayCluster",
                     name="{name}-",
                     named_in="status.rayClusterName",
+                    inherits=True,
                     labels={"ray.io/originated-from-cr-name": "{name}", "ray.io/originated-from-crd": "RayJob"},
                     when={"spec.clusterSelector": (None,)},
                 ),
@@ -272,6 +299,7 @@ TABLE: Final = Rows(
                     makes="ray.io/v1 RayCluster",
                     name="{name}-",
                     named_in="status.activeServiceStatus.rayClusterName",
+                    inherits=True,
                     labels={"ray.io/originated-from-cr-name": "{name}", "ray.io/originated-from-crd": "RayService"},
                 ),
             ),
@@ -283,10 +311,13 @@ TABLE: Final = Rows(
             min_count="spec.minAvailable",
             min_count_of_part="minAvailable",
             always_gang=True,
+            priority_class=("spec.priorityClassName",),
+            unread=("spec.queue", "spec.networkTopology"),
             sets=(
                 PodSet(
                     each="spec.tasks.*",
                     replicas="replicas",
+                    pod_defaults={"priorityClassName": "spec.priorityClassName", "schedulerName": "spec.schedulerName"},
                     labels={
                         "volcano.sh/job-name": "{name}",
                         "volcano.sh/job-namespace": "{namespace}",
