@@ -478,6 +478,9 @@ class PodGroupAttempt:
     preemption_under_way: bool = False
     """Victims of this group's last preemption are still leaving (preemption.md 2.3)."""
 
+    overtaken: bool = False
+    """What leaves the nominated rows does not help the group any more, so that it may preempt (preemption.md 2.7)."""
+
 
 @dataclass(frozen=True, slots=True)
 class PodGroupAssignment:

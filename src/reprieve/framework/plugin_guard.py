@@ -331,7 +331,7 @@ class _HandedAttempt(PodGroupAttempt):
     def __init__(self, attempt: PodGroupAttempt, watch: CallPolicy) -> None:
         self.cluster, self.group, self.pods = attempt.cluster, attempt.group, attempt.pods
         self.placements, self.preemption_under_way = attempt.placements, attempt.preemption_under_way
-        self.constrained_below = attempt.constrained_below
+        self.constrained_below, self.overtaken = attempt.constrained_below, attempt.overtaken
         self._attempt = attempt
         self._watch = watch
 

@@ -122,7 +122,8 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin):
         priority = group.spec.priority if group.spec is not None else 0
         never = group_never_preempts(group, group_policy=self._options.group_policy)
         under_way = attempt.preemption_under_way
-        may = ineligible(cluster, priority, never, attempt.nominated_rows, under_way=under_way) is None
+        rows = () if attempt.overtaken else attempt.nominated_rows
+        may = ineligible(cluster, priority, never, rows, under_way=under_way) is None
         leaving = self._predecessors(pods, group) if may else []
         with cluster.trial():
             cluster.displace_all(leaving)

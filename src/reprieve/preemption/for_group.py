@@ -122,7 +122,8 @@ def preempt_for_group(
     if spec is None:
         return PostFilterResult(Status(Code.UNSCHEDULABLE, NO_VICTIMS_GROUP, plugin))
     never = group_never_preempts(group, group_policy=options.group_policy)
-    why = ineligible(cluster, spec.priority, never, attempt.nominated_rows, under_way=attempt.preemption_under_way)
+    rows = () if attempt.overtaken else attempt.nominated_rows
+    why = ineligible(cluster, spec.priority, never, rows, under_way=attempt.preemption_under_way)
     if why is not None:
         in_vain = PreemptionInVain(group, NoRoom.POLICY_NEVER if never else NoRoom.UNDER_WAY)
         return PostFilterResult(Status(Code.UNSCHEDULABLE, why, plugin), in_vain=in_vain)

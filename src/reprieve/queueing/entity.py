@@ -40,6 +40,7 @@ class Entity:
         "held",
         "key",
         "last_attempt",
+        "overtaken",
         "priority",
         "profile",
         "queued",
@@ -78,6 +79,8 @@ class Entity:
         self.gate: Status = SUCCESS
         self.blocked: str | None = None
         """Why it may not be tried although its pods are ready: its preemption is under way (preemption.md 7.3)."""
+        self.overtaken = False
+        """While it was blocked, pods were placed where it is nominated (preemption.md 2.7)."""
         self.failed_preemptions = 0
         """Preemptions of it in a row of whose calls one failed."""
         self.rejected_by: set[str] = set()

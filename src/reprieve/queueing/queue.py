@@ -309,6 +309,7 @@ class SchedulingQueue:
     def block(self, entity: Entity, why: str) -> None:
         """Keep the entity gated while its preemption's API calls run (preemption.md 7.3)."""
         entity.blocked = why
+        entity.overtaken = False
         self._listening[entity.key] = entity
 
     def unblock(self, key: str, now: float, *, retry: bool, failed: bool = False) -> None:
@@ -332,7 +333,7 @@ class SchedulingQueue:
             self._to_gated(entity, gate, now)
         elif entity.failed_preemptions > 1:
             self._reactivate(entity, now)
-        elif retry:
+        elif retry or entity.overtaken:
             self._to_active(entity, now)
         else:
             self._move(entity, QueueState.UNSCHEDULABLE, now)
@@ -462,6 +463,13 @@ class SchedulingQueue:
         entity = self._entities.get(key)
         if entity is not None and entity.state is QueueState.UNSCHEDULABLE:
             self._reactivate(entity, now)
+
+    def overtake(self, key: str, now: float) -> None:
+        """Pods were placed where an entity is nominated: it is tried again, when its preemption's calls are done."""
+        entity = self._entities.get(key)
+        if entity is not None and entity.blocked is not None:
+            entity.overtaken = True
+        self.wake(key, now)
 
     def retry_above(self, priority: int, now: float) -> None:
         """Units of that priority may be evicted otherwise than before: who waits with a higher one may be helped."""

@@ -380,6 +380,7 @@ class Engine:
         for binding in decision.bindings:
             event = ClusterEvent(EventKind.POD_PLACED, row=binding.row, pod=binding.pod, group=binding.pod.group)
             queue.on_event(event, now)
+            self._nominations.overtake(binding.pod, binding.row, now)
         for pod, row in freed:
             self._nominations.freed(pod, row, now, but=entity.key)
         return decision
@@ -557,6 +558,7 @@ class Engine:
         if record.row >= 0:
             event = ClusterEvent(EventKind.POD_PLACED, row=record.row, pod=record, group=record.group)
             self.queue.on_event(event, now)
+            self._nominations.overtake(record, record.row, now, outside=True)
             return record
         nominated = pod.status.nominated_node_name
         if nominated and not record.terminating:

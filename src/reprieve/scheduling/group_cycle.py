@@ -42,6 +42,7 @@ from reprieve.scheduling.divergence import at_odds
 from reprieve.scheduling.group_algorithm import GroupAssignment, GroupCycle, place_group
 from reprieve.scheduling.group_orders import in_another_order, order_matters, retries
 from reprieve.scheduling.group_placements import first_of, hopeful, place_in_one, placement_scores, proposed
+from reprieve.scheduling.overtaken import group_is_overtaken
 from reprieve.scheduling.shared_device_placement import within_reach
 from reprieve.scheduling.tree_algorithm import in_another_way, order_of, place
 
@@ -172,11 +173,15 @@ def _schedule(
     cycle = GroupCycle(running, group, pods, {pod.uid: pod.nominated for pod in pods if pod.nominated >= 0}, placements)
     first_attempt = group.scheduled == 0
     with cluster.trial():
-        if not _makes_room(cycle, under_way=under_way):
-            for pod in pods:
-                cluster.clear_nomination(pod)
+        waits = _makes_room(cycle, under_way=under_way)
+        if not waits:
+            _lift_nominations(cycle)
         matters = None
         found = _assigned(cycle)
+        overtaken = waits and not found.feasible and _is_overtaken(cycle, under_way=under_way)
+        if overtaken:
+            _lift_nominations(cycle)
+            found = _assigned(cycle)
         if not found.feasible:
             other = _otherwise(cycle, found)
             if other is not None and retries(running):
@@ -191,7 +196,8 @@ def _schedule(
         bind_first = first_attempt or len(leaves) > 1 or not leaves[0].is_gang
         if found.feasible and (complete or bind_first):
             return _bind(cycle, key, found, retry_now=not complete)
-        attempt = _Attempt(cycle, len(found.placed), under_way=under_way)
+        attempt = _Attempt(cycle, len(found.placed), under_way=under_way and not overtaken)
+        attempt.overtaken = overtaken
         try:
             outcome, texts, in_vain = _post_filters(running, attempt, feasible=found.feasible)
             trouble = None
@@ -209,7 +215,8 @@ def _schedule(
         return replace(_bind(cycle, key, found, retry_now=True), in_vain=in_vain)
     put_off = outcome.put_off if outcome is not None and isinstance(outcome.put_off, PutOff) else None
     held = put_off.nominations if put_off is not None else ()
-    rejected = _reject(cycle, key, found, texts, clear=outcome is None or outcome.clear_nomination)
+    clear = overtaken or outcome is None or outcome.clear_nomination
+    rejected = _reject(cycle, key, found, texts, clear=clear)
     kept = {pod.uid for pod, _ in held}
     return replace(
         rejected,
@@ -228,6 +235,23 @@ def _makes_room(cycle: GroupCycle, *, under_way: bool) -> bool:
     priority = spec.priority if spec is not None else 0
     rows = cycle.nominated.values()
     return ineligible(cycle.running.cluster, priority, False, rows, under_way=under_way) is not None
+
+
+def _lift_nominations(cycle: GroupCycle) -> None:
+    for pod in cycle.pods:
+        cycle.running.cluster.clear_nomination(pod)
+
+
+def _is_overtaken(cycle: GroupCycle, *, under_way: bool) -> bool:
+    """Whether the group fails, too, when its victims have left (preemption.md 2.7)."""
+    spec = cycle.group.spec
+    return group_is_overtaken(
+        cycle.running.cluster,
+        spec.priority if spec is not None else 0,
+        cycle.nominated.values(),
+        lambda: _assigned(cycle, diagnose=False).feasible,
+        under_way=under_way,
+    )
 
 
 def _otherwise(cycle: GroupCycle, found: GroupAssignment) -> GroupAssignment | None:

@@ -76,6 +76,17 @@ class Nominations:
         """Room held for a pod is free again: for all others but entity `but` as if a pod had left."""
         self._queue.on_event(ClusterEvent(EventKind.POD_GONE, row=row, pod=pod, group=pod.group), now, but=but)
 
+    def overtake(self, placed: PodRecord, row: int, now: float, *, outside: bool = False) -> None:
+        """A pod was placed on a row: preemptors of lower priority that are nominated there are tried again.
+
+        `outside`: by another scheduler, which respects no nomination, so that any priority counts (preemption.md 2.7).
+        """
+        own = self._cluster.entity_ref(placed)
+        for other in list(self._cluster.nodes.nominated.get(row, {}).values()):
+            key = self._cluster.entity_ref(other)
+            if key != own and (outside or other.priority < placed.priority):
+                self._queue.overtake(key, now)
+
     # -- ended without a decision ------------------------------------------------------------------
 
     def end(self, pod: PodRecord) -> None:

@@ -61,6 +61,7 @@ class PodChanges:
         self._cluster.place(known, row)
         event = ClusterEvent(EventKind.POD_PLACED, row=row, pod=known, group=known.group)
         self._queue.on_event(event, now)
+        self._nominations.overtake(known, row, now, outside=True)
 
     def _still_pending(self, known: PodRecord, pod: objects.Pod, now: float) -> None:
         if not known.terminating:

@@ -7,11 +7,13 @@ from reprieve.framework.running import RunningProfile
 from reprieve.framework.status import call_plugin
 from reprieve.preemption.outcome import Preemption, PutOff
 from reprieve.scheduling.decision import SCHEDULER_ERROR, UNSCHEDULABLE, Binding, Decision, Rejection, Result
+from reprieve.scheduling.overtaken import pod_is_overtaken
 
 
 def schedule_pod(running: RunningProfile, key: str, pod: PodRecord, *, under_way: bool) -> Decision:
     """Decide for a single pod. The cluster is left as it was; the engine applies the decision."""
     cluster, evaluator = running.cluster, running.evaluator
+    overtaken = False
     state = CycleState(cluster, pod, nominated=pod.nominated, preemption_under_way=under_way)
     if pod.nominated < 0:
         row = evaluator.best_row(state)
@@ -26,11 +28,14 @@ def schedule_pod(running: RunningProfile, key: str, pod: PodRecord, *, under_way
             if row >= 0:
                 return _bind(running, key, pod, row)
             diagnosis = evaluator.diagnose(state)
+            overtaken = pod_is_overtaken(running, state)
+            if overtaken:
+                state = CycleState(cluster, pod)
             outcome, texts = _post_filters(running, state, diagnosis)
     preemption = outcome.proposal if outcome is not None and isinstance(outcome.proposal, Preemption) else None
     put_off = outcome.put_off if outcome is not None and isinstance(outcome.put_off, PutOff) else None
     held = put_off.nominations if put_off is not None else ()
-    clears = preemption is None and not held and (outcome is None or outcome.clear_nomination)
+    clears = preemption is None and not held and (overtaken or outcome is None or outcome.clear_nomination)
     names = cluster.nodes.names
     return Decision(
         key=key,

@@ -1,0 +1,64 @@
+"""Whether a nomination still leads anywhere, while the victims that were evicted for it leave (preemption.md 2.7).
+
+A pod of higher priority may take a part of the capacity without preempting anything, and another scheduler may bind a
+pod there. The preemptor would wait for victims whose departure does not help it any more.
+
+Invariant: the cluster is left as it was. In doubt the preemptor waits.
+"""
+
+from collections.abc import Callable, Iterable
+
+from reprieve.cluster.pods import PodRecord
+from reprieve.cluster.state import ClusterState
+from reprieve.framework.plugin import CycleState
+from reprieve.framework.running import RunningProfile
+from reprieve.preemption.eligibility import ineligible
+from reprieve.preemption.units import effective_priority
+
+
+def pod_is_overtaken(running: RunningProfile, state: CycleState) -> bool:
+    """Return whether a pod that fits nowhere now cannot have its nominated row either once the victims have left.
+
+    Its own nomination has been lifted in the present view.
+    """
+    cluster, evaluator, pod, row = running.cluster, running.evaluator, state.pod, state.nominated
+    known = state.preemption_under_way
+    if ineligible(cluster, pod.priority, False, (row,), under_way=known) is None:
+        return False
+    with cluster.trial():
+        cluster.displace_all(_leaving_rows(cluster, (row,), pod.priority, known=known))
+        if evaluator.fits_row(CycleState(cluster, pod), row):
+            return False
+        if evaluator.ruled(CycleState(cluster, pod)):  # pods that leave elsewhere may matter
+            cluster.displace_all(_leaving(cluster))
+            return not evaluator.fits_row(CycleState(cluster, pod), row)
+    return True
+
+
+def group_is_overtaken(
+    cluster: ClusterState, priority: int, rows: Iterable[int], fits: Callable[[], bool], *, under_way: bool
+) -> bool:
+    """Return whether a group that failed fails, too, once its victims have left. `fits` tries it in the present view.
+
+    `rows`: those that its members are nominated to.
+    """
+    with cluster.trial():
+        cluster.displace_all(_leaving_rows(cluster, rows, priority, known=under_way))
+        cluster.displace_all(_leaving(cluster))
+        return not fits()
+
+
+def _leaving(cluster: ClusterState) -> list[PodRecord]:
+    """The pods on nodes that terminate or are being evicted, by UID."""
+    uids = sorted({*cluster.departures, *cluster.doomed})
+    return [pod for uid in uids if (pod := cluster.pods[uid]).row >= 0]
+
+
+def _leaving_rows(cluster: ClusterState, rows: Iterable[int], priority: int, *, known: bool) -> list[PodRecord]:
+    """The same on some rows. Without `known` victims, as after a restart, every pod of lower priority may be one."""
+    return [
+        pod
+        for row in sorted(set(rows))
+        for pod in cluster.nodes.pods[row].values()
+        if pod.terminating or pod.uid in cluster.doomed or (not known and effective_priority(cluster, pod) < priority)
+    ]
