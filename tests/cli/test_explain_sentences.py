@@ -264,11 +264,32 @@ def making_room(**changes: Any) -> Evidence:
     [
         ("UnderWay", "", "Decided at 2026-07-01 14:04:44 UTC; the victims are being told to go."),
         ("Done", "", "Decided at 2026-07-01 14:04:44 UTC; every victim was told to go."),
-        ("Failed", "503", "Decided at 2026-07-01 14:04:44 UTC; it failed: 503"),
     ],
 )
 def test_what_became_of_a_preemption(state: str, error: str, expected: str) -> None:
     assert notes(making_room(state=state, error=error), "To make room: 1 workload (2 pods) evicted")[0] == expected
+
+
+@pytest.mark.parametrize(
+    ("cost", "expected"),
+    [
+        (Cost(units=0, pods=0, highest_priority=0), ["No pods were evicted."]),
+        (
+            Cost(units=1, pods=2, highest_priority=1, running_seconds_lost=7200),
+            ["Before that 2 pods of 1 workload had been evicted.", "2 h of running time is lost by that."],
+        ),
+    ],
+)
+def test_a_preemption_whose_calls_failed_claims_neither_losses_nor_capacity(cost: Cost, expected: list[str]) -> None:
+    """observability.md 4.8."""
+    found = making_room(state="Failed", error="503", cost=cost, held_until="2026-07-01T15:00:00.000000Z")
+    titles = [one.title for one in explanation_of(found)]
+    assert not any(title.startswith(("To make room", "Spared")) for title in titles)
+    assert notes(found, "Preemption failed: 1 workload to be evicted") == [
+        "Decided at 2026-07-01 14:04:44 UTC; the calls to evict its victims failed: 503",
+        *expected,
+        "No capacity is reserved for it. It is tried again.",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -98,6 +98,43 @@ def test_a_preemption_that_failed_is_decided_anew_at_once() -> None:
     play(test)
 
 
+@pytest.mark.parametrize("of", ["pod", "group"])
+def test_a_preemption_that_failed_is_said_in_conditions_and_events(of: str) -> None:
+    """observability.md 1.10, 2.8: the calls to evict failed, which is trouble and no lack of resources."""
+
+    async def test(stage: Stage) -> None:
+        stage.pod("low", cpu="4", node="n1")
+        if of == "group":
+            item = the_group(1)
+            item["spec"]["priority"] = 100
+            stage.see(item, o.PodGroup)
+        stage.pod("hi", cpu="4", priority=100, **({"group": "g"} if of == "group" else {}))
+        refusal = ApiError(403, "Forbidden", "no")
+
+        def refused(namespace: str, name: str, uid: str) -> asyncio.Future[None]:
+            future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            future.set_exception(refusal)
+            return future
+
+        stage.writes.delete_pod = refused  # type: ignore[method-assign]
+        assert stage.step().preemption is not None
+        await until(lambda: not stage.executor.preemptor.under_way)
+        await stage.settle()
+        said = "preemption failed: no (403 Forbidden)"
+        patches = [patch for uid, patch in stage.writes.pods if uid == "uid-hi"]
+        conditions = [found for patch in patches for found in patch.get("conditions", ())]
+        assert (conditions[-1]["reason"], conditions[-1]["message"]) == ("SchedulerError", said)
+        if of == "group":
+            (_, condition, _) = stage.writes.groups[-1]
+            assert (condition["reason"], condition["message"]) == ("SchedulerError", said)
+        told = [
+            (found["reason"], found["regarding"]["kind"]) for found in stage.observer.events if found["note"] == said
+        ]
+        assert told == [("FailedScheduling", kind) for kind in (["PodGroup", "Pod"] if of == "group" else ["Pod"])]
+
+    play(test)
+
+
 @pytest.mark.parametrize("asynchronous", [True, False])
 def test_victims_are_evicted_beside_or_within_the_cycle(asynchronous: bool) -> None:
     """preemption.md 7.6: without SchedulerAsyncPreemption it is the loop that waits for the calls."""

@@ -265,10 +265,15 @@ def test_every_attempt_of_a_group_to_preempt_counts_by_its_result(
 def test_a_preemption_of_a_group_whose_calls_fail_counts_as_an_error() -> None:
     """KEP-5710, "Troubleshooting": victims that are not removed are seen in result="error"."""
     seen = Observed(*_RUNS, *gang("new", 1, cpu=4, priority=100))
+    seen.world.engine.after_step = lambda _: None
     decision = seen.world.step()
     assert decision.preemption is not None
+    seen.observer.decided(decision, seconds=0.1, now=0.0)
     seen.observer.preemption_ended(decision.preemption, seconds=0.1, error="forbidden", now=0.0)
-    assert seen.value("scheduler_podgroup_preemption_attempts_total", result="error") == 1
+    attempts = "scheduler_podgroup_preemption_attempts_total"
+    assert (seen.value(attempts, result="error"), seen.value(attempts, result="success")) == (1, None)
+    assert seen.value("scheduler_podgroup_preemption_victims_count") == 0
+    assert seen.value("scheduler_podgroup_preemption_attempt_duration_seconds_count") == 1
 
 
 def test_gauges_read_the_queues_when_scraped() -> None:

@@ -16,6 +16,7 @@ from reprieve.cluster.pods import PodRecord
 from reprieve.observability.recording import RecordKeeper
 from reprieve.observability.records import Cost, DecisionRecord, InVain, decode
 from reprieve.observability.store import MemoryStore
+from reprieve.preemption.lost_work import EvictedPods
 from reprieve.preemption.outcome import NoRoom, PreemptionInVain, PutOff, WaitsFor
 from reprieve.scheduling.decision import (
     WAITING_FOR_QUORUM,
@@ -197,7 +198,7 @@ def test_the_end_of_a_preemption_is_recorded_while_it_is_one_of_the_last_64(othe
     for decision in rest:
         keeping.decide(decision)
     assert first.preemption is not None
-    keeping.keeper.preemption_ended(first.preemption, seconds=1.5, error="refused")
+    keeping.keeper.preemption_ended(first.preemption, seconds=1.5, error="refused", evicted=EvictedPods())
     keeping.keeper.room_released(ReleasedRoom(first.key, None, (), Released.TAKEN, "gone", START))
     made = keeping.newest(first).preemption
     assert made is not None
@@ -223,13 +224,13 @@ def test_a_preemption_ends_once_and_one_that_is_not_known_changes_nothing() -> N
     keeping = Keeping(2)
     decision, other = (evicting(one) for one in keeping.pods(2))
     assert decision.preemption is not None
-    keeping.keeper.preemption_ended(decision.preemption, seconds=1.0, error=None)
+    keeping.keeper.preemption_ended(decision.preemption, seconds=1.0, error=None, evicted=EvictedPods())
     keeping.keeper.room_released(ReleasedRoom(decision.key, None, (), Released.TAKEN, "gone", START))
     assert len(keeping.store) == 0
     keeping.decide(decision)
     keeping.decide(other)
-    keeping.keeper.preemption_ended(decision.preemption, seconds=1.0, error=None)
-    keeping.keeper.preemption_ended(decision.preemption, seconds=9.0, error="again")
+    keeping.keeper.preemption_ended(decision.preemption, seconds=1.0, error=None, evicted=EvictedPods())
+    keeping.keeper.preemption_ended(decision.preemption, seconds=9.0, error="again", evicted=EvictedPods())
     made, beside = keeping.newest(decision).preemption, keeping.newest(other).preemption
     assert made is not None
     assert beside is not None

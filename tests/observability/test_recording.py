@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from reprieve.library.helping import helps_of
+from reprieve.observability.history import history_of
 from reprieve.observability.recording import RecordKeeper
 from reprieve.observability.records import MOST_LOOKED_AT, MOST_REPRIEVED, DecisionRecord, decode, encode
 from reprieve.observability.store import MemoryStore
@@ -381,6 +382,28 @@ def test_a_preemption_that_failed() -> None:
     assert failed is not None
     assert (failed.state, failed.error, failed.seconds) == ("Failed", "the API server said no", 1.5)
     assert len(seen.about("high")) == 1
+
+
+@pytest.mark.parametrize("went", [0, 1])
+def test_the_record_of_a_preemption_that_failed_has_only_what_was_evicted(went: int) -> None:
+    """observability.md 4.8: what it costs, and no capacity that is held."""
+    low = [pod(f"low-{turn}", cpu=2, node="n1", start=-60) for turn in range(2)]
+    seen = Recorded(node("n1", cpu=4), *low, pod("high", cpu=4, priority=9))
+    seen.world.engine.after_step = lambda _: None
+    seen.world.engine.cluster.now = START
+    decision = seen.world.step()
+    assert decision.preemption is not None
+    seen.observer.decided(decision, seconds=0.1, now=START)
+    for turn in range(went):
+        seen.observer.evicted(seen.world.record(f"low-{turn}"), decision.preemption, now=START)
+    seen.observer.preemption_ended(decision.preemption, seconds=1.5, error="forbidden", now=START)
+    made = seen.one("high").preemption
+    assert made is not None
+    assert (made.held_until, made.told, made.cascade) == ("", [], [])
+    assert (made.cost.units, made.cost.pods, made.cost.running_seconds_lost) == (went, went, went * 60.0)
+    assert sorted(unit.outcome for unit in made.evicted) == ["Evicted"] * went + ["NotEvicted"] * (2 - went)
+    [item] = history_of(seen.about("high"), None).items
+    assert (item.state, item.pods, len(item.victims)) == ("Failed", went, went)
 
 
 def test_spared_units_are_counted_and_the_first_are_named() -> None:

@@ -403,6 +403,7 @@ def test_victims_of_a_pod_and_of_a_group_are_counted_apart() -> None:
         spared = tuple(replace(one, reason=None) for one in preemption.verdicts)
         preemption = replace(preemption, verdicts=(*verdicts, *spared))
         seen.decide(Decision(preemption.key, Result.WAITING, preemption=preemption))
+        seen.observer.preemption_ended(preemption, seconds=0.1, error=None, now=START)
     for kind in ("pod", "podgroup"):
         assert seen.counted("preemption_workload_disruptions_sum", preemptor=kind) == 1
         assert seen.counted("preemption_pdb_violations_total", preemptor=kind) == 2

@@ -28,11 +28,11 @@ def _begun(*more: Item) -> World:
 def test_a_preemptor_whose_place_is_taken_preempts_elsewhere_while_its_victims_leave(how: str) -> None:
     world = _begun()
     if how == "a higher pod is scheduled":
-        world.add(pod("high", cpu=1.5, priority=20))
+        world.add(pod("high", cpu="1500m", priority=20))
     elif how == "another scheduler binds a new pod":
-        world.add(pod("high", cpu=1.5, priority=20, node="n1"))
+        world.add(pod("high", cpu="1500m", priority=20, node="n1"))
     else:
-        world.add(pod("high", cpu=1.5, priority=20, selector={"no": "where"})).drain()
+        world.add(pod("high", cpu="1500m", priority=20, selector={"no": "where"})).drain()
         world.change_pod("high", lambda found: replace(found, spec=bound_to(found, "n1").spec))
     world.virtual.until(world.now + 15)
     assert world.where["high"] == "n1"
@@ -43,7 +43,7 @@ def test_a_preemptor_whose_place_is_taken_preempts_elsewhere_while_its_victims_l
 
 def test_a_pod_of_lower_priority_that_another_scheduler_binds_is_evicted_as_well() -> None:
     world = _begun()
-    world.add(pod("late", cpu=1.5, node="n1"))
+    world.add(pod("late", cpu="1500m", node="n1"))
     world.virtual.until(world.now + 15)
     assert (world.nominated, world.evicted) == ({"mid": "n1"}, ["late", "low"])
 
@@ -51,12 +51,12 @@ def test_a_pod_of_lower_priority_that_another_scheduler_binds_is_evicted_as_well
 def test_without_another_place_the_nomination_is_dropped_and_its_capacity_is_free() -> None:
     world = _begun()
     world.engine.set_pod(pod("guard", cpu=4, node="n2", priority=30), world.now)
-    world.add(pod("high", cpu=1.5, priority=20))
+    world.add(pod("high", cpu="1500m", priority=20))
     world.virtual.until(world.now + 15)
     assert world.nominated == {}
     assert world.pending == ["mid"]
     assert world.evicted == ["low"], "no second victim for nothing"
-    world.add(pod("small", cpu=0.5, priority=1))
+    world.add(pod("small", cpu="500m", priority=1))
     world.virtual.until(world.now + 1)
     assert world.where["small"] == "n1"
 
@@ -92,7 +92,7 @@ def test_a_preemptor_is_tried_when_the_calls_of_its_preemption_are_done() -> Non
     )
     assert world.step().preemption is not None
     key = world.entity("mid").key
-    world.engine.set_pod(pod("high", cpu=1.5, priority=20, node="n1"), world.now)
+    world.engine.set_pod(pod("high", cpu="1500m", priority=20, node="n1"), world.now)
     assert world.engine.step(world.now + 20) is None
     world.engine.preemption_done(key, world.now + 20)
     decision = world.engine.step(world.now + 20)
@@ -119,8 +119,8 @@ def test_a_group_preempts_elsewhere_when_a_part_of_its_place_is_taken() -> None:
     assert len(world.evicted) == 3
 
 
-@pytest.mark.parametrize("taken", [0.0, 1.5])
-def test_after_a_restart_all_of_lower_priority_on_the_node_may_be_victims(taken: float) -> None:
+@pytest.mark.parametrize("taken", ["", "1500m"])
+def test_after_a_restart_all_of_lower_priority_on_the_node_may_be_victims(taken: str) -> None:
     """A killed scheduler has deleted one of its two victims; the nomination holds unless a higher pod is in the way."""
     world = World(
         node("n1", cpu=4),
@@ -129,7 +129,7 @@ def test_after_a_restart_all_of_lower_priority_on_the_node_may_be_victims(taken:
         pod("other", cpu=1, node="n1", priority=1),
         pod("dear", cpu=4, node="n2", priority=5, grace=0),
         *([pod("high", cpu=taken, node="n1", priority=20)] if taken else []),
-        pod("mid", cpu=3.5, priority=10, nominated="n1"),
+        pod("mid", cpu="3500m", priority=10, nominated="n1"),
     ).drain()
     assert world.nominated["mid"] == ("n2" if taken else "n1")
     assert world.evicted == (["dear"] if taken else [])

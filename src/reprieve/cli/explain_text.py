@@ -188,6 +188,7 @@ def _unit_of(evidence: Evidence, record: DecisionRecord) -> Unit | None:
     asked = evidence.asked
     key = f"{asked.namespace}/{asked.name}"
     evicted = record.preemption.evicted if record.preemption is not None else []
+    evicted = [unit for unit in evicted if unit.outcome != "NotEvicted"]
     for unit in evicted:
         if unit.unit == key and unit.kind == asked.kind:
             return unit
@@ -431,7 +432,6 @@ def _potential_victims(found: InVain, priority: int) -> Section:
 _STATES: Final = {
     "UnderWay": "the victims are being told to go",
     "Done": "every victim was told to go",
-    "Failed": "it failed",
 }
 
 
@@ -440,13 +440,14 @@ def _preemption(record: DecisionRecord, *, would: bool) -> list[Section]:
     made = record.preemption
     if made is None:
         return []
+    if made.state == "Failed":
+        return [_failed_preemption(record, made)]
     cost = made.cost
     verb = "would be evicted" if would else "evicted"
     title = f"To make room: {count(cost.units, 'workload')} ({count(cost.pods, 'pod')}) {verb}"
     notes = []
     if not would:
-        error = f": {made.error}" if made.error else "."
-        notes.append(f"Decided {_when(record.time)}; {_STATES.get(made.state, made.state)}{error}")
+        notes.append(f"Decided {_when(record.time)}; {_STATES.get(made.state, made.state)}.")
     if cost.pdb_violations:
         notes.append(f"{count(cost.pdb_violations, 'workload')} although a PodDisruptionBudget forbids it.")
     if cost.running_seconds_lost >= 1:
@@ -475,6 +476,24 @@ def _preemption(record: DecisionRecord, *, would: bool) -> list[Section]:
             )
         )
     return sections
+
+
+def _failed_preemption(record: DecisionRecord, made: PreemptionRecord) -> Section:
+    """The calls to evict failed: nothing is reserved, and only what was evicted is lost."""
+    cost = made.cost
+    notes = [f"Decided {_when(record.time)}; the calls to evict its victims failed: {made.error}"]
+    if cost.pods:
+        notes.append(f"Before that {count(cost.pods, 'pod')} of {count(cost.units, 'workload')} had been evicted.")
+        if cost.running_seconds_lost >= 1:
+            notes.append(f"{seconds_text(cost.running_seconds_lost)} of running time is lost by that.")
+    else:
+        notes.append("No pods were evicted.")
+    notes.append("No capacity is reserved for it. It is tried again.")
+    columns, rows = unit_table(map(_summary, made.evicted))
+    if len(rows) > MOST_UNITS:
+        notes.append(f"... and {len(rows) - MOST_UNITS} more (-o json lists them all)")
+    title = f"Preemption failed: {count(len(made.evicted), 'workload')} to be evicted"
+    return Section(title, columns if rows else (), tuple(rows[:MOST_UNITS]), tuple(notes), tone=Tone.BAD)
 
 
 def _runner_up(made: PreemptionRecord) -> str:

@@ -33,7 +33,7 @@ from reprieve.live.writes import Writes
 from reprieve.observability.observer import Observer
 from reprieve.plugins.extender import Extenders
 from reprieve.preemption.outcome import Preemption
-from reprieve.scheduling.decision import SCHEDULER_ERROR, Binding, Decision, Rejection
+from reprieve.scheduling.decision import SCHEDULER_ERROR, Binding, Decision, GroupCondition, Rejection
 from reprieve.scheduling.engine import Engine
 from reprieve.scheduling.held_room import ReleasedRoom
 
@@ -69,7 +69,7 @@ class DecisionExecutor:
             observer,
             client.clock,
             done=lambda key: self._notify(lambda now: self._engine.preemption_done(key, now)),
-            failed=lambda key, _: self._notify(lambda now: self._preemption_failed(key, now)),
+            failed=self._preemption_failed,
             release=self._release,
             wanted=self._engine.wants_room,
         )
@@ -220,8 +220,25 @@ class DecisionExecutor:
         await self._loop.calls_made()
         return pod.row < 0
 
-    def _preemption_failed(self, key: str, now: float) -> None:
-        self._engine.preemption_failed(key, now)
+    def _preemption_failed(self, preemption: Preemption, error: str) -> None:
+        """Its nominations are taken back; the preemptor's conditions and events say why (observability.md 1.10)."""
+        message = f"preemption failed: {error}"
+
+        def report(now: float) -> None:
+            pods = self._engine.preemption_failed(preemption.key, now)
+            if not pods:
+                return
+            for pod in pods:
+                self.conditions.rejected(Rejection(pod, SCHEDULER_ERROR, message))
+            if preemption.group is not None:
+                for group in preemption.group.below():
+                    condition = GroupCondition(
+                        group.key, False, SCHEDULER_ERROR, message, composite=group.kind != "PodGroup"
+                    )
+                    self.conditions.group(condition)
+            self._observer.preemption_failed(preemption, pods, message, now=now)
+
+        self._notify(report)
 
     # -- what the API says (live.event_handlers.ChangeListener) -----------------------------------------------------
 

@@ -63,8 +63,8 @@ class GoneError(ClientError):
 class Preemptor:
     """See the module docstring. Made and used in one event loop; `aclose` it.
 
-    `done(key)` and `failed(key, error)` are called when a preemption ends; `release` takes back victims that are only
-    assumed; `wanted(key)` says whether the preemptor is still there.
+    `done(key)` and `failed(preemption, error)` are called when a preemption ends; `release` takes back victims that are
+    only assumed; `wanted(key)` says whether the preemptor is still there.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class Preemptor:
         clock: Clock,
         *,
         done: Callable[[str], None],
-        failed: Callable[[str, str], None],
+        failed: Callable[[Preemption, str], None],
         release: Release,
         wanted: Callable[[str], bool],
         parallel: int = PARALLEL,
@@ -119,7 +119,7 @@ class Preemptor:
         if error is None:
             self._done(preemption.key)
         else:
-            self._failed(preemption.key, error)
+            self._failed(preemption, error)
 
     def resume(self, cluster: ClusterState) -> None:
         """Finish the `all` units that a killed scheduler left partly evicted. Once, when the picture is complete.

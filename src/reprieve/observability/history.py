@@ -79,7 +79,7 @@ def _item(record: DecisionRecord) -> HistoryItem | None:
         lost_cpu_hours=round(made.cost.lost_cpu_hours, 3),
         pdb_violations=made.cost.pdb_violations,
         state=made.state,
-        victims=tuple(map(_evicted, made.evicted)),
+        victims=tuple(_evicted(unit) for unit in made.evicted if unit.outcome != "NotEvicted"),
     )
 
 

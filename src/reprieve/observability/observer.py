@@ -7,6 +7,7 @@ decision.  Times are seconds since the epoch, durations seconds.
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -34,7 +35,7 @@ from reprieve.observability.metrics import (
 )
 from reprieve.observability.stopwatch import Stopwatch
 from reprieve.preemption.cost_report import counts_work, lost_text
-from reprieve.preemption.lost_work import lost_work
+from reprieve.preemption.lost_work import EvictedPods, lost_work
 from reprieve.preemption.outcome import NoRoom, Preemption, PreemptionInVain
 from reprieve.scheduling.decision import SCHEDULER_ERROR, Decision, GroupCondition, Result
 from reprieve.scheduling.engine import Engine
@@ -64,8 +65,10 @@ class Recorder(Protocol):
     def room_released(self, room: ReleasedRoom) -> None:
         """The room of that preemptor is not held any more."""
 
-    def preemption_ended(self, preemption: Preemption, *, seconds: float, error: str | None) -> None:
-        """What the last preemption of that preemptor came to."""
+    def preemption_ended(
+        self, preemption: Preemption, *, seconds: float, error: str | None, evicted: EvictedPods
+    ) -> None:
+        """What the last preemption of that preemptor came to; `evicted`: the pods whose calls were made."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +116,8 @@ class Observer:
         self._permit_since: OrderedDict[str, float] = OrderedDict()
         self._engine: Engine | None = None
         self._passes: dict[str, int] = {}
+        self._evicted: dict[str, EvictedPods] = {}
+        """By preemptor, of preemptions that have not ended."""
 
     def attach(self, engine: Engine) -> None:
         """Read state from that engine."""
@@ -201,11 +206,14 @@ class Observer:
         kind = preemption.kind
         self.metrics.evicted_pods.labels(kind).inc()
         cluster = self._engine.cluster if self._engine is not None else None
+        evicted = self._evicted.setdefault(preemption.key, EvictedPods())
         if cluster is not None:
-            self.metrics.lost_gpu_seconds.labels(kind).inc(lost_work(cluster, (pod,)).gpu)
+            lost = lost_work(cluster, (pod,))
+            evicted.add(pod, lost, now)
+            self.metrics.lost_gpu_seconds.labels(kind).inc(lost.gpu)
         if cluster is not None and counts_work(cluster, preemption, (pod,)):
-            lost = lost_text(lost_work(cluster, (pod,)))
-            note += f"; {lost} of its work are lost" if lost else "; no work of it is lost"
+            text = lost_text(lost_work(cluster, (pod,)))
+            note += f"; {text} of its work are lost" if text else "; no work of it is lost"
         preemptors = [nominated for nominated, _ in preemption.nominations]
         who = preemptors[0] if preemptors else pod
         self._event(pod, by, NORMAL, "Preempted", "Preempting", note, now, who=who)
@@ -218,15 +226,35 @@ class Observer:
         metrics.tasks.labels(result).inc()
         metrics.task_seconds.labels(result).observe(seconds)
         metrics.execution_seconds.labels(preemption.kind, result).observe(seconds)
+        evicted = self._evicted.pop(preemption.key, EvictedPods())
         if error is None:
+            self._count_done(preemption)
             self._report_to_victim_groups(preemption, now)
             self.log.info("Preemption carried out", v=DECISIONS, by=preemption.key, seconds=seconds)
         else:
             self.log.error("Preemption failed", by=preemption.key, seconds=seconds, error=error)
             if preemption.group is not None:
                 metrics.group_preemption_attempts.labels(ERROR).inc()
+                metrics.workload_attempts.labels("Error").inc()
         if self._records is not None:
-            self._records.preemption_ended(preemption, seconds=seconds, error=error)
+            self._records.preemption_ended(preemption, seconds=seconds, error=error, evicted=evicted)
+
+    def preemption_failed(self, preemption: Preemption, pods: Iterable[PodRecord], message: str, *, now: float) -> None:
+        """The preemptor's nominations were taken back: an event on each of its `pods`, and on its group."""
+        if preemption.group is not None and preemption.group.spec is not None and preemption.group.spec.foreign != "":
+            name = preemption.nominations[0][0].scheduler_name if preemption.nominations else ""
+            self._events.record(
+                group_reference(preemption.group, self._versions[preemption.group.kind]),
+                None,
+                kind=WARNING,
+                reason="FailedScheduling",
+                action="Preempting",
+                note=message,
+                now=now,
+                controller=self._profile(name),
+            )
+        for pod in pods:
+            self._event(pod, None, WARNING, "FailedScheduling", "Preempting", message, now)
 
     def _report_to_victim_groups(self, preemption: Preemption, now: float) -> None:
         """On each group that went as a whole: for whom, by name."""
@@ -322,21 +350,29 @@ class Observer:
         self.metrics.batch_attempts.labels(profile, "hint_used" if used else "no_hint").inc()
 
     def _count_preemption(self, preemption: Preemption, seconds: float) -> None:
+        """A decision; one that has victims counts as a success when their calls were made, else as an error."""
+        metrics = self.metrics
+        metrics.evaluation_seconds.labels(preemption.kind, SUCCESS).observe(seconds)
+        if preemption.group is None:
+            metrics.preemption_attempts.inc()
+        else:
+            metrics.group_preemption_seconds.observe(seconds)
+        if not preemption.victims:
+            self._count_done(preemption)
+
+    def _count_done(self, preemption: Preemption) -> None:
         metrics = self.metrics
         kind = preemption.kind
         victims = preemption.victims
         pods = sum(len(verdict.unit.pods) for verdict in victims)
         if preemption.group is None:
-            metrics.preemption_attempts.inc()
             metrics.preemption_victims.observe(pods)
         else:
             metrics.group_preemption_attempts.labels(SUCCESS).inc()
             metrics.workload_attempts.labels("Success").inc()
-            metrics.group_preemption_seconds.observe(seconds)
             metrics.group_preemption_victims.observe(pods)
             metrics.group_preemption_reprieved.inc(preemption.reprieved)
             metrics.workload_victims.observe(pods)
-        metrics.evaluation_seconds.labels(kind, SUCCESS).observe(seconds)
         disruptions = sum(1 for verdict in victims if verdict.unit.in_group)
         if disruptions:
             metrics.disruptions.labels(kind).observe(disruptions)

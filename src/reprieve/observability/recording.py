@@ -57,6 +57,7 @@ from reprieve.plugins.gang_scheduling import GREEDY, RETRY
 from reprieve.preemption.cost import UPSTREAM
 from reprieve.preemption.cost_report import by_criterion, cost_sentences, decisive, lost_by, names_of, plain, turns
 from reprieve.preemption.criteria import STANDARD, HighestPriority, PdbViolations, Pods, PrioritySum, StartTime
+from reprieve.preemption.lost_work import EvictedPods
 from reprieve.preemption.outcome import CascadeStep, Criterion, Preemption, PreemptionInVain, PutOff, Verdict
 from reprieve.preemption.outcome import Cost as CostKey
 from reprieve.scheduling.decision import WAITING_FOR_QUORUM, Decision, Rejection, Result
@@ -137,8 +138,10 @@ class RecordKeeper:
                 self._held.popitem(last=False)
         self.store.put(record, involved)
 
-    def preemption_ended(self, preemption: Preemption, *, seconds: float, error: str | None) -> None:
-        """The API calls of a preemption were made, or one failed."""
+    def preemption_ended(
+        self, preemption: Preemption, *, seconds: float, error: str | None, evicted: EvictedPods
+    ) -> None:
+        """The API calls of a preemption were made, or one failed: then only what was evicted counts."""
         latest = self._preempting.pop(preemption.key, None)
         if latest is None or latest.record.preemption is None:
             return
@@ -146,6 +149,8 @@ class RecordKeeper:
         made.state = "Done" if error is None else "Failed"
         made.error = error or ""
         made.seconds = seconds
+        if error is not None:
+            _count_only(made, preemption, evicted)
         self.store.put(latest.record, latest.involved)
 
     def room_released(self, room: ReleasedRoom) -> None:
@@ -284,6 +289,24 @@ def preemption_record(cluster: ClusterState, preemption: Preemption, now: float)
         ],
         nominations_total=len(preemption.nominations),
     )
+
+
+def _count_only(made: PreemptionRecord, preemption: Preemption, evicted: EvictedPods) -> None:
+    """A preemption that failed costs what it has evicted; no capacity is reserved by it."""
+    gone = [sum(1 for pod in verdict.unit.pods if pod.uid in evicted.uids) for verdict in preemption.victims]
+    for unit, pods in zip(made.evicted, gone, strict=True):
+        unit.outcome = "Evicted" if pods else "NotEvicted"
+    units = [unit for unit in made.evicted if unit.outcome == "Evicted"]
+    made.cost = Cost(
+        units=len(units),
+        pods=sum(gone),
+        highest_priority=max((unit.priority for unit in units), default=0),
+        pdb_violations=sum(1 for unit in units if unit.violates_pdb),
+        running_seconds_lost=evicted.running_seconds,
+        lost_gpu_hours=round(evicted.gpu / 3600, 3),
+        lost_cpu_hours=round(evicted.cpu / 3600, 3),
+    )
+    made.told, made.cascade, made.avoided, made.held_until = [], [], None, ""
 
 
 def in_vain_record(cluster: ClusterState, found: PreemptionInVain, now: float) -> InVain:

@@ -145,7 +145,8 @@ class Unit(Part):
     unit: str
     kind: str
     outcome: str
-    """`Evicted`, `Reprieved` (everything still fits with it running) or `LookedAt` (its going would not help)."""
+    """`Evicted`, `Reprieved` (everything still fits with it running), `LookedAt` (its going would not help) or
+    `NotEvicted` (it was to be evicted, and the preemption failed before that)."""
     priority: int
     pods: int
     pod_names: list[str]

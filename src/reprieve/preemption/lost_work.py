@@ -5,7 +5,7 @@ where it was; times its GPUs, of one without any times its CPUs.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final
 
@@ -28,6 +28,26 @@ class LostWork:
     def total(self) -> float:
         """Both together, as the criterion `lostWork` counts them."""
         return self.gpu + self.cpu
+
+
+@dataclass(slots=True)
+class EvictedPods:
+    """The victims of a preemption whose calls were made, and what their evictions have thrown away so far."""
+
+    uids: set[str] = field(default_factory=set)
+    running_seconds: float = 0.0
+    """Summed over the pods whose start is known."""
+    gpu: float = 0.0
+    """GPU-seconds."""
+    cpu: float = 0.0
+    """CPU-seconds of pods without GPUs."""
+
+    def add(self, pod: PodRecord, lost: LostWork, now: float) -> None:
+        """Count a pod; `now` is in seconds since the epoch."""
+        self.uids.add(pod.uid)
+        self.running_seconds += max(0.0, now - pod.start) if pod.start is not None else 0.0
+        self.gpu += lost.gpu
+        self.cpu += lost.cpu
 
 
 @lru_cache(maxsize=1_024)
