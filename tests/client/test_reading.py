@@ -472,7 +472,8 @@ def test_a_group_keeps_a_preemption_class_that_counts(
     reading = Reading([low, stated])
     found = manifests_of(reading, "live").pod_groups[0].object.metadata.annotations
     [_, again] = without_void_classes([low, stated])
-    assert (VICTIM_CLASS in found) is (VICTIM_CLASS in again.metadata.annotations) is (passed_over is None)
+    assert (VICTIM_CLASS in found) is (passed_over is None)
+    assert (VICTIM_CLASS in again.metadata.annotations) is (passed_over is None and priority == 1)  # cost.md 7.6
     assert found["a"] == again.metadata.annotations["a"] == "b"
     if passed_over is None:
         assert reading.warnings == []

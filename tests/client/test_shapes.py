@@ -165,6 +165,6 @@ def test_a_preemption_priority_leaves_as_it_is_and_its_class_under_a_pseudonym()
         ({PREEMPTION_PRIORITY: "9"}, {PREEMPTION_PRIORITY: "9"}),
         ({PREEMPTION_PRIORITY_CLASS: "dear"}, {PREEMPTION_PRIORITY_CLASS: "priorityclass-1"}),
     ):
-        made = manifest("PodGroup", {**group(priority=1), "metadata": {"annotations": noted}})
+        made = manifest("PodGroup", {**group(priority=9), "metadata": {"annotations": noted}})
         [found, _], _ = snapshot(typed(made, manifest("PriorityClass", {"value": 9}, "dear")), anonymize=True)
         assert found["metadata"]["annotations"] == hidden

@@ -29,6 +29,7 @@ from reprieve.framework.gates import FeatureGates
 from reprieve.scheduling.profiles import profiles_of
 from reprieve.simulation.plan import PlanOptions, plan
 from reprieve.simulation.report import Answer
+from tests.building import annotated
 from tests.client.manifests import NODE, OTHERS, POD, SECRET
 from tests.random_clusters import RandomCluster, random_clusters
 
@@ -253,20 +254,26 @@ def test_every_annotation_and_option_decides_the_same_in_a_snapshot(
     assert _comparable(plan(read([(f"x.{form}", text)]), chosen)) == _comparable(live)
 
 
-def _group_with(annotations: Mapping[str, str], priority: int = 1) -> list[KubernetesObject]:
+def _group_with(annotations: Mapping[str, str], priority: int = 1, **spec: str) -> list[KubernetesObject]:
     return typed(
+        {
+            "apiVersion": "scheduling.k8s.io/v1",
+            "kind": "PriorityClass",
+            "metadata": {"name": "dear-granted", "annotations": annotated(max_preemption_priority="1000")},
+            "value": 1,
+        },
         {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "dear"}, "value": 1000},
         {
             "apiVersion": "scheduling.k8s.io/v1beta1",
             "kind": "PodGroup",
             "metadata": {"name": "g", "namespace": "default", "uid": "u", "annotations": dict(annotations)},
-            "spec": {"schedulingPolicy": {"basic": {}}, "priority": priority},
+            "spec": {"schedulingPolicy": {"basic": {}}, "priority": priority, **spec},
         },
     )
 
 
 def test_a_group_keeps_its_preemption_priority() -> None:
-    objects = _group_with({PREEMPTION_PRIORITY_CLASS: "dear", "other": "SECRET"})
+    objects = _group_with({PREEMPTION_PRIORITY_CLASS: "dear", "other": "SECRET"}, priorityClassName="dear-granted")
     for anonymize in (False, True):
         manifests, _ = snapshot(objects, anonymize=anonymize)
         found = by_kind(manifests)

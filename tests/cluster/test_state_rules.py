@@ -56,7 +56,7 @@ def test_what_a_pending_pod_waits_in() -> None:
 
 
 def test_whose_word_about_work_counts() -> None:
-    """cost.md 2: the pod's, else its group's, else that of the class of the group, or of the pod."""
+    """cost.md 2: the pod's, else its group's, else that of the class of the group, or of the pod; as granted (7)."""
     state = _bare(
         priority_class("low", 1, annotated(minimum_runtime="1h", restart_cost="1m", preemption_delay="1s")),
         priority_class("high", 2, annotated(minimum_runtime="2h")),
@@ -71,7 +71,7 @@ def test_whose_word_about_work_counts() -> None:
     )
     found = {one.name: state.terms_of(one) for one in state.pods.values()}
     assert {name: (each.minimum_runtime, each.restart_cost, each.preemption_delay) for name, each in found.items()} == {
-        "own": (32400.0, 300.0, 1.0),
+        "own": (3600.0, 300.0, 1.0),
         "of-group": (3600.0, 300.0, 1.0),
         "of-class": (7200.0, None, None),
         "of-group-without-class": (7200.0, None, None),

@@ -182,15 +182,17 @@ def test_what_a_group_counts_as_when_it_is_a_victim() -> None:
 
         def counts(name: str) -> int | None:
             state = stage.engine.cluster.groups.get(f"default/{name}")
-            return state.spec.victim_priority if state is not None and state.spec is not None else None
+            return state.victim_priority if state is not None else None
 
         async def put_class(name: str, value: int) -> None:
             await stage.create(CLASSES, name, value=value)
 
-        await put_class("own", 10)
+        for name, value in (("own", 10), ("none", 0)):
+            grant = {"annotations": {"scheduling.reprieve.dev/max-preemption-priority": "70"}}
+            await stage.create(CLASSES, name, metadata=grant, value=value)
         await put_class("low", 5)
         await put_class("high", 70)
-        await guarded("known", "high")
+        await guarded("known", "high", priorityClassName="none")
         await guarded("later", "soon", priorityClassName="own")
         await guarded("lower", "low", priorityClassName="own")
         number = {"annotations": {ANNOTATION.removesuffix("-class"): "2000"}}
@@ -217,7 +219,7 @@ def test_what_a_group_counts_as_when_it_is_a_victim() -> None:
             await stage.until(lambda: counts("marker") is not None)
             patch: Json = {"metadata": {"labels": {"a": "b"}}}
             await stage.client.request("PATCH", f"{GROUPS}/later", body=patch, content_type=MERGE_PATCH)
-            await guarded("after", "soon")
+            await guarded("after", "soon", priorityClassName="none")
             await stage.until(lambda: counts("after") is not None)
             assert (counts("later"), counts("after")) == (30, 0)
             # It comes back with another value, and then too low a one: never below the priority of its own.
@@ -239,7 +241,7 @@ def test_what_a_group_counts_as_when_it_is_a_victim() -> None:
             }
 
     # Controllers let go of groups that nobody uses; the API server knows nothing of the annotation, as others do not.
-    play(act, controllers="*", steps=partial(admission_steps, off=("PreemptionPriority",)))
+    play(act, controllers="*", steps=partial(admission_steps, off=("PreemptionPriority", "Standing")))
 
 
 def test_pods_of_one_second_keep_the_order_of_their_arrival() -> None:
@@ -317,6 +319,40 @@ def test_work_annotations_reach_the_engine_and_wrong_values_are_reported_on_thei
             assert len(stage.ignored) == 2
 
     play(act)
+
+
+def test_what_exceeds_its_grant_is_bounded_and_reported_where_no_admission_refused_it() -> None:
+    """cost.md 7.4, 7.6: on pods and groups, as the grant of the class is; a number by hand is no way around it."""
+
+    async def act(stage: Stage) -> None:
+        cluster = stage.engine.cluster
+        most = "scheduling.reprieve.dev/max-minimum-runtime"
+        await stage.create(CLASSES, "batch", value=3, metadata={"annotations": {most: "2h"}})
+        await stage.create(CLASSES, "gold", value=900)
+        await stage.node("n1")
+        long = {f"{CRD}/minimum-runtime": "87600h"}
+        by_hand = {**long, ANNOTATION: "no-such-class", ANNOTATION.removesuffix("-class"): "2000000000"}
+        spec = {"schedulingPolicy": {"basic": {}}, "priorityClassName": "batch"}
+        await stage.create(GROUPS, "g", spec=spec, metadata={"annotations": by_hand})
+        await stage.create(GROUPS, "h", spec=spec, metadata={"annotations": {ANNOTATION: "gold"}})
+        await stage.pod("p", node="n1", annotations=long)
+        async with stage.running():
+            stage.feed.apply(1000.0)
+            (record,) = cluster.pods.values()
+            assert cluster.terms_of(record).minimum_runtime == 3600.0
+            assert [cluster.groups[f"default/{name}"].victim_priority for name in "gh"] == [3, 3]
+            assert sorted((kind, name, why.rpartition("; ")[2]) for kind, name, why in stage.ignored) == [
+                ("Pod", "p", "1h counts"),
+                ("PodGroup", "g", "2h counts"),
+                ("PodGroup", "g", "priority 3 counts"),
+                ("PodGroup", "h", "priority 3 counts"),
+            ]
+            grant = {"metadata": {"annotations": {"scheduling.reprieve.dev/max-preemption-priority": "500"}}}
+            await stage.client.request("PATCH", f"{CLASSES}/batch", body=grant, content_type=MERGE_PATCH)
+            await stage.until(lambda: cluster.groups["default/h"].victim_priority == 500)
+            assert stage.ignored[-1][2].endswith("priority 500 counts")
+
+    play(act, steps=partial(admission_steps, off=("PreemptionPriority", "Standing")))
 
 
 @pytest.mark.parametrize("waits", [True, False])

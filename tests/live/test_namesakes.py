@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from reprieve.api.group_sources import DEFAULT_SOURCES
 from reprieve.api.meta import KubernetesObject
 from reprieve.api.objects import CompositePodGroup, PodGroup
+from reprieve.api.work_annotations import ClassTerms, class_terms
 from reprieve.client.discovery import Resource
 from reprieve.client.informer import Change, ChangeKind
 from reprieve.live.composites import Composites
@@ -225,7 +226,7 @@ def test_a_problem_is_reported_when_it_appears_and_again_only_after_it_was_gone(
     def report(item: KubernetesObject, problem: str) -> None:
         reports.append((item.name, problem.partition("]")[0].rpartition("/")[2]))
 
-    remarks = AnnotationRemarks(report, DEFAULT_SOURCES)
+    remarks = AnnotationRemarks(report, DEFAULT_SOURCES, {})
 
     def inspect(name: str, **terms: str) -> list[tuple[str, str]]:
         reports.clear()
@@ -246,6 +247,32 @@ def test_a_problem_is_reported_when_it_appears_and_again_only_after_it_was_gone(
     assert inspect("b", restart_cost="soon") == []
 
 
+def test_what_exceeds_a_grant_is_reported_and_again_when_the_grant_is_another() -> None:
+    """cost.md 7.6: with the object, the value and the bound; nothing once it is granted, or the object is gone."""
+    reports: list[str] = []
+    classes: dict[str, ClassTerms] = {}
+    remarks = AnnotationRemarks(
+        lambda item, problem: reports.append(f"{item.name}: {problem.partition('; ')[0]}"), DEFAULT_SOURCES, classes
+    )
+
+    def granted(longest: str) -> list[str]:
+        reports.clear()
+        classes["long"] = class_terms(annotated(max_minimum_runtime=longest))
+        remarks.classes_changed()
+        return list(reports)
+
+    long = pod("p", priority_class="long", annotations=annotated(minimum_runtime="9h"))
+    remarks.inspect(long)
+    exceeds = 'p: metadata.annotations[scheduling.reprieve.dev/minimum-runtime]: Forbidden: "9h" exceeds the granted'
+    assert reports == [f"{exceeds} 1h"]
+    assert granted("2h") == [f"{exceeds} 2h"]
+    assert granted("2h") == []
+    assert granted("9h") == []
+    assert granted("8h") == [f"{exceeds} 8h"]
+    remarks.forget(long)
+    assert granted("7h") == []
+
+
 def test_a_composite_counts_as_a_victim_by_the_class_that_it_names() -> None:
     """preemption.md 4, "Options", composite.md 4.3: as the class comes, changes and goes; too low, it is refused."""
     intake = Intake()
@@ -255,6 +282,8 @@ def test_a_composite_counts_as_a_victim_by_the_class_that_it_names() -> None:
 
     made = composite("c", priority=3)
     made = replace(made, metadata=replace(made.metadata, annotations=annotated(preemption_priority_class="high")))
+    made = replace(made, spec=replace(made.spec, priority_class_name="granting"))
+    intake.world.add(priority_class("granting", 3, annotated(max_preemption_priority="9")))
     intake.take(ADDED, made)
     assert (counts(), len(intake.refusals)) == (3, 1)
     for value, expected in ((9, 9), (7, 7), (2, 3)):

@@ -94,8 +94,12 @@ def test_a_restart_evicts_no_unit_that_was_only_marked(why: str) -> None:
             *there, group, crew1, crew2, crew3 = UNIT.there[:7]
             if why != "nobody waits for it":
                 key = "scheduling.reprieve.dev/preemption-priority-class"
-                group = {**group, "metadata": {**group["metadata"], "annotations": {key: "above"}}}
-                await create(client, {**UNIT.classes[0], "metadata": {"name": "above"}, "value": HIGH + 1})
+                group = {**group, "metadata": {**group["metadata"], "annotations": {key: "above"}},
+                         "spec": {**group["spec"], "priorityClassName": "granting"}}  # fmt: skip
+                grant = {"scheduling.reprieve.dev/max-preemption-priority": str(HIGH + 1)}
+                granting = {**UNIT.classes[0], "metadata": {"name": "granting", "annotations": grant}, "value": 0}
+                above = {**UNIT.classes[0], "metadata": {"name": "above"}, "value": HIGH + 1}
+                await create(client, granting, above)
             await create(client, *UNIT.classes, *there, node("n4", "2"), group, crew1, crew2, crew3)
             await create(client, high("keeper", "2", nodeName="n4"), high("hi", "2", nodeSelector={"no": "where"}))
             for name in CREW:

@@ -22,7 +22,7 @@ from reprieve.preemption.default_preemption import DefaultPreemption
 from reprieve.preemption.options import PreemptionOptions
 from reprieve.preemption.outcome import Preemption, Verdict
 from reprieve.scheduling.profiles import profiles_of
-from tests.building import World, gang, group, node, pod, profile_with
+from tests.building import World, annotated, gang, group, node, pod, priority_class, profile_with
 from tests.drawing import examples
 from tests.properties.coverage import met, must_meet
 from tests.properties.test_preemption_invariants import _Judge
@@ -205,13 +205,18 @@ def _guarded(name: str, *, priority: int, as_victim: str) -> PodGroup:
 
 
 def _resolved(name: str, *, priority: int, as_victim: str) -> PodGroup:
-    return PriorityAdmission(CLASSES).resolve(_guarded(name, priority=priority, as_victim=as_victim))
+    made = PriorityAdmission(CLASSES).resolve(_guarded(name, priority=priority, as_victim=as_victim))
+    return replace(made, spec=replace(made.spec, priority_class_name="granting"))
+
+
+GRANTING = priority_class("granting", 1, annotated(max_preemption_priority="2000"))
 
 
 def test_the_preemption_priority_counts_for_a_victim_only() -> None:
     """preemption.md 4, "Options": the priority used when the unit is a potential victim, and no other time."""
     world = World(
         node("n", cpu=2),
+        GRANTING,
         _resolved("held", priority=1, as_victim="high"),
         pod("h", cpu=1, node="n", priority=1, group="held", start=0),
         pod("plain", cpu=1, node="n", priority=2, start=0),
@@ -231,6 +236,7 @@ def test_it_may_change_while_the_group_runs() -> None:
     """ "may be raised or lowered (not below) while it runs": the next decision goes by the new value."""
     world = World(
         node("n", cpu=1),
+        GRANTING,
         _resolved("held", priority=1, as_victim="high"),
         pod("h", cpu=1, node="n", priority=1, group="held", start=0),
         pod("p", cpu=1, priority=10),

@@ -222,9 +222,9 @@ def test_when_a_minimum_has_been_run(start: float | None, minimum: str | None, o
 
 
 def test_the_longest_minimum_of_a_unit_counts() -> None:
-    members = [pod(f"p{i}", node="n", annotations=annotated(minimum_runtime=f"{1 + i % 2}h")) for i in range(3)]
+    members = [pod(f"p{i}", node="n", annotations=annotated(minimum_runtime=f"{1 + i % 2}0m")) for i in range(3)]
     world = World(node("n"), *members)
-    assert runtime_is_over(cluster_at(world), [world.record(f"p{i}") for i in range(3)], START) == START + 7200
+    assert runtime_is_over(cluster_at(world), [world.record(f"p{i}") for i in range(3)], START) == START + 1200
     assert runtime_is_over(cluster_at(world), [], START) == START
 
 

@@ -14,7 +14,7 @@ from reprieve.api.errors import FieldError
 from reprieve.api.objects import CompositePodGroup, PodGroup
 from reprieve.client.reading import without_void_classes
 from reprieve.preemption.units import effective_priority, units_below
-from tests.building import World, composite, group, node, pod, priority_class
+from tests.building import World, annotated, composite, group, node, pod, priority_class
 
 GroupT = TypeVar("GroupT", PodGroup, CompositePodGroup)
 CLASSES = {"v0": 0, "v3": 3, "v5": 5, "v9": 9}
@@ -26,13 +26,15 @@ def _named(made: GroupT, name: str | None) -> GroupT:
     if name is None:
         return made
     made = replace(made, metadata=replace(made.metadata, annotations={PREEMPTION_PRIORITY_CLASS: name}))
-    return PriorityAdmission([priority_class(*each) for each in CLASSES.items()]).resolve(made)
+    made = PriorityAdmission([priority_class(*each) for each in CLASSES.items()]).resolve(made)
+    return replace(made, spec=replace(made.spec, priority_class_name="granting"))
 
 
 def _tree(root: str | None, middle: str | None, leaf: str | None, disrupted: str = "") -> World:
     """Root, middle, leaf with one pod; each names a class or none. `disrupted`: the levels with `all`."""
     return World(
         node("n", cpu=4),
+        priority_class("granting", PRIORITY, annotated(max_preemption_priority="9")),
         _named(composite("root", min_groups=1, priority=PRIORITY, whole="r" in disrupted), root),
         _named(composite("middle", min_groups=1, parent="root", priority=PRIORITY, whole="m" in disrupted), middle),
         _named(group("leaf", min_count=1, parent="middle", priority=PRIORITY, whole="l" in disrupted), leaf),

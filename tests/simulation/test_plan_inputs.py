@@ -6,12 +6,15 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
+from reprieve.api import objects
 from reprieve.api.errors import InputError, Origin
 from reprieve.api.manifests import Loaded, Manifests
+from reprieve.api.meta import ObjectMeta, OwnerReference
 from reprieve.simulation.plan import PlanOptions, plan
 from reprieve.simulation.plan_inputs import input_remarks, left_aside, not_before, starts_at
-from tests.building import START, annotated, group, node, pod, profile_with
+from tests.building import START, annotated, group, node, pod, priority_class, profile_with
 from tests.preemption.test_waiting import configured
 
 from .test_capacity import manifests
@@ -89,6 +92,24 @@ def test_annotations_that_cannot_be_read_are_reported_the_first_twenty_one_by_on
     found = input_remarks(given)
     assert [one.partition(":")[0] for one in found[:listed]] == [f"Pod default/p{i:02}" for i in range(listed)]
     assert found[listed:] == [f"and {count} more of this sort" for count in more]
+
+
+def test_what_exceeds_its_grant_is_a_remark_once_for_the_pods_of_a_controller() -> None:
+    """cost.md 7.6: with the object, the value and the bound."""
+    owner = ObjectMeta(name="x", owner_references=(OwnerReference(kind="Job", name="train", controller=True),))
+    long = annotated(minimum_runtime="9h")
+
+    def made(name: str) -> objects.Pod:
+        found = pod(name, annotations=long, priority_class="batch")
+        return replace(found, metadata=replace(found.metadata, owner_references=owner.owner_references))
+
+    batch = priority_class("batch", 0, annotated(max_minimum_runtime="2h"))
+    found = input_remarks(manifests(batch, node("n1"), made("t-0"), made("t-1"), pod("alone", annotations=long)))
+    said = 'metadata.annotations[scheduling.reprieve.dev/minimum-runtime]: Forbidden: "9h" exceeds the granted'
+    assert [one.partition(";")[0] for one in found] == [
+        f"Pod default/t-0 and 1 more of Job default/train: {said} 2h",
+        f"Pod default/alone: {said} 1h",
+    ]
 
 
 @pytest.mark.parametrize(("wrong", "listed", "more"), [(20, 20, []), (21, 20, [1])])

@@ -6,6 +6,7 @@ RFC 3339, durations as Go writes them (`90s`, `1h30m`).
 Rule: a value that cannot be read counts as absent and is reported: no pod is refused because of an annotation.
 """
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -38,6 +39,17 @@ PDB_POLICY: Final = f"{DOMAIN}pdb-policy"
 """Of a PriorityClass: `BestEffort`, or `Respect`: its preemptors never violate a PodDisruptionBudget."""
 MAY_BREAK_MINIMUM_RUNTIME: Final = f"{DOMAIN}may-break-minimum-runtime"
 """Of a PriorityClass: `true`: the minimum runtime of others does not hold against its preemptors."""
+
+MAX_PREEMPTION_PRIORITY: Final = f"{DOMAIN}max-preemption-priority"
+"""Of a PriorityClass: the highest value that its groups may have as victims; without it their own priority."""
+MAX_MINIMUM_RUNTIME: Final = f"{DOMAIN}max-minimum-runtime"
+"""Of a PriorityClass: the longest minimum runtime of its pods; without it one hour."""
+MAX_RESTART_COST: Final = f"{DOMAIN}max-restart-cost"
+"""Of a PriorityClass: the longest restart cost of its pods; without it one hour."""
+ALLOW_BELOW_MINIMUM: Final = f"{DOMAIN}allow-below-minimum"
+"""Of a PriorityClass: `false`: `below-minimum` of its gangs does not count."""
+GRANT_NAMESPACES: Final = f"{DOMAIN}grant-namespaces"
+"""Of a PriorityClass: the namespaces, separated by commas, for which its `max-` annotations are; without it all."""
 
 WHOLE: Final = "Whole"
 BEST_EFFORT, RESPECT = "BestEffort", "Respect"
@@ -90,12 +102,39 @@ NO_WORK_TERMS: Final = WorkTerms()
 
 
 @dataclass(frozen=True, slots=True)
+class Grant:
+    """How far annotations may raise the standing of a victim (cost.md 7). Durations in seconds."""
+
+    preemption_priority: int | None = None
+    """None: the group's own priority."""
+    minimum_runtime: float = 3600.0
+    restart_cost: float = 3600.0
+    below_minimum: bool = True
+
+
+DEFAULT_GRANT: Final = Grant()
+"""What everybody has without a word of an administrator."""
+
+
+@dataclass(frozen=True, slots=True)
 class ClassTerms:
-    """The terms of a PriorityClass. `work`: defaults for its pods and groups; the others are about its preemptors."""
+    """The terms of a PriorityClass.
+
+    `work`: defaults for its pods and groups; `grant`: bounds on what these say, in `grant_namespaces` (None: in all),
+    and `grant_elsewhere` in others; the rest is about its preemptors.
+    """
 
     work: WorkTerms = NO_WORK_TERMS
     respects_budgets: bool = False
     may_break_minimum_runtime: bool = False
+    grant: Grant = DEFAULT_GRANT
+    grant_elsewhere: Grant = DEFAULT_GRANT
+    grant_namespaces: frozenset[str] | None = None
+
+    def grant_in(self, namespace: str) -> Grant:
+        """Return the grant for objects of a namespace."""
+        granted = self.grant_namespaces is None or namespace in self.grant_namespaces
+        return self.grant if granted else self.grant_elsewhere
 
 
 NO_CLASS_TERMS: Final = ClassTerms()
@@ -140,6 +179,25 @@ def _one_of(*known: str) -> Callable[[str], str]:
     return read
 
 
+def _number(text: str) -> int:
+    if not _NUMBER.fullmatch(text) or not -(1 << 31) <= int(text) < 1 << 31:
+        raise ValueError("want a priority: an integer of 32 bits")
+    return int(text)
+
+
+_NUMBER: Final = re.compile(r"-?[0-9]{1,10}")
+
+
+def _namespaces(text: str) -> frozenset[str]:
+    names = [name.strip() for name in text.split(",")]
+    if not all(map(_NAMESPACE.fullmatch, names)):
+        raise ValueError("want names of namespaces, separated by commas")
+    return frozenset(names)
+
+
+_NAMESPACE: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+
+
 _WORK: Final[Mapping[str, tuple[str, Callable[[str], Any]]]] = {
     LAST_CHECKPOINT: ("last_checkpoint", moment),
     CHECKPOINT_INTERVAL: ("checkpoint_interval", _interval),
@@ -153,9 +211,18 @@ _CLASS: Final[Mapping[str, tuple[str, Callable[[str], Any]]]] = {
     PDB_POLICY: ("respects_budgets", _one_of(BEST_EFFORT, RESPECT)),
     MAY_BREAK_MINIMUM_RUNTIME: ("may_break_minimum_runtime", _one_of("true", "false")),
 }
+_GRANT: Final[Mapping[str, tuple[str, Callable[[str], Any]]]] = {
+    MAX_PREEMPTION_PRIORITY: ("preemption_priority", _number),
+    MAX_MINIMUM_RUNTIME: ("minimum_runtime", _duration),
+    MAX_RESTART_COST: ("restart_cost", _duration),
+    ALLOW_BELOW_MINIMUM: ("below_minimum", _one_of("true", "false")),
+    GRANT_NAMESPACES: ("namespaces", _namespaces),
+}
+_OF_CLASS: Final = {**_CLASS, **_GRANT}
+"""All that count on a PriorityClass only."""
 _ELSEWHERE: Final = frozenset({PREEMPTION_PRIORITY, PREEMPTION_PRIORITY_CLASS})
 """Annotations of the domain that are read in other places."""
-WORK_ANNOTATIONS: Final = (*_WORK, *_CLASS)
+WORK_ANNOTATIONS: Final = (*_WORK, *_OF_CLASS)
 """All that are read here."""
 
 
@@ -176,12 +243,30 @@ def class_terms(annotations: Mapping[str, str]) -> ClassTerms:
     """The terms in the annotations of a PriorityClass; what cannot be read counts as absent."""
     work = _terms(_read(annotations, _WORK, []))
     own = _read(annotations, _CLASS, [])
-    if work is NO_WORK_TERMS and not own:
+    given = _read(annotations, _GRANT, [])
+    # A list that cannot be read names no namespace: it must not open the grant to all.
+    namespaces = given.pop("namespaces", frozenset()) if GRANT_NAMESPACES in annotations else None
+    if work is NO_WORK_TERMS and not own and not given:
         return NO_CLASS_TERMS
+    if "below_minimum" in given:
+        given["below_minimum"] = given["below_minimum"] == "true"
     return ClassTerms(
         work=work,
         respects_budgets=own.get("respects_budgets") == RESPECT,
         may_break_minimum_runtime=own.get("may_break_minimum_runtime") == "true",
+        grant=_with_defaults(Grant(**given), work),
+        grant_elsewhere=_with_defaults(DEFAULT_GRANT, work),
+        grant_namespaces=namespaces,
+    )
+
+
+def _with_defaults(grant: Grant, work: WorkTerms) -> Grant:
+    """The grant, and as much as the class gives to all of its pods that say nothing."""
+    return replace(
+        grant,
+        minimum_runtime=max(grant.minimum_runtime, work.minimum_runtime or 0.0),
+        restart_cost=max(grant.restart_cost, work.restart_cost or 0.0),
+        below_minimum=grant.below_minimum or bool(work.below_minimum_whole),
     )
 
 
@@ -197,14 +282,14 @@ def annotation_problems(item: KubernetesObject) -> list[str]:
     _read(annotations, _WORK, problems)
     of_class = isinstance(item, PriorityClass)
     if of_class:
-        _read(annotations, _CLASS, problems)
+        _read(annotations, _OF_CLASS, problems)
     for name in annotations:
-        if not name.startswith(DOMAIN) or name in _WORK or name in _ELSEWHERE or (of_class and name in _CLASS):
+        if not name.startswith(DOMAIN) or name in _WORK or name in _ELSEWHERE or (of_class and name in _OF_CLASS):
             continue
-        if name in _CLASS:
+        if name in _OF_CLASS:
             problems.append(f"{_path(name)}: counts on a PriorityClass only")
             continue
-        known = (other.removeprefix(DOMAIN) for other in (*_WORK, *_CLASS, *_ELSEWHERE))
+        known = (other.removeprefix(DOMAIN) for other in (*_WORK, *_OF_CLASS, *_ELSEWHERE))
         meant = nearest(name.removeprefix(DOMAIN), known)
         problems.append(f"{_path(name)}: not known" + (f', did you mean "{DOMAIN}{meant}"?' if meant else ""))
     return problems

@@ -10,7 +10,7 @@ it; the same cluster gives the same objects in the same order.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
@@ -24,6 +24,8 @@ from reprieve.api.group_owners import GroupOwner, owner_kinds
 from reprieve.api.loading import FIRST_CREATION, created_seconds
 from reprieve.api.manifests import Loaded, Manifests, PodMaker, UnknownObject
 from reprieve.api.meta import KubernetesObject
+from reprieve.api.standing import as_granted
+from reprieve.api.work_annotations import ClassTerms, class_terms
 from reprieve.client.discovery import Resource, Served, discover
 from reprieve.client.errors import ApiError
 from reprieve.client.listing import Listed, list_objects
@@ -222,10 +224,26 @@ def manifests_of(reading: Reading, source: str) -> Manifests:
 
 
 def without_void_classes(objects: Sequence[KubernetesObject]) -> list[KubernetesObject]:
-    """The objects of a cluster without annotations that its scheduler refuses, so that reading them again succeeds."""
+    """The objects of a cluster with the annotations that count for its scheduler, so that reading them again succeeds.
+
+    A class as victim that does not exist or is too low is left out; what exceeds its grant is bounded (cost.md 7.6).
+    """
     admission = PriorityAdmission([item for item in objects if isinstance(item, o.PriorityClass)])
     warnings: list[str] = []
-    return [_without_void_class(item, admission, warnings) for item in objects]
+    classes = {
+        item.name: class_terms(item.metadata.annotations) for item in objects if isinstance(item, o.PriorityClass)
+    }
+    return [_as_granted(_without_void_class(item, admission, warnings), admission, classes) for item in objects]
+
+
+def _as_granted(found: T, admission: PriorityAdmission, classes: Mapping[str, ClassTerms]) -> T:
+    annotations = found.metadata.annotations
+    if not isinstance(found, o.PodGroup | o.CompositePodGroup) or PREEMPTION_PRIORITY_CLASS not in annotations:
+        return as_granted(found, classes)
+    resolved = admission.as_victim(annotations, found.spec.priority or DEFAULT_PRIORITY, stored=True)
+    granted = as_granted(replace(found, metadata=replace(found.metadata, annotations=resolved)), classes)
+    kept = {name: text for name, text in granted.metadata.annotations.items() if name in annotations}
+    return found if kept == annotations else replace(found, metadata=replace(found.metadata, annotations=kept))
 
 
 def _without_void_class(found: T, admission: PriorityAdmission, warnings: list[str]) -> T:

@@ -20,7 +20,7 @@ from reprieve.api.json import Json
 from reprieve.api.meta import KubernetesObject
 from reprieve.api.node_features import decisive
 from reprieve.api.storage import BIND_COMPLETED, BOUND_BY_CONTROLLER, CLASS_BETA, SELECTED_NODE
-from reprieve.api.work_annotations import WORK_ANNOTATIONS
+from reprieve.api.work_annotations import GRANT_NAMESPACES, WORK_ANNOTATIONS
 from reprieve.client.pseudonyms import (
     ADDRESS,
     CLAIM,
@@ -107,6 +107,10 @@ def _driver(value: str, names: Names) -> str:
 
 def _drivers(value: str, names: Names) -> str:
     return ",".join(map(names.driver, value.split(",")))
+
+
+def _namespaces(value: str, names: Names) -> str:
+    return ",".join(names.name(NAMESPACE, one.strip()) for one in value.split(","))
 
 
 def _features(value: Sequence[str], names: Names) -> list[str]:
@@ -627,6 +631,7 @@ _ANNOTATIONS: Final[Mapping[str, Leaf]] = {
     TASK_ANNOTATION: named(TASK),
     KUEUE_TOTAL: _keep,
     **dict.fromkeys(WORK_ANNOTATIONS, _keep),
+    GRANT_NAMESPACES: _namespaces,
     SELECTED_NODE: named(NODE),
     CLASS_BETA: named(CLASS),
     BIND_COMPLETED: _keep,

@@ -11,13 +11,12 @@ terminating member is on its way out and cannot make up a minimum (scheduling.md
 minCount).
 """
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
 from reprieve.api import objects
-from reprieve.api.admission import PREEMPTION_PRIORITY
+from reprieve.api.standing import preemption_priority
 from reprieve.api.work_annotations import NO_WORK_TERMS, WorkTerms, work_terms
 from reprieve.cluster.pods import Owner, PodRecord
 
@@ -40,7 +39,7 @@ class GroupSpec:
     class_name: str = ""
     """The priority class that it names."""
     victim_priority: int = 0
-    """The priority of the group by itself as a potential victim; never below `priority`."""
+    """The priority that the group asks for as a potential victim, granted or not; never below `priority`."""
     names_victim_class: bool = False
     """Its annotation names the class for that (preemption.md 4, "Options"); without one its parents' may count."""
     claims: frozenset[tuple[str, str | None, str | None]] = frozenset()
@@ -333,7 +332,7 @@ def composite_spec_of(group: objects.CompositePodGroup) -> GroupSpec:
     spec = group.spec
     gang = spec.scheduling_policy.gang
     topology = spec.scheduling_constraints.topology
-    named = _preemption_priority(group.metadata.annotations)
+    named = preemption_priority(group.metadata.annotations)
     return GroupSpec(
         min_count=gang.min_group_count if gang is not None else None,
         disrupt_all=spec.disruption_mode is not None and spec.disruption_mode.all is not None,
@@ -360,7 +359,7 @@ def spec_of(group: objects.PodGroup, *, trees: bool = True) -> GroupSpec:
     gang = spec.scheduling_policy.gang
     constraints = spec.scheduling_constraints
     topology = constraints.topology if constraints is not None else None
-    named = _preemption_priority(group.metadata.annotations)
+    named = preemption_priority(group.metadata.annotations)
     return GroupSpec(
         min_count=gang.min_count if gang is not None else None,
         disrupt_all=spec.disruption_mode is not None and spec.disruption_mode.all is not None,
@@ -379,9 +378,3 @@ def spec_of(group: objects.PodGroup, *, trees: bool = True) -> GroupSpec:
         foreign=group.foreign.api_version if group.foreign is not None else None,
         terms=work_terms(group.metadata.annotations),
     )
-
-
-def _preemption_priority(annotations: Mapping[str, str]) -> int | None:
-    """The resolved annotation (preemption.md 4, "Options"); without a number it says nothing."""
-    text = annotations.get(PREEMPTION_PRIORITY, "")
-    return int(text) if re.fullmatch(r"-?[0-9]{1,10}", text) else None

@@ -13,10 +13,12 @@ from typing import Final
 import numpy as np
 
 from reprieve.api import objects
+from reprieve.api.standing import bounded
 from reprieve.api.work_annotations import (
     NO_CLASS_TERMS,
     NO_WORK_TERMS,
     ClassTerms,
+    Grant,
     WorkTerms,
     class_terms,
 )
@@ -41,7 +43,9 @@ class ClusterState(Placements):
 
     def __init__(self) -> None:
         super().__init__()
-        self.trees = GroupTrees(self.groups)
+        self.classes: dict[str, ClassTerms] = {}
+        """What PriorityClasses say of the work of their pods, by name; those that say nothing are not kept."""
+        self.trees = GroupTrees(self.groups, self.classes)
         """Groups of groups, and where each group stands."""
         self.budgets: dict[str, Budget] = {}
         self.budgets_version = 0
@@ -50,8 +54,6 @@ class ClusterState(Placements):
         """The keys of the budgets, and by what label each may count a pod; None: to be made anew."""
         self.groups_version = 0
         """Grows when a group object changes: unit membership and priorities may differ."""
-        self.classes: dict[str, ClassTerms] = {}
-        """What PriorityClasses say of the work of their pods, by name; those that say nothing are not kept."""
         self.terms_version = 0
         """Grows when an annotation about somebody's work changes."""
         self.doomed: set[str] = set()
@@ -373,6 +375,11 @@ class ClusterState(Placements):
         if terms is not NO_CLASS_TERMS:
             self.classes[name] = terms
         self.terms_version += 1
+        concerned = self.trees.grant_changed(name)
+        if concerned:
+            self.groups_version += 1
+        for leaf in concerned:
+            self._touch_members(leaf)
         return True
 
     @property
@@ -398,12 +405,24 @@ class ClusterState(Placements):
         self.terms_version += 1
 
     def terms_of(self, pod: PodRecord) -> WorkTerms:
-        """The annotations about a pod's work: on the pod, else on its group, else on the class of the group or pod."""
+        """The annotations about a pod's work: on the pod, else on its group, else on the class of the group or pod.
+
+        As far as the pod's own class grants them, and that of its group where it names another (cost.md 7).
+        """
         group = self.groups.get(pod.group) if pod.group is not None else None
         spec = group.spec if group is not None else None
-        if spec is None:
-            return pod.terms.over(self._default_terms(pod.class_name))
-        return pod.terms.over(spec.terms).over(self._default_terms(spec.class_name or pod.class_name))
+        of_group = spec.class_name if spec is not None else ""
+        stated = pod.terms if spec is None else pod.terms.over(spec.terms)
+        terms = stated.over(self._default_terms(of_group or pod.class_name))
+        if terms is NO_WORK_TERMS:
+            return terms
+        terms = bounded(terms, self._grant(pod.class_name, pod.namespace))
+        if of_group and of_group != pod.class_name:
+            terms = bounded(terms, self._grant(of_group, pod.namespace))
+        return terms
+
+    def _grant(self, class_name: str, namespace: str) -> Grant:
+        return self.classes.get(class_name, NO_CLASS_TERMS).grant_in(namespace)
 
     def class_terms_of(self, preemptor: PodRecord | Group) -> ClassTerms:
         """What the class of a preemptor says: of a pod of a group that of the group, if that names one."""

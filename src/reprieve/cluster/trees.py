@@ -10,6 +10,8 @@ Invariant: `refresh` of a group and all below it is what makes `root`, `fault`, 
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from reprieve.api.standing import bounded_priority
+from reprieve.api.work_annotations import NO_CLASS_TERMS, ClassTerms
 from reprieve.cluster.groups import CompositeState, Fault, Group, GroupState, is_ready, turn_of
 
 MAX_DEPTH: Final = 4
@@ -26,10 +28,12 @@ def waiting_for_object(name: str) -> str:
 class GroupTrees:
     """See the module docstring. Holds the composites; the pod groups are the cluster's."""
 
-    def __init__(self, groups: Mapping[str, GroupState]) -> None:
+    def __init__(self, groups: Mapping[str, GroupState], classes: Mapping[str, ClassTerms]) -> None:
+        """`classes`: the terms of PriorityClasses by name, which `ClusterState` keeps."""
         self.composites: dict[str, CompositeState] = {}
         """By `namespace/name`; only those whose object exists."""
         self._groups = groups
+        self._classes = classes
         self._children: dict[str, dict[str, Group]] = {}
         """Groups by the key of the parent they name, whether or not that exists."""
         self._parent_of: dict[str, str] = {}
@@ -157,11 +161,37 @@ class GroupTrees:
         if group.unit is not None and fault is not None:  # all of a unit have one priority, whatever the cycle
             above = self._chain(group.unit)[0]
             group.top = above[-1]
-        group.victim_priority = _victim_priority(above)
+        group.victim_priority = self._victim_priority(above)
         group.fault = fault
         group.root = chain[-1] if fault is None else None
         group.home = group.root.ref if group.root is not None else group.ref
         self.settled += 1
+
+    def _victim_priority(self, above: list[Group]) -> int | None:
+        """The priority as a potential victim of what is evicted with the first of these groups; its ancestors follow.
+
+        That of the topmost, or higher if the nearest group that names a class as victim names a higher one
+        (composite.md 4.3) and its own class grants that (cost.md 7); None where no group of them exists.
+        """
+        top = above[-1].spec
+        if top is None:
+            return None
+        for group in above:
+            spec = group.spec
+            if spec is not None and spec.names_victim_class:
+                grant = self._classes.get(spec.class_name, NO_CLASS_TERMS).grant_in(group.namespace)
+                return max(top.priority, bounded_priority(spec.victim_priority, spec.priority, grant))
+        return top.priority
+
+    def grant_changed(self, class_name: str) -> list[GroupState]:
+        """Settle what the groups of a class count as when it grants another value; returns those it may concern."""
+        found: list[GroupState] = []
+        every: list[Group] = [*self._groups.values(), *self.composites.values()]
+        for group in every:
+            spec = group.spec
+            if spec is not None and spec.names_victim_class and spec.class_name == class_name:
+                found += self._refresh(group)
+        return found
 
     def _chain(self, group: Group) -> tuple[list[Group], Fault | None]:
         """The group and its ancestors as far as they exist, and what is wrong with it."""
@@ -207,19 +237,6 @@ def _count(group: Group) -> bool:
         return group.ready
     group.ready_children = sum(1 for child in group.children if child.fault is None and _count(child))
     return group.ready
-
-
-def _victim_priority(above: list[Group]) -> int | None:
-    """The priority as a potential victim of what is evicted with the first of these groups, its ancestors after it.
-
-    That of the topmost, or higher if the nearest group that names a class as victim names a higher one (composite.md
-    4.3); None where no group of them exists.
-    """
-    top = above[-1].spec
-    if top is None:
-        return None
-    named = next((one.spec for one in above if one.spec is not None and one.spec.names_victim_class), top)
-    return max(top.priority, named.victim_priority)
 
 
 def _index(chain: list[Group], group: Group) -> int:

@@ -95,7 +95,8 @@ class VictimClasses(Generic[GroupT]):
         except FieldError as error:
             self._had.pop(key, None)
             self._refuse(group, str(error))
-            return group
+            kept = {name: text for name, text in annotations.items() if name != PREEMPTION_PRIORITY}
+            return replace(group, metadata=replace(group.metadata, annotations=kept))
         self._reported.pop(key, None)
         self._had[key] = _Had(uid, name, annotations[PREEMPTION_PRIORITY])
         return replace(group, metadata=replace(group.metadata, annotations=annotations))

@@ -25,7 +25,8 @@ ChangeListener = Callable[[Change[CompositePodGroup], Resource], None]
 class Composites:
     """See the module docstring. `listener` is notified of each change of the one that counts once the engine has it.
 
-    `refused(group, reason)` is called for a composite with a class as victim that does not count.
+    `refused(group, reason)` is called for a composite with a class as victim that does not count, `inspect(group)` for
+    every one as the engine has it.
     """
 
     def __init__(
@@ -34,10 +35,12 @@ class Composites:
         *,
         listener: ChangeListener,
         refused: Callable[[CompositePodGroup, str], None] = lambda group, why: None,
+        inspect: Callable[[CompositePodGroup], None] = lambda group: None,
         warn: Callable[[str], None],
     ) -> None:
         self._engine = engine
         self._listener = listener
+        self._inspect = inspect
         self._namesakes: Namesakes[CompositePodGroup] = Namesakes((SCHEDULING_GROUP, CRD_GROUP), warn)
         self._victims: VictimClasses[CompositePodGroup] = VictimClasses(refused)
         self._open: dict[str, int | None] = {}
@@ -97,7 +100,7 @@ class Composites:
         self._open.pop(key, None)
         if composite.spec.priority is None:
             self._open[key] = None
-        self._engine.set_composite(self._victims.resolved(composite), now, created=_created(composite))
+        self._bring(composite, now)
         if key in self._open and self._highest(key) is not None:
             self._give(key, now)
         self.settled(self._parent(key), now)
@@ -115,7 +118,12 @@ class Composites:
         self._open[key] = priority
         composite = counted[0]
         given = replace(composite, spec=replace(composite.spec, priority=priority))
-        self._engine.set_composite(self._victims.resolved(given), now, created=_created(composite))
+        self._bring(given, now)
+
+    def _bring(self, composite: CompositePodGroup, now: float) -> None:
+        resolved = self._victims.resolved(composite)
+        self._inspect(resolved)
+        self._engine.set_composite(resolved, now, created=_created(composite))
 
     def _highest(self, key: str) -> int | None:
         """The highest priority of the groups in a composite; None if none has one."""

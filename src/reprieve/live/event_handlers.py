@@ -156,8 +156,10 @@ class ClusterFeed:
         self._refused = refused
         self._ignored = ignored
         self._victims: VictimClasses[o.PodGroup] = VictimClasses(self._refuse)
-        self._composites = Composites(engine, listener=listener, refused=self._refuse, warn=self._warn_once)
-        self._remarks = AnnotationRemarks(ignored, engine.sources)
+        self._remarks = AnnotationRemarks(ignored, engine.sources, engine.cluster.classes)
+        self._composites = Composites(
+            engine, listener=listener, refused=self._refuse, inspect=self._remarks.inspect, warn=self._warn_once
+        )
         self._warned: set[str] = set()
         self._absent: list[str] = []
         """Kinds that are not served."""
@@ -423,7 +425,8 @@ class ClusterFeed:
             self._take_group(change, resource, now)
             return
         if isinstance(item, o.CompositePodGroup):
-            (self._remarks.forget if change.kind is ChangeKind.DELETED else self._remarks.inspect)(item)
+            if change.kind is ChangeKind.DELETED:
+                self._remarks.forget(item)
             self._composites.take(change, resource, now)
             return
         if change.kind is ChangeKind.DELETED:
@@ -450,6 +453,7 @@ class ClusterFeed:
             for key in self._victims.set_class(item):
                 self._set_group_again(key, now)
             self._composites.set_class(item, now)
+            self._remarks.classes_changed()
         elif isinstance(item, o.Namespace):
             engine.set_namespace(item, now)
         elif isinstance(item, GroupOwner):
@@ -482,6 +486,7 @@ class ClusterFeed:
             self._victims.remove_class(item.name)
             self._composites.remove_class(item.name)
             engine.remove_class(item.name, now)
+            self._remarks.classes_changed()
         elif isinstance(item, o.Namespace):
             engine.remove_namespace(item.name, now)
         elif isinstance(item, GroupOwner):
@@ -511,7 +516,6 @@ class ClusterFeed:
                 self._listener(Change(ChangeKind.DELETED, counted, counted), resource)
                 counted = None
             kind = ChangeKind.ADDED if counted is None else ChangeKind.UPDATED
-            self._remarks.inspect(best[0])
             self._set_group(best[0], now)
             self._listener(Change(kind, best[0], counted), best[1])
 
@@ -521,8 +525,13 @@ class ClusterFeed:
             self._open[group.key] = None
             if self._give_priority(group.key, now):
                 return
-        self._engine.set_group(self._victims.resolved(group), now, created=_created(group))
+        self._bring(group, now)
         self._composites.settled(self._parent(group.key), now)
+
+    def _bring(self, group: o.PodGroup, now: float) -> None:
+        resolved = self._victims.resolved(group)
+        self._remarks.inspect(resolved)
+        self._engine.set_group(resolved, now, created=_created(group))
 
     def _set_group_again(self, key: str, now: float) -> None:
         """What a group says means something else now."""
@@ -549,7 +558,7 @@ class ClusterFeed:
             return False
         self._open[key] = priority
         given = msgspec.structs.replace(group, spec=msgspec.structs.replace(group.spec, priority=priority))
-        self._engine.set_group(self._victims.resolved(given), now, created=_created(group))
+        self._bring(given, now)
         self._composites.settled(self._parent(key), now)
         return True
 

@@ -13,7 +13,8 @@ from reprieve.api.errors import InputError, Origin
 from reprieve.api.foreign_groups import FOREIGN_VERSIONS
 from reprieve.api.group_sources import DEFAULT_SOURCES, GroupSources, group_problems, size_problem
 from reprieve.api.manifests import Loaded, Manifests, Remark
-from reprieve.api.work_annotations import annotation_problems
+from reprieve.api.standing import standing_problems
+from reprieve.api.work_annotations import annotation_problems, class_terms
 from reprieve.framework.gates import FeatureGates
 from reprieve.simulation.workloads.making import is_unknown_kind
 
@@ -48,6 +49,26 @@ def misread_annotations(loaded: Iterable[Loaded[objects.KubernetesObject]]) -> l
         f"{entry.object.KIND} {entry.object.key}: {problem}"
         for entry in loaded
         for problem in annotation_problems(entry.object)
+    ]
+
+
+def beyond_grants(loaded: Sequence[Loaded[objects.KubernetesObject]]) -> list[str]:
+    """Return a warning for each annotation beyond its grant (cost.md 7); equal ones of a controller's pods are one."""
+    classes = {
+        entry.object.name: class_terms(entry.object.metadata.annotations)
+        for entry in loaded
+        if isinstance(entry.object, objects.PriorityClass)
+    }
+    whose: dict[tuple[str, str], list[str]] = {}
+    for entry in loaded:
+        item = entry.object
+        for problem in standing_problems(item, classes):
+            owner = next((one for one in item.metadata.owner_references if one.controller), None)
+            maker = f"{owner.kind} {item.namespace}/{owner.name}" if owner is not None else item.key
+            whose.setdefault((maker, problem), []).append(f"{item.KIND} {item.key}")
+    return [
+        f"{names[0]}{f' and {len(names) - 1} more of {maker}' if len(names) > 1 else ''}: {problem}"
+        for (maker, problem), names in whose.items()
     ]
 
 
@@ -110,7 +131,7 @@ def input_remarks(
     return [
         *left_aside(manifests),
         *_first(of_workloads),
-        *_first(misread_annotations(everything)),
+        *_first([*misread_annotations(everything), *beyond_grants(everything)]),
         *group_remarks(everything, sources),
     ]
 

@@ -195,6 +195,14 @@ AS_VICTIM = "scheduling.reprieve.dev/preemption-priority-class"
 RESOLVED = "scheduling.reprieve.dev/preemption-priority"
 
 
+@pytest.fixture(autouse=True)
+def grants(plane: Plane) -> None:
+    """cost.md 7: what groups of these classes may name."""
+    for name in ("std", "high", "low-never"):
+        grant = {"scheduling.reprieve.dev/max-preemption-priority": "5000"}
+        plane.patch("scheduling.k8s.io/v1", "PriorityClass", name, {"metadata": {"annotations": grant}}, ns="")
+
+
 def group_as_victim(name: str, annotations: Json, **spec: Any) -> Json:
     group = pod_group(name, **spec)
     group["metadata"]["annotations"] = annotations

@@ -128,8 +128,9 @@ def test_a_composite_names_its_class_as_victim(plane: Plane) -> None:
         made["metadata"]["annotations"] = {name: by}
         return made
 
-    plane.create(priority_class("low", 10))
-    made = plane.create(naming("c", "high"))
+    grant = {"annotations": {"scheduling.reprieve.dev/max-preemption-priority": "1000"}}
+    plane.create({**priority_class("low", 10), "metadata": {"name": "low", **grant}})
+    made = plane.create(naming("c", "high", priorityClassName="low"))
     assert made["metadata"]["annotations"] == {name: "high", name.removesuffix("-class"): "1000"}
     assert "its value 10 is lower than the priority 1000" in str(
         _refused(plane, naming("d", "low", priorityClassName="high"))

@@ -1,6 +1,6 @@
 """Admission: what depends on other objects is decided here, step by step, before a write is stored.
 
-``STEPS`` is the whole list in the order kube-apiserver runs its plugins (PreemptionPriority is our own);
+``STEPS`` is the whole list in the order kube-apiserver runs its plugins (PreemptionPriority and Standing are our own);
 ``admission_steps`` makes them for one registry. Namespace lifecycle and the system priority classes are part of every
 server (``bootstrap``).
 """
@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from reprieve.controlplane.admission.groups import PROTECTION, PodGroupProtection, PodGroupReference
 from reprieve.controlplane.admission.limits import LimitRanger
 from reprieve.controlplane.admission.pods import DefaultTolerationSeconds, ServiceAccount, TaintNodes
-from reprieve.controlplane.admission.priority import PreemptionPriority, Priority
+from reprieve.controlplane.admission.priority import PreemptionPriority, Priority, Standing
 from reprieve.controlplane.admission.quota import ResourceQuota
 from reprieve.controlplane.admission_chain import Step
 from reprieve.controlplane.registry import Registry
@@ -25,6 +25,7 @@ STEPS: Mapping[str, Callable[[], Step]] = {
     "TaintNodesByCondition": TaintNodes,
     "Priority": Priority,
     "PreemptionPriority": PreemptionPriority,
+    "Standing": Standing,
     "DefaultTolerationSeconds": DefaultTolerationSeconds,
     "PodGroupProtection": PodGroupProtection,
     "PodGroupWorkloadExists": PodGroupReference,

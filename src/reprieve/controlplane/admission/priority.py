@@ -21,27 +21,41 @@ from reprieve.api.admission import (
     PREEMPTION_PRIORITY,
     PREEMPTION_PRIORITY_CLASS,
 )
+from reprieve.api.foreign_groups import FOREIGN_VERSIONS
 from reprieve.api.json import Json
+from reprieve.api.standing import RAISING, excesses
+from reprieve.api.versions import CRD_GROUP
+from reprieve.api.work_annotations import NO_CLASS_TERMS, class_terms
 from reprieve.controlplane.admission_chain import Objects, Request, Step
 from reprieve.controlplane.group_templates import templates
 
 CLASSES = "priorityclasses.scheduling.k8s.io"
 GROUPS = "podgroups.scheduling.k8s.io"
 COMPOSITES = "compositepodgroups.scheduling.k8s.io"
+FOREIGN = frozenset(
+    f"{plural}.{group}"
+    for plural, group in (
+        *(("podgroups", version.partition("/")[0]) for version in FOREIGN_VERSIONS),
+        ("podgroups", CRD_GROUP),
+        ("compositepodgroups", CRD_GROUP),
+    )
+)
+"""Groups that are custom resources: none of their fields are resolved here."""
 WORKLOADS = "workloads.scheduling.k8s.io"
 _STORED_CLASSES = "scheduling.k8s.io/priorityclasses"
 _TEMPLATES_AS_THEY_COME = "scheduling.k8s.io/v1alpha2"
 """Requests of this version leave the priorities of Workload templates alone (recorded answers 419, 430)."""
 
 
-class _Name(msgspec.Struct):
+class _Meta(msgspec.Struct):
     name: str = ""
+    annotations: dict[str, str] = {}
 
 
 class _Class(msgspec.Struct, rename="camel"):
     """The part of a stored PriorityClass that matters here."""
 
-    metadata: _Name
+    metadata: _Meta
     value: int = 0
     global_default: bool = False
     preemption_policy: str = PREEMPT_LOWER
@@ -192,11 +206,49 @@ class PreemptionPriority(Step):
         metadata["annotations"] = {**annotations, PREEMPTION_PRIORITY: value}
 
 
+class Standing(Step):
+    """Refuses annotations that raise the standing of a victim beyond what its PriorityClass grants (cost.md 7).
+
+    Whatever way they come: in a create, in an update of the object or of its status, in a patch or an apply. What an
+    object has already may stay when a grant shrinks; it counts as far as it is granted. Not a plugin of kube-apiserver.
+    """
+
+    kinds = frozenset(("pods", GROUPS, COMPOSITES)) | FOREIGN
+
+    def validate(self, request: Request) -> None:
+        """Refuse (403) a value that is not granted and was not there."""
+        if request.operation == "DELETE":
+            return
+        annotations = (request.new.get("metadata") or {}).get("annotations") or {}
+        before = ((request.old or {}).get("metadata") or {}).get("annotations") or {}
+        if not any(name in annotations and annotations[name] != before.get(name) for name in RAISING):
+            return
+        spec = request.new.get("spec")
+        spec = spec if isinstance(spec, dict) else {}
+        name = str(spec.get("priorityClassName") or "")
+        found = _class(request, name) if name else None
+        terms = class_terms(found.metadata.annotations) if found is not None else NO_CLASS_TERMS
+        priority: int | None = None
+        if request.kind.resource in FOREIGN:
+            asked = _class(request, annotations.get(PREEMPTION_PRIORITY_CLASS, ""))
+            if found is not None and asked is not None:
+                priority, annotations = found.value, {**annotations, PREEMPTION_PRIORITY: str(asked.value)}
+        elif request.kind.resource != "pods":
+            priority = spec.get("priority") or DEFAULT_PRIORITY
+        for excess in excesses(annotations, priority, name, terms.grant_in(request.namespace)):
+            if annotations[excess.name] != before.get(excess.name):
+                raise request.refused(excess.problem(annotations))
+
+
+def _class(request: Request, name: str) -> _Class | None:
+    state = request.registry.store.head(_STORED_CLASSES, "", name) if name else None
+    return None if state is None else _decode(state.raw)
+
+
 def _find(request: Request, name: str) -> Resolved:
     if not name:
         return default_class(request.registry) or Resolved("", DEFAULT_PRIORITY, PREEMPT_LOWER)
-    state = request.registry.store.head(_STORED_CLASSES, "", name)
-    if state is None:
+    found = _class(request, name)
+    if found is None:
         raise request.refused(f"no PriorityClass with name {name} was found")
-    found = _decode(state.raw)
     return Resolved(name, found.value, found.preemption_policy)
