@@ -29,6 +29,8 @@ SCHEDULERS_OF: Final[Mapping[str, tuple[str, ...]]] = {
 }
 """Names of the schedulers that these APIs were made for."""
 FOREIGN: Final = "$foreign"
+CUSTOM: Final = "$custom"
+"""Field of a PodGroup that came as a custom resource, which no API server admits."""
 
 SCHEDULED: Final = "PodGroupInitiallyScheduled"
 _UNSCHEDULABLE: Final = "Unschedulable"

@@ -10,7 +10,7 @@ from typing import ClassVar
 
 import msgspec
 
-from reprieve.api.foreign_groups import FOREIGN, ForeignGroup
+from reprieve.api.foreign_groups import CUSTOM, FOREIGN, ForeignGroup
 from reprieve.api.meta import Condition, Empty, KubernetesObject, Struct
 
 NO_POLICY_FIELD = ""
@@ -164,6 +164,8 @@ class PodGroup(KubernetesObject, frozen=True, kw_only=True):
     status: PodGroupStatus = PodGroupStatus()
     foreign: ForeignGroup | None = msgspec.field(default=None, name=FOREIGN)
     """Its other fields, if it was read from the API of another scheduler (workloads.md 2)."""
+    custom: bool = msgspec.field(default=False, name=CUSTOM)
+    """Whether it was read from a custom resource: its priority is that in its spec, as no admission resolves it."""
 
     @property
     def min_count(self) -> int | None:

@@ -17,6 +17,7 @@ from typing import Any, Final
 from reprieve.api.errors import FieldError, unsupported
 from reprieve.api.foreign_groups import (
     COSCHEDULING_VERSION,
+    CUSTOM,
     FOREIGN,
     FOREIGN_VERSIONS,
     VOLCANO_VERSION,
@@ -68,6 +69,9 @@ def to_internal(manifest: Mapping[str, Any]) -> Manifest:
         raise _not_served(kind, version)
     converted = {**manifest, "apiVersion": INTERNAL_VERSION}
     converted.pop(FOREIGN, None)
+    converted.pop(CUSTOM, None)
+    if kind == "PodGroup" and version.startswith(f"{CRD_GROUP}/"):
+        converted[CUSTOM] = True
     convert = _UP.get((kind, version))
     return converted if convert is None else convert(converted)
 

@@ -2,13 +2,14 @@
 
 A unit is a single pod, or all scheduled pods below a group with `disruptionMode: {all: {}}`, the highest of its tree
 that has it.  Its priority is that of the topmost group that exists, in either mode, else the pod's; a group may have a
-higher one as a victim than as a preemptor (preemption.md 4, "Options"; composite.md 4.3).
+higher one as a victim than as a preemptor (preemption.md 4, "Options"; composite.md 4.3).  A member that runs with a
+class in a group without one keeps its own if that is higher (preemption.md 8.3).
 """
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from reprieve.cluster.groups import CompositeState, Group, disrupted_with, running_below
+from reprieve.cluster.groups import CompositeState, Group, GroupState, disrupted_with, running_below
 from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.state import ClusterState
 
@@ -47,9 +48,22 @@ class PreemptionUnit:
 
 
 def effective_priority(cluster: ClusterState, pod: PodRecord) -> int:
-    """A pod's priority as a potential victim: its group's as such, else its own (preemption.md 1, composite.md 4.3)."""
+    """Return a pod's priority as a potential victim: its group's as such (preemption.md 1, composite.md 4.3).
+
+    Its own counts where it is in no group, and where it is higher and of a class that its group lacks (8.3).
+    """
     group = cluster.groups.get(pod.group) if pod.group is not None else None
-    return pod.priority if group is None or group.victim_priority is None else group.victim_priority
+    if group is None or group.victim_priority is None:
+        return pod.priority
+    return _standing(group, pod, group.victim_priority)
+
+
+def _standing(group: GroupState, pod: PodRecord, as_victim: int) -> int:
+    """Return the higher of the group's priority and the member's, if only the member names a class."""
+    spec = group.spec
+    if spec is None or spec.names_class or spec.foreign is not None or not pod.names_class:
+        return as_victim
+    return max(as_victim, pod.priority)
 
 
 def units_below(
@@ -74,13 +88,17 @@ def units_below(
         elif as_victim < priority:
             one = group.unit if group.unit is not None else group if group.key in as_one else None
             if one is None:
-                units.append(PreemptionUnit(pod.key, (pod,), (pod.row,), as_victim, True, None))
+                standing = _standing(group, pod, as_victim)
+                if standing < priority:
+                    units.append(PreemptionUnit(pod.key, (pod,), (pod.row,), standing, True, None))
             elif one.ref not in whole:
                 whole.add(one.ref)
                 running = group.running() if one is group else running_below(disrupted_with(one))
                 members = tuple(sorted((pod for pod in running if pod.uid not in overdue), key=_uid))
                 rows = tuple(member.row for member in members)
-                units.append(PreemptionUnit(one.key, members, rows, as_victim, True, one))
+                standing = max((effective_priority(cluster, member) for member in members), default=as_victim)
+                if standing < priority:
+                    units.append(PreemptionUnit(one.key, members, rows, standing, True, one))
     return units
 
 

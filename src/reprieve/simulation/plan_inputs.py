@@ -108,6 +108,7 @@ def group_remarks(loaded: Sequence[Loaded[objects.KubernetesObject]], sources: G
             most, *others = sorted(counts, reverse=True)
             rest = ", ".join(map(str, others))
             found.append(f"group {namespace}/{name}: its pods say it has {most} pods, which counts, and {rest}")
+    found += _members_above_their_groups(loaded)
     return _first(found)
 
 
@@ -115,6 +116,30 @@ def _first(found: Sequence[str]) -> list[str]:
     """The first of the remarks of one sort, and how many more there are."""
     more = len(found) - _MOST_REMARKS
     return [*found[:_MOST_REMARKS], *([f"and {more} more of this sort"] if more > 0 else [])]
+
+
+def _members_above_their_groups(loaded: Sequence[Loaded[objects.KubernetesObject]]) -> list[str]:
+    """Groups without a class of which pods with a higher class run: no admission leaves that (preemption.md 8.3)."""
+    groups = {
+        entry.object.key: entry.object.spec.priority or 0
+        for entry in loaded
+        if isinstance(entry.object, objects.PodGroup)
+        and not entry.object.spec.priority_class_name
+        and entry.object.foreign is None
+    }
+    highest: dict[str, int] = {}
+    for entry in loaded if groups else ():
+        pod = entry.object
+        if isinstance(pod, objects.Pod) and pod.spec.node_name and pod.spec.priority_class_name:
+            group = pod.spec.scheduling_group
+            key = f"{pod.namespace}/{group.pod_group_name}" if group is not None else ""
+            if (pod.spec.priority or 0) > groups.get(key, pod.spec.priority or 0):
+                highest[key] = max(highest.get(key, pod.spec.priority or 0), pod.spec.priority or 0)
+    return [
+        f"PodGroup {key} has priority {groups[key]} and names no class, and pods of it run with a class of priority "
+        f"{priority}: they count by the higher of both as victims"
+        for key, priority in sorted(highest.items())
+    ]
 
 
 def workload_remarks(remarks: Iterable[Remark], sources: GroupSources) -> list[str]:

@@ -26,6 +26,7 @@ from typing import Protocol
 from msgspec.structs import replace
 
 from reprieve.api import objects
+from reprieve.api.admission import groups_with_default_priority
 from reprieve.api.group_owners import GroupOwner
 from reprieve.api.manifests import Manifests
 from reprieve.cluster.default_selectors import SELECTOR_OWNER_KINDS
@@ -150,6 +151,8 @@ class VirtualCluster:
         beside them, controllers and objects that quotas alone count.
         """
         items = list(items)
+        zero = groups_with_default_priority(item for item, _ in items)
+        items = [(zero.get(id(item), item), created) for item, created in items]
         makers, counted = ((), ()) if manifests is None else (manifests.expanded, manifests.counted)
         self.admission.begin([*(item for item, _ in items), *(loaded.object for loaded in counted)], makers, self.now)
         for item, created in in_order(items):

@@ -13,3 +13,4 @@ from reprieve.api.admission.priorities import PREEMPTION_PRIORITY_CLASS as PREEM
 from reprieve.api.admission.priorities import SYSTEM_CLASSES as SYSTEM_CLASSES
 from reprieve.api.admission.priorities import ObjectT as ObjectT
 from reprieve.api.admission.priorities import PriorityAdmission as PriorityAdmission
+from reprieve.api.admission.priorities import groups_with_default_priority as groups_with_default_priority

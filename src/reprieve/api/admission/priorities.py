@@ -199,3 +199,26 @@ class PriorityAdmission:
                 f"{path}.priorityClassName", f'Invalid value: "{name}": no PriorityClass with name {name} was found'
             )
         return found
+
+
+def groups_with_default_priority(items: Iterable[KubernetesObject]) -> dict[int, PodGroup]:
+    """Return the new PodGroups that get priority 0 from admission, by the `id` of the object as it was given.
+
+    They are those of `scheduling.k8s.io` without class and number of which a pod names a class (preemption.md 8.3).
+    Others without a number keep none: pods with numbers alone are what a scheduler sees of a cluster without classes.
+    """
+    groups: list[PodGroup] = []
+    classed: set[tuple[str, str | None]] = set()
+    for item in items:
+        if isinstance(item, PodGroup):
+            meta, spec = item.metadata, item.spec
+            stored = bool(meta.uid or meta.resource_version)
+            if spec.priority is None and not (spec.priority_class_name or stored or item.custom or item.foreign):
+                groups.append(item)
+        elif isinstance(item, Pod) and item.spec.priority_class_name and item.spec.scheduling_group is not None:
+            classed.add((item.namespace, item.spec.scheduling_group.pod_group_name))
+    return {
+        id(group): replace(group, spec=replace(group.spec, priority=DEFAULT_PRIORITY))
+        for group in groups
+        if (group.namespace, group.name) in classed
+    }
