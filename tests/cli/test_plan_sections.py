@@ -522,15 +522,20 @@ def test_spared_units_are_counted_with_those_that_are_not_listed() -> None:
         (None, None, ("v",), None),
         ((3, 1), None, ("v",), "1 pod goes; placing by score would have cost 3."),
         ((3, 2), None, ("v", "w"), "2 pods go; placing by score would have cost 3, of priority up to 2."),
-        ((3, 1), ("cpu", "4", "6"), ("v",), "1 pod (6 cpu) goes; placing by score would have cost 3."),
+        ((3, 1), ("cpu", "4", "6", ""), ("v",), "1 pod (6 cpu) goes; placing by score would have cost 3."),
+        (None, ("cpu", "8", "6", "2"), ("v",), None),
     ],
 )
 def test_what_the_search_for_the_cheapest_eviction_saved(
-    by_score: tuple[int, int] | None, needed: tuple[str, str, str] | None, evicted: tuple[str, ...], note: str | None
+    by_score: tuple[int, int] | None,
+    needed: tuple[str, str, str, str] | None,
+    evicted: tuple[str, ...],
+    note: str | None,
 ) -> None:
     account = Account(1, 0, 0, (made(*map(unit, evicted), by_score=by_score, needed=needed),))
     found = next(section for section in sections(Plan(), account) if section.title.startswith("Evicted for"))
-    amounts = () if needed is None else ("6 cpu freed, 4 needed.",)
+    free = " and 2 free before, 8" if needed is not None and needed[3] else ", 4"
+    amounts = () if needed is None else (f"6 cpu freed{free} needed.",)
     assert found.notes == (*amounts, *(() if note is None else (note,)))
     assert found.title == "Evicted for pod a/x (priority 9), 0 s in"
 

@@ -283,14 +283,13 @@ def test_a_gate_of_the_scheduler_that_is_off_is_off_in_the_api(run: Run, noted: 
     assert getattr(options.serve.features, GATES[gate]) is False
 
 
-def test_reset_removes_the_state_and_keeps_the_keys(run: Run, noted: list[Any], tmp_path: Path) -> None:
-    for name in ("state.db", "tokens.json", "mine"):
-        (tmp_path / name).write_text("")
+def test_reset_is_up_to_the_server_which_has_its_port_by_then(run: Run, noted: list[Any], tmp_path: Path) -> None:
+    """interfaces.md 1.16: where the port is taken nothing is removed."""
+    (tmp_path / "state.db").write_text("")
     run("up", "--data-dir", tmp_path)
-    assert (tmp_path / "state.db").exists()
     run("up", "--data-dir", tmp_path, "--reset")
-    assert {path.name for path in tmp_path.iterdir()} - {"state.db-lock"} == {"tokens.json", "mine"}
-    assert len(noted) == 2
+    assert [options.serve.reset for options in noted] == [False, True]
+    assert (tmp_path / "state.db").exists()
 
 
 @pytest.mark.parametrize(

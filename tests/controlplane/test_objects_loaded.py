@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import copy
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +15,8 @@ from reprieve.api.manifests import PlainObject
 from reprieve.controlplane.admission import admission_steps
 from reprieve.controlplane.controllers import Controllers
 from reprieve.controlplane.loading import Loaded, load_objects
+from reprieve.controlplane.loading_again import FILE, read_digests, write_digests
+from reprieve.controlplane.registry import WriteOptions
 from reprieve.controlplane.security import Secrets
 from reprieve.controlplane.server.serving import ControlPlane
 from reprieve.controlplane.storage import Store, open_log
@@ -29,9 +32,11 @@ def plane() -> ControlPlane:
     return ControlPlane(store, Secrets("admin", "reader", b"signing").tokens(), steps=admission_steps)
 
 
-def load(server: ControlPlane, *manifests: Json, lenient: bool = False) -> Loaded:
+def load(
+    server: ControlPlane, *manifests: Json, lenient: bool = False, before: Mapping[str, str] | None = None
+) -> Loaded:
     objects = [PlainObject(copy.deepcopy(one), Origin("in.yaml", number)) for number, one in enumerate(manifests, 1)]
-    return load_objects(server.registry, objects, lenient=lenient)
+    return load_objects(server.registry, objects, lenient=lenient, before=before)
 
 
 def all_of(server: ControlPlane, version: str, kind: str) -> dict[str, Json]:
@@ -183,6 +188,105 @@ def test_objects_that_exist_are_kept_and_reported() -> None:
     load(server, late)
     owned = all_of(server, "v1", "Pod")["web-abc-z"]["metadata"]["ownerReferences"][0]["uid"]
     assert owned == all_of(server, "apps/v1", "ReplicaSet")["web-abc"]["metadata"]["uid"]
+
+
+DEPLOYMENT = made(
+    "apps/v1",
+    "Deployment",
+    "web",
+    metadata={"labels": {"team": "a"}},
+    spec={"replicas": 3, "selector": {"matchLabels": {"app": "web"}}, "template": template(app="web")},
+)
+HOW = ": kubectl apply -f changes it in the running cluster, --reset starts empty"
+
+
+def edited(manifest: Json, *path: Any, value: Any) -> Json:
+    """The manifest with another value at a path."""
+    changed = copy.deepcopy(manifest)
+    inner = changed
+    for part in path[:-1]:
+        inner = inner[part]
+    inner[path[-1]] = value
+    return changed
+
+
+EDITS: dict[str, tuple[Json, Json, str]] = {
+    "a number": (DEPLOYMENT, edited(DEPLOYMENT, "spec", "replicas", value=5), "spec.replicas"),
+    "a label": (DEPLOYMENT, edited(DEPLOYMENT, "metadata", "labels", value={"team": "b"}), "metadata.labels.team"),
+    "another container": (
+        DEPLOYMENT,
+        edited(DEPLOYMENT, "spec", "template", "spec", "containers", value=[*template()["spec"]["containers"],
+                                                                           {"name": "d", "image": "i"}]),
+        "spec.template.spec.containers[1]",
+    ),
+    "what a node has": (NODE, edited(NODE, "status", "allocatable", "cpu", value="8"), "status.allocatable.cpu"),
+    "data": (
+        made("v1", "ConfigMap", "c", data={"a": "1"}),
+        made("v1", "ConfigMap", "c", data={"a": "1", "b": "2"}),
+        "data.b",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("edit", EDITS)
+def test_an_edited_manifest_is_refused_by_name_and_field(edit: str) -> None:
+    """interfaces.md 1.16: nothing of the input is loaded; with --lenient it is left out, and named."""
+    first, second, path = EDITS[edit]
+    server = plane()
+    before = load(server, first).digests
+    new = made("v1", "ConfigMap", "new")
+    there = everything(server)
+    with pytest.raises(InputError, match="was edited since it was loaded") as refused:
+        load(server, new, second, before=before)
+    subject = f'{first["kind"]} "{"shop/" if "namespace" in first["metadata"] else ""}{first["metadata"]["name"]}"'
+    assert str(refused.value) == f"in.yaml: document 2: {subject}: {path}: was edited since it was loaded{HOW}"
+    assert everything(server) == there
+    lenient = load(server, new, second, lenient=True, before=before)
+    assert "new" in all_of(server, "v1", "ConfigMap")
+    assert lenient.left_out == [str(refused.value)]
+
+
+def test_what_the_cluster_changed_is_no_edit() -> None:
+    """Nor is another order of the fields of a manifest, or what was added to the input."""
+    server = plane()
+    before = load(server, DEPLOYMENT).digests
+    kind = server.registry.kind("apps/v1", "Deployment")
+
+    def scale(obj: Json) -> None:
+        obj["spec"]["replicas"] = 7
+
+    server.registry.modify_now(kind, "shop", "web", scale, WriteOptions())
+    same = dict(reversed(DEPLOYMENT.items()))
+    assert load(server, same, made("v1", "ConfigMap", "new"), before=before).kept == ['Deployment "shop/web"']
+    assert all_of(server, "apps/v1", "Deployment")["web"]["spec"]["replicas"] == 7
+
+
+def test_what_was_removed_from_a_manifest_is_named() -> None:
+    server = plane()
+    before = load(server, DEPLOYMENT).digests
+    bare = edited(DEPLOYMENT, "metadata", "labels", value={})
+    again = load(server, bare, before=before)
+    assert again.kept == ['Deployment "shop/web"']
+    [warning] = again.warnings
+    assert 'Deployment "shop/web": edited since it was loaded; what was removed from it stays' in warning
+    assert load(server, bare, before=again.digests).warnings == []
+
+
+def test_one_that_is_there_and_was_never_loaded_is_kept_where_it_is_the_same() -> None:
+    """Fields that the server, admission or the kubelet adds are no difference."""
+    server = plane()
+    load(server, NODE, DEPLOYMENT, *OF_SET, SET)
+    assert len(load(server, NODE, DEPLOYMENT, *OF_SET, SET).kept) == 5
+    with pytest.raises(InputError, match=r"spec\.replicas: is there already, and differs: kubectl apply"):
+        load(server, edited(DEPLOYMENT, "spec", "replicas", value=5))
+
+
+def test_digests_are_kept_in_the_data_directory(tmp_path: Path) -> None:
+    assert read_digests(tmp_path) == {}
+    write_digests(tmp_path, {"a": "1"})
+    assert read_digests(tmp_path) == {"a": "1"}
+    (tmp_path / FILE).write_bytes(b"broken")
+    assert read_digests(tmp_path) == {}
 
 
 def test_quotas_are_for_what_comes_and_definitions_come_first() -> None:

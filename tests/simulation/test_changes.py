@@ -599,7 +599,7 @@ def test_changes_happen_in_the_order_given() -> None:
         ("label n1 zone-", 'has no label "zone"'),
         ("scale web=2", "want KIND/NAME"),
         ("scale deployment/web", "want KIND/NAME=N"),
-        ("scale deployment/webb=2", 'no deployment default/webb is in the input, did you mean "web"?'),
+        ("scale deployment/webb=2", 'no deployment default/webb is in the input, did you mean "deployment/web"?'),
         ("scale deploymint/web=2", 'no kind "deploymint", did you mean "deployment"?'),
         ("scale deployment/web=-1", "want a number from 0"),
         ("scale pytorchjob/pt=2", "has several counts: say pytorchjob/pt/master or pytorchjob/pt/worker"),

@@ -11,20 +11,13 @@ def command(data_dir: apiserver.DataDir = None) -> None:
     directory = Path(data_dir) if data_dir is not None else apiserver.default_data_dir("up")
     if str(directory) == ":memory:":
         refuse("--data-dir :memory: keeps nothing that could be removed")
-    if clear_state(directory, everything=True):
-        note(f"removed the state in {directory}")
-    else:
-        note(f"nothing to remove in {directory}")
-
-
-def clear_state(directory: Path, *, everything: bool) -> bool:
-    """Remove it, or end with one line on why it cannot be removed."""
     from reprieve.controlplane.storage.clearing import clear
     from reprieve.controlplane.storage.log import StorageError
 
     try:
-        return clear(directory, everything=everything)
+        removed = clear(directory, everything=True)
     except StorageError as error:
         refuse(f"{error}; stop it first")
     except OSError as error:
         refuse(reason_of(error))
+    note(f"removed the state in {directory}" if removed else f"nothing to remove in {directory}")

@@ -146,6 +146,8 @@ class Evidence:
     computed: Answered | None = None
     """What a scheduler with the default configuration would decide now, where that was worked out."""
     warnings: list[str] = field(default_factory=list)
+    refusal: ClientError | None = None
+    """Why the scheduler was not asked for records, where an API server refused or could not be reached."""
 
     @property
     def exists(self) -> bool:
@@ -178,11 +180,14 @@ async def gather(connection: Connection, asked: Asked, records: str | None, *, s
 async def evictions(connection: Connection, since: float, records: str | None) -> tuple[list[DecisionRecord], str]:
     """Every preemption from then on (seconds since 1970), newest first, and where the records are from.
 
-    Raises ClientError where nobody can be asked, ConfigError for bad `records` and where there are none.
+    Raises ClientError where a server refuses or cannot be reached, ConfigError for bad `records` and where there are
+    none.
     """
     evidence = Evidence(Asked("", "", ""))
     async with ApiClient(connection, limits=_SHOWN) as client:
         if not await _find_records(client, connection, [PreemptionsSince(since)], records, evidence):
+            if evidence.refusal is not None:
+                raise evidence.refusal
             why = evidence.warnings[0] if evidence.warnings else "no scheduler that keeps decision records was found"
             raise ConfigError(f"{why} (--records URL|FILE says where they are)")
     return evidence.records, evidence.source
@@ -385,8 +390,9 @@ async def _find_records(
                 where = str(extension.get("url") or extension.get("records") or "")
                 found = await _from(where, connection, names, ca=_ca(extension)) if where else None
             if found is None:
-                where, found = await _from_leader(client, names)
-        except (ClientError, ConfigError) as error:
+                where, found = await _from_leader(client, names, evidence)
+        except ClientError as error:
+            evidence.refusal = None if isinstance(error, ConfigError) else error
             evidence.warnings.append(f"the scheduler's records could not be read: {error}")
             return False
     if found is None:
@@ -451,7 +457,7 @@ def _ca(extension: Mapping[str, object]) -> bytes | None:
 
 
 async def _from_leader(
-    client: ApiClient, names: Sequence[Asked | PreemptionsSince]
+    client: ApiClient, names: Sequence[Asked | PreemptionsSince], evidence: Evidence
 ) -> tuple[str, list[DecisionRecord] | None]:
     """Through the API server at the pod that holds the lease. (where, None) if there is no such pod."""
     try:
@@ -466,6 +472,7 @@ async def _from_leader(
             found_pods = (await client.get(_PODS.path(), query)).read(Json).get("items") or []
     except ApiError as error:
         if error.code in (401, 403, 404):
+            evidence.refusal = error if error.code != 404 else None
             return "", None
         raise
     for pod in found_pods:

@@ -34,7 +34,7 @@ def command(
     kind: Annotated[
         str | None,
         typer.Argument(
-            metavar="TYPE[/NAME]",
+            metavar="[NAMESPACE/]TYPE[/NAME]",
             help="What it is: pod, podgroup, compositepodgroup, or an owner such as job or deployment.",
             show_default=False,
         ),
@@ -71,12 +71,7 @@ def command(
         return
     if kind is None:
         refuse("what? TYPE NAME or TYPE/NAME, or --all-waiting")
-    if name is None:
-        kind, slash, name = kind.partition("/")
-        if not slash:
-            refuse(f"which {kind}? TYPE NAME or TYPE/NAME, or --all-waiting")
-    if not name:
-        refuse("the name is empty")
+    kind, name, namespace = _named(kind, name, namespace)
     if source.files or source.changes or source.run:
         if records is not None:
             what = "-f explains manifests" if source.files else "changes and --run explain what would be"
@@ -109,6 +104,25 @@ def command(
 
         sections = [section for section in (changes_section(evidence.changes), *sections) if section is not None]
     show_sections(sections)
+
+
+def _named(kind: str, name: str | None, namespace: str | None) -> tuple[str, str, str | None]:
+    """Kind, name and namespace of TYPE NAME, TYPE/NAME or NAMESPACE/TYPE/NAME; bad usage ends the command."""
+    given = kind if name is None else f"{kind}/{name}"
+    parts = given.split("/")
+    if len(parts) == 1:
+        refuse(f"which {kind}? TYPE NAME or TYPE/NAME, or --all-waiting")
+    if not parts[-1]:
+        refuse("the name is empty")
+    if len(parts) > 3 or not all(parts):
+        refuse(f"{given}: want TYPE NAME, TYPE/NAME or NAMESPACE/TYPE/NAME")
+    if len(parts) == 2:
+        return parts[0], parts[1], namespace
+    # `job NAMESPACE/NAME` is how answers name it.
+    space, kind = (parts[0], parts[1]) if name is None or "/" in kind else (parts[1], parts[0])
+    if namespace not in (None, space):
+        refuse(f"{given}: its namespace is {space}, and -n is {namespace}")
+    return kind, parts[2], space
 
 
 def _worked_out(source: Source, kind: str, name: str, namespace: str | None, *, suggest: bool) -> "Evidence":

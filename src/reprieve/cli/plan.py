@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from reprieve.simulation.report import Answer
 
 
-@taking_source(found=False)
+@taking_source()
 def command(
     context: typer.Context,
     source: Source,
@@ -47,7 +47,7 @@ def command(
         str | None,
         typer.Option(
             metavar="TIME",
-            help="Plan for this time (RFC 3339) instead of right after the newest object, or with --kubeconfig now.",
+            help="Plan for this time (RFC 3339) instead of right after the newest object, or on a live cluster now.",
         ),
     ] = None,
     fail_on_preemption: Annotated[
@@ -79,7 +79,8 @@ def command(
 ) -> None:
     """Show what would happen, and why, without touching anything.
 
-    Pods with a nodeName run; pods without one are what is asked about.
+    Pods with a nodeName run; pods without one are what is asked about. Without -f it asks about the live cluster that
+    kubectl finds.
     """
     codes = [("--fail-on-preemption", fail_on_preemption), ("--fail-on-pending", fail_on_pending)]
     source = answering_for_all(source, codes)

@@ -270,8 +270,8 @@ def _evicted(made: PreemptionAccount) -> Section:
     units = [unit for unit in made.units if unit.evicted]
     amounts: tuple[str, ...] = ()
     if made.needed is not None:
-        resource, needed, freed = made.needed
-        amounts = (f"{freed} {resource} freed, {needed} needed.",)
+        resource, needed, freed, before = made.needed
+        amounts = (f"{freed} {resource} freed{f' and {before} free before' if before else ''}, {needed} needed.",)
     title = f"Evicted for {made.preemptor} (priority {made.priority}), {seconds_text(made.at)} in"
     columns, rows = unit_table(_summaries(units))
     shown, notes = _first(rows)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from reprieve.cli import apiserver, down
+from reprieve.cli import apiserver
 from reprieve.cli.asking import DEFAULT_MAX_BYTES, MaxBytesOption
 from reprieve.cli.options import CompatibleOption
 from reprieve.cli.outcome import CommandError, Exit, note
@@ -75,8 +75,6 @@ def command(
         arguments += [f"--also-known-as={name}" for name in _NAMES_OF_OTHERS]
     objects = apiserver.read_objects(files or (), max_input_bytes)
     directory = data_dir if data_dir is not None else apiserver.default_data_dir("up")
-    if reset:
-        down.clear_state(Path(directory), everything=False)
     serve = ServeOptions(
         data_dir=directory,
         host=host,
@@ -88,6 +86,7 @@ def command(
         kubelets=apiserver.fleet(nodes) if kubelets or nodes or apiserver.has_nodes(objects) else None,
         objects=objects,
         lenient=lenient,
+        reset=reset,
         features=features_of(gates),
     )
     apiserver.log_to_stderr(verbose)

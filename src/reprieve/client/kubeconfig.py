@@ -202,7 +202,8 @@ def connect(
 ) -> Connection:
     """Where to go: a kubeconfig by path; else `KUBECONFIG`; else ~/.kube/config; else the service account of this pod.
 
-    A `path` may list several files as `KUBECONFIG` does, if no single file has that name. Fields of the files that no
+    A `path` may list several files as `KUBECONFIG` does, if no single file has that name. Of the files of `KUBECONFIG`
+    one has to exist: who names a cluster is not asked about another. Fields of the files that no
     kubeconfig has are added to `unknown_fields`; kubectl passes over them in silence. Raises ConfigError.
     """
     environment = os.environ if environment is None else environment
@@ -212,7 +213,10 @@ def connect(
         files = [Path(path)] if Path(path).exists() else _split(str(path))
         return read_kubeconfig(files, explicit=True, unknown_fields=unknown_fields).connection(context)
     listed = _default_files(environment)
-    if any(file.exists() for file in listed) or context is not None:
+    named = _split(environment.get("KUBECONFIG", ""))
+    if named and not any(map(_exists, named)):
+        raise ConfigError(f"KUBECONFIG: {', '.join(map(str, named))}: No such file or directory")
+    if any(map(_exists, listed)) or context is not None:
         return read_kubeconfig(listed, explicit=False, unknown_fields=unknown_fields).connection(context)
     if incluster.available(environment):
         return incluster.connection(environment)
@@ -220,10 +224,18 @@ def connect(
 
 
 def is_configured(environment: Mapping[str, str] | None = None) -> bool:
-    """Whether `connect` without a path knows where to go."""
+    """Whether `connect` without a path was told where to go; what it was told may be wrong."""
     environment = os.environ if environment is None else environment
-    listed = _default_files(environment)
-    return any(file.exists() for file in listed) or incluster.available(environment)
+    named = bool(_split(environment.get("KUBECONFIG", "")))
+    return named or any(map(_exists, _default_files(environment))) or incluster.available(environment)
+
+
+def _exists(file: Path) -> bool:
+    """Whether there is such a file; one that may not be looked at is there."""
+    try:
+        return file.exists()
+    except OSError:
+        return True
 
 
 def _default_files(environment: Mapping[str, str]) -> list[Path]:

@@ -3,7 +3,7 @@
 Each object goes the way of every write (decoded, defaulted, admitted, validated). What is taken over from another
 cluster besides: status, creation time, and who owns what. UIDs are new, and everything that names one of the input by
 its UID follows it, so that garbage collection takes nobody for an orphan. An object whose name is there already is kept
-as it is.
+as it is, unless its manifest was edited since it was loaded: that is refused (`loading_again`).
 
 Invariant: either all of it is staged, or nothing, with an `InputError` that names the object at fault. Where
 objects that are refused may be left out, all is staged anew without them: as if they had not been in the input.
@@ -22,6 +22,7 @@ from reprieve.api.decoding import subject_of
 from reprieve.api.errors import InputError, Origin
 from reprieve.api.json import Json
 from reprieve.api.manifests import PlainObject
+from reprieve.controlplane import loading_again
 from reprieve.controlplane import loading_owners as owners
 from reprieve.controlplane.bootstrap import IMMORTAL, NAMESPACES, foreign_definition
 from reprieve.controlplane.clock import parse_stamp, stamp
@@ -71,18 +72,27 @@ class Loaded:
     orphaned: int = 0
     """Objects whose owner is not in the input: they are loaded without it."""
     warnings: list[str] = field(default_factory=list)
+    digests: dict[str, str] = field(default_factory=dict)
+    """Of the manifests that are loaded now, or were before (`loading_again`)."""
 
 
-def load_objects(registry: Registry, objects: Sequence[PlainObject], *, lenient: bool = False) -> Loaded:
+def load_objects(
+    registry: Registry,
+    objects: Sequence[PlainObject],
+    *,
+    lenient: bool = False,
+    before: Mapping[str, str] | None = None,
+) -> Loaded:
     """Stage and commit the objects. Raises `InputError`; then nothing of them is there.
 
     `lenient`: objects that are refused are left out, and with them what is refused for want of them; the report names
-    which and why. Call it before controllers and kubelets work, in one turn of the loop. The manifests are used up.
+    which and why. `before`: the digests of what was loaded earlier. Call it before controllers and kubelets work, in
+    one turn of the loop. The manifests are used up.
     """
     registry.store.flush()
     left_out: list[str] = []
     while True:
-        loading = _Loading(registry, lenient)
+        loading = _Loading(registry, lenient, before or {})
         try:
             loading.load(
                 [PlainObject(copy.deepcopy(one.manifest), one.origin) for one in objects] if lenient else objects
@@ -100,9 +110,10 @@ def load_objects(registry: Registry, objects: Sequence[PlainObject], *, lenient:
 
 
 class _Loading:
-    def __init__(self, registry: Registry, lenient: bool) -> None:
+    def __init__(self, registry: Registry, lenient: bool, before: Mapping[str, str]) -> None:
         self._registry = registry
         self._lenient = lenient
+        self._before = before
         self._there = Lookup(registry)
         self._digests: dict[str, tuple[str, str]] = {}
         """UID of an owner of revisions -> the hash its newest pods have in the input, and the one they get here."""
@@ -160,6 +171,7 @@ class _Loading:
                 if there is None:
                     new.append(item)
                 elif not _of_every_server(item):
+                    self._check_edits(item)
                     self.report.kept.append(there)
         new = self._completed(new)
         new.sort(key=lambda item: (_rank(item.kind), item.created or _UNDATED))
@@ -224,6 +236,7 @@ class _Loading:
             return None
         if not kind.stored:
             raise InputError(found.origin, f"a {name} is a request, not an object that is kept", subject=subject)
+        loaded = loading_again.digest(found.manifest)
         metadata = found.manifest.get("metadata")
         if not isinstance(metadata, Mapping):
             raise InputError(found.origin, "Required value: every object needs one", path="metadata", subject=subject)
@@ -237,12 +250,35 @@ class _Loading:
         if kind.namespaced:
             metadata["namespace"] = namespace
         item = Item(kind, namespace, metadata.get("name") or "", found.manifest, found.origin)
+        if item.name:
+            self.report.digests[loading_again.key_of(item)] = loaded
         item.old_uid = metadata.pop("uid", None) or ""
         item.created = metadata.get("creationTimestamp") or ""
         item.deleted = bool(metadata.get("deletionTimestamp"))
         if (kind.group, kind.kind) == ("", "Node") and item.name and isinstance(metadata.get("labels") or {}, Mapping):
             label_as_kubelets_do(item.manifest)
         return item
+
+    def _check_edits(self, item: Item) -> None:
+        """Refuse an object that is there if its manifest was edited since it was loaded; the cluster may change it."""
+        key = loading_again.key_of(item)
+        if self._before.get(key) == self.report.digests[key]:
+            return
+        stored = self._registry.head(item.kind, item.namespace, item.name)
+        assert stored is not None
+        try:
+            given = self._registry.decoder.decode(item.kind, copy.deepcopy(item.manifest), "Ignore", [])
+        except StatusError as error:
+            _refuse(item, error)
+        edited = key in self._before
+        changed = loading_again.difference(given, stored.decode(), status=edited)
+        if changed:
+            why = "was edited since it was loaded" if edited else "is there already, and differs"
+            how = "kubectl apply -f changes it in the running cluster, --reset starts empty"
+            raise InputError(item.origin, f"{why}: {how}", path=changed, subject=item.subject)
+        if edited:
+            left = "edited since it was loaded; what was removed from it stays as it is in the cluster"
+            self.report.warnings.append(f"{item.origin}: {item.subject}: {left}")
 
     def _create(self, item: Item) -> None:
         registry, kind, warnings = self._registry, item.kind, list[str]()

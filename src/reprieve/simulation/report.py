@@ -427,7 +427,7 @@ class PreemptionAccount:
     """(pod, node), in scheduling order."""
     units: tuple[UnitAccount, ...]
     candidates: int
-    needed: tuple[str, str, str] | None = None
+    needed: tuple[str, str, str, str] | None = None
     """Of the resource that is scarcest for the preemptor: its name, how much it needs, how much the victims free."""
     by_score: tuple[int, int] | None = None
     """Pods that would go if the group were placed where it scores best, and the highest priority among them; None

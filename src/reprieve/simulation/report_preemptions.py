@@ -200,9 +200,11 @@ def _account(world: VirtualCluster, made: Preempted, most: int, before: Set[str]
     )
 
 
-def _first_amount(amounts: Sequence[tuple[str, int, int]]) -> tuple[str, str, str] | None:
+def _first_amount(amounts: Sequence[tuple[str, int, int]]) -> tuple[str, str, str, str] | None:
+    """(resource, needed, freed, what of the need was free before) of the first; the last is empty if nothing was."""
     for resource, needed, freed in amounts:
-        return resource, readable(resource, needed), readable(resource, freed)
+        before = readable(resource, needed - freed) if needed > freed else ""
+        return resource, readable(resource, needed), readable(resource, freed), before
     return None
 
 

@@ -229,11 +229,9 @@ def test_an_address_that_is_taken_is_named() -> None:
 
 def test_a_start_that_fails_leaves_a_whole_data_directory(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """What it began with is written and the file closed: nothing is staged that would be written into it later."""
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        with pytest.raises(OSError, match="cannot listen on"):
-            served(ServeOptions(data_dir=tmp_path, tls=False, port=taken.getsockname()[1]), None)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OSError, match="file"):
+        served(ServeOptions(data_dir=tmp_path, tls=False, kubeconfig=tmp_path / "file" / "kubeconfig"), None)
     kept = Store(open_log(tmp_path / "state.db"))
     try:
         assert kept.get("namespaces", "", "default") is not None
@@ -242,9 +240,37 @@ def test_a_start_that_fails_leaves_a_whole_data_directory(tmp_path: Path, caplog
     assert [one for one in caplog.records if one.levelno >= logging.ERROR] == []
 
 
+async def idle(_server: object) -> None:
+    """Look at nothing."""
+
+
+@pytest.mark.parametrize("reset", [False, True])
+def test_where_the_port_is_taken_nothing_is_stored_and_nothing_removed(tmp_path: Path, reset: bool) -> None:
+    """interfaces.md 1.16: no state, no tokens, no certificates; what an earlier run left is there."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(OSError, match="cannot listen on"):
+            served(ServeOptions(data_dir=tmp_path / "new", port=port, reset=reset), None)
+        assert list(tmp_path.iterdir()) == []
+        served(ServeOptions(data_dir=tmp_path / "old", tls=False), idle)
+        before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+        with pytest.raises(OSError, match="cannot listen on"):
+            served(ServeOptions(data_dir=tmp_path / "old", port=port, reset=reset), None)
+        assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+
+
+def test_reset_removes_the_state_and_keeps_the_keys(tmp_path: Path) -> None:
+    for name in ("state.db", "loaded.json", "tokens.json", "mine"):
+        (tmp_path / name).write_text("")
+    module._reset(tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} - {"state.db-lock"} == {"tokens.json", "mine"}
+
+
 def test_small_answers_go_out_at_once() -> None:
     """asyncio sets TCP_NODELAY only where the protocol of the socket is named; the address can be taken again."""
-    listener = module._listen("127.0.0.1", 0)
+    listener = module._bound("127.0.0.1", 0)
     try:
         assert listener.proto == socket.IPPROTO_TCP
         assert listener.getsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR)

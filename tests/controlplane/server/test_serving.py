@@ -16,15 +16,15 @@ from reprieve.controlplane.server.serving import ServeOptions, serving
 
 @pytest.fixture
 def sockets(monkeypatch: pytest.MonkeyPatch) -> list[socket.socket]:
-    """Every socket that was listened on."""
+    """Every socket that had a port."""
     made: list[socket.socket] = []
-    listen: Callable[[str, int], socket.socket] = module._listen
+    listen: Callable[[str, int], socket.socket] = module._bound
 
     def noted(host: str, port: int) -> socket.socket:
         made.append(listen(host, port))
         return made[-1]
 
-    monkeypatch.setattr(module, "_listen", noted)
+    monkeypatch.setattr(module, "_bound", noted)
     return made
 
 

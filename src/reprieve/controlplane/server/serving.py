@@ -36,12 +36,14 @@ from reprieve.controlplane.features import DropDisabled, Features
 from reprieve.controlplane.kinds import KindTable
 from reprieve.controlplane.kubelet import KubeletOptions
 from reprieve.controlplane.loading import Loaded, load_objects
+from reprieve.controlplane.loading_again import read_digests, write_digests
 from reprieve.controlplane.registry import Registry
 from reprieve.controlplane.security import Secrets, Tokens, certificates, load_secrets, write_kubeconfig
 from reprieve.controlplane.server.app import App, AppOptions
 from reprieve.controlplane.server.connections import ConnectionLimits, bounded_by
 from reprieve.controlplane.server.watching import WatchTimes
 from reprieve.controlplane.storage import StorageError, Store, open_log
+from reprieve.controlplane.storage.clearing import clear
 from reprieve.controlplane.storage.store import Limits
 from reprieve.controlplane.tokens import present
 
@@ -63,7 +65,7 @@ class ServeOptions:
     ``port`` 0 takes a free one. ``steps`` are further admission steps, made for the registry; ``event_ttl`` is
     how long Events are kept. ``controllers`` are switches as ``controllers.chosen`` reads them; ``kubelets`` None
     simulates no nodes. ``context_extensions`` are put into the context of the kubeconfig, by name. ``objects`` are
-    there before anything is served or decided (``loading``).
+    there before anything is served or decided (``loading``). ``reset`` starts without the state of an earlier run.
     """
 
     data_dir: str | Path = MEMORY
@@ -87,6 +89,7 @@ class ServeOptions:
     context_extensions: Mapping[str, Any] = field(default_factory=dict)
     objects: Sequence[PlainObject] = ()
     lenient: bool = False
+    reset: bool = False
 
 
 class ControlPlane:
@@ -215,14 +218,22 @@ class _Uvicorn(uvicorn.Server):
 class Serving:
     """A listening server; ``url`` and ``kubeconfig`` are how to reach it, ``directory`` is where its files are."""
 
-    def __init__(self, control_plane: ControlPlane, options: ServeOptions, keys: Secrets, directory: Path) -> None:
+    def __init__(
+        self,
+        control_plane: ControlPlane,
+        options: ServeOptions,
+        keys: Secrets,
+        directory: Path,
+        listening: socket.socket,
+    ) -> None:
         self.control_plane = control_plane
         self.options = options
         self.keys = keys
         self.ca: Path | None = None
         self.directory = directory
         config = self._config()
-        self._socket = _listen(options.host, options.port)
+        self._socket = listening
+        _listen(listening, options.host)
         self.port: int = self._socket.getsockname()[1]
         host = f"[{options.host}]" if ":" in options.host else options.host
         self.url = f"{'https' if options.tls else 'http'}://{host}:{self.port}"
@@ -291,7 +302,8 @@ class Serving:
             await self.control_plane.aclose()
 
 
-def _listen(host: str, port: int) -> socket.socket:
+def _bound(host: str, port: int) -> socket.socket:
+    """Return a socket that has the port, and does not listen yet. Raises OSError, which names the port."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # The protocol has to be named: asyncio sets TCP_NODELAY only where it is, and without it answers wait 40 ms.
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
@@ -300,10 +312,29 @@ def _listen(host: str, port: int) -> socket.socket:
         listener.bind((host, port))
     except OSError as error:
         listener.close()
-        raise OSError(error.errno, f"cannot listen on {host}:{port}: {error.strerror}") from error
-    listener.listen(1024)
+        raise _taken(error, host, port) from error
     listener.setblocking(False)
     return listener
+
+
+def _listen(listener: socket.socket, host: str) -> None:
+    """Listen. Raises OSError for a port that another took in the meantime."""
+    try:
+        listener.listen(1024)
+    except OSError as error:
+        raise _taken(error, host, listener.getsockname()[1]) from error
+
+
+def _taken(error: OSError, host: str, port: int) -> OSError:
+    return OSError(error.errno, f"cannot listen on {host}:{port}: {error.strerror}")
+
+
+def _reset(directory: Path) -> None:
+    """Remove the state of a data directory. Raises StorageError where a server runs on it, OSError."""
+    try:
+        clear(directory, everything=False)
+    except StorageError as error:
+        raise StorageError(f"{error}; stop it first") from None
 
 
 @asynccontextmanager
@@ -312,16 +343,21 @@ async def serving(options: ServeOptions) -> AsyncIterator[Serving]:
     if not str(options.data_dir):
         raise ValueError("the data directory has no name")
     with contextlib.ExitStack() as stack:
+        listening = stack.enter_context(contextlib.closing(_bound(options.host, options.port)))  # or nothing is made
+        before: dict[str, str] = {}
         if str(options.data_dir) == MEMORY:
             directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="reprieve-")))
             opened = open_log(MEMORY)
             keys = Secrets(secrets.token_urlsafe(32), secrets.token_urlsafe(32), secrets.token_bytes(32))
         else:
             directory = Path(options.data_dir)
+            if options.reset:
+                _reset(directory)
             directory.mkdir(parents=True, exist_ok=True, mode=0o700)
             opened = open_log(directory / "state.db", power_safe=options.power_safe, accept_loss=options.accept_loss)
             stack.callback(opened.close)  # harmless after the control plane has closed it
             keys = load_secrets(directory)
+            before = read_digests(directory)
         control_plane = ControlPlane(
             Store(opened, limits=options.limits),
             keys.tokens(),
@@ -332,8 +368,11 @@ async def serving(options: ServeOptions) -> AsyncIterator[Serving]:
         )
         stack.callback(control_plane.store.close)  # its first objects are staged: nothing may flush into a closed log
         if options.objects:
-            control_plane.loaded = load_objects(control_plane.registry, options.objects, lenient=options.lenient)
-        async with Serving(control_plane, options, keys, directory) as running:
+            loaded = load_objects(control_plane.registry, options.objects, lenient=options.lenient, before=before)
+            control_plane.loaded = loaded
+            if str(options.data_dir) != MEMORY:
+                write_digests(directory, {**before, **loaded.digests})
+        async with Serving(control_plane, options, keys, directory, listening) as running:
             certificate = running.ca.read_text() if running.ca is not None else ""
             beside = background(
                 control_plane.registry,

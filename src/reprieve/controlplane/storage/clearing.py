@@ -10,7 +10,7 @@ from pathlib import Path
 
 from reprieve.controlplane.storage.log import locked
 
-_STATE = ("state.db*", "decisions.db*")
+_STATE = ("state.db*", "decisions.db*", "loaded.json")
 _REST = ("kubeconfig", "scheduler.kubeconfig", "tokens.json", "pki")
 
 

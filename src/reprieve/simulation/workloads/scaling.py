@@ -123,8 +123,7 @@ class Workloads:
             and each.namespace in (namespace, "")
         }
         if not found:
-            there = sorted({one.name for one in self._all() if one.kind.lower() == kind})
-            meant = nearest(name, there)
+            meant = self._meant(kind, namespace, name)
             where = f"{kind} {namespace}/{name}"
             raise NotThereError("", f"no {where} is in the input" + (f', did you mean "{meant}"?' if meant else ""))
         if len(found) > 1:
@@ -132,6 +131,18 @@ class Workloads:
             raise FieldError("", f"{given} names {len(found)} objects: say {groups}")
         (one,) = found
         return one._replace(part=rest[0] if rest else "")
+
+    def _meant(self, kind: str, namespace: str, name: str) -> str:
+        """What may be meant, as `named` takes it: the name in another namespace, else a similar one; empty: nothing."""
+        there = sorted({(one.namespace, one.name) for one in self._all() if one.kind.lower() == kind})
+        similar = name if any(found == name for _, found in there) else ""
+        similar = similar or nearest(name, [found for space, found in there if space in (namespace, "")])
+        similar = similar or nearest(name, [found for _, found in there])
+        spaces = [space for space, found in there if found == similar]
+        if not spaces:
+            return ""
+        space = namespace if namespace in spaces else spaces[0]
+        return f"{kind}/{similar}" if space in ("default", "") else f"{space}/{kind}/{similar}"
 
     def _all(self) -> Iterator[Named]:
         for maker in self._manifests.pod_makers:
