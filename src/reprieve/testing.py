@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from msgspec.structs import replace
 
@@ -25,6 +25,7 @@ from reprieve.cluster.pods import PodRecord
 from reprieve.framework.configuration_reading import configuration_of
 from reprieve.framework.gates import FeatureGates
 from reprieve.framework.plugin import CycleState, Plugin, ScorePlugin
+from reprieve.framework.plugin_guard import PluginIncident
 from reprieve.framework.profile import Profile
 from reprieve.preemption.default_preemption import DefaultPreemption
 from reprieve.preemption.options import PreemptionOptions
@@ -346,6 +347,14 @@ class WatchedEngine(Engine):
         return decision
 
 
+class PluginFailedError(AssertionError):
+    """A plugin raised, or answered what it may not. `plugin` and `point` say which and where."""
+
+    def __init__(self, trouble: PluginIncident) -> None:
+        super().__init__(f"{trouble.text}\n{trouble.detail}".rstrip())
+        self.plugin, self.point = trouble.plugin, trouble.point
+
+
 class World:
     """An engine in a virtual cluster.
 
@@ -356,6 +365,9 @@ class World:
     `profiles`: instead of both. `gates` (by Kubernetes' names too), `timing`, `seed` and `current_reasons`: as of the
     engine. `plain`: the reference paths, nothing shared and every filter asked; `placement`: of a group that makes
     room.
+
+    A plugin that raises, or answers what it may not, is a `PluginFailedError` of `settle`, `drain` or `step`, with its
+    traceback. With `contained` the scheduler goes on, as it does in a cluster.
     """
 
     def __init__(
@@ -370,7 +382,9 @@ class World:
         current_reasons: bool = True,
         plugins: Sequence[Plugin | type[Plugin]] = (),
         config: Mapping[str, Any] | None = None,
+        contained: bool = False,
     ) -> None:
+        self._contained = contained
         if gates is not None and not isinstance(gates, FeatureGates):
             gates = FeatureGates.of(gates)
         if plugins or config is not None:
@@ -396,7 +410,7 @@ class World:
         self._count = 0
         self.add(*items)
 
-    def add(self, *items: Item | Sequence[Item]) -> World:
+    def add(self, *items: Item | Sequence[Item]) -> Self:
         """Create objects, without running anything. Lists are taken apart."""
         for item in items:
             if isinstance(item, list):
@@ -411,23 +425,31 @@ class World:
             self.virtual.add(thing, created)
         return self
 
-    def settle(self) -> World:
+    def settle(self) -> Self:
         """Run until nothing changes any more; the queue is checked at the end."""
         self.virtual.settle()
-        check_queue(self.engine)
-        return self
+        return self._checked()
 
-    def drain(self) -> World:
+    def drain(self) -> Self:
         """Run cycles without letting time pass."""
         self.virtual.drain()
-        check_queue(self.engine)
-        return self
+        return self._checked()
 
     def step(self) -> Decision:
         """One cycle, decided and assumed but not acted on; there must be one to run."""
         decision = self.engine.step(self.now)
         assert decision is not None, "nothing is ready"
+        self._checked()
         return decision
+
+    def _checked(self) -> Self:
+        """Check the queue, and that no plugin failed. Raises AssertionError."""
+        check_queue(self.engine)
+        if not self._contained:
+            errors = [trouble for trouble in self.engine.take_plugin_incidents() if trouble.kind == "error"]
+            if errors:
+                raise PluginFailedError(errors[0])
+        return self
 
     @property
     def now(self) -> float:
@@ -503,13 +525,13 @@ class World:
         found = conditions.get(f"composite/default/{name}") or _named("group with a condition", name, groups)
         return found.scheduled, found.reason, found.message
 
-    def gone(self, name: str) -> World:
+    def gone(self, name: str) -> Self:
         """A pod vanishes."""
         self.engine.pod_gone(self.record(name).uid, self.now)
         check_queue(self.engine)
         return self
 
-    def change_pod(self, name: str, change: Callable[[objects.Pod], objects.Pod]) -> World:
+    def change_pod(self, name: str, change: Callable[[objects.Pod], objects.Pod]) -> Self:
         """A pod's object changes."""
         uid = self.record(name).uid
         self.objects[uid] = change(self.objects[uid])

@@ -475,21 +475,27 @@ def test_preemptions_since_a_time_are_read_from_the_file_of_the_context(tmp_path
 LATER = "1970-01-01T00:00:13Z"
 
 
+def test_preemptions_without_records_are_an_error() -> None:
+    with pytest.raises(ConfigError) as refused:
+        evictions(None, {})
+    expected = "no scheduler that keeps decision records was found (--records URL|FILE says where they are)"
+    assert str(refused.value) == expected
+
+
 @pytest.mark.parametrize(
-    ("answers", "message"),
+    "answers",
     [
-        ({}, "no scheduler that keeps decision records was found (--records URL|FILE says where they are)"),
-        (
-            {EVERY_POD: {"items": [our_pod("leader")]}, LEASES: {"items": []}, LEASE: lease("leader"), PROXY: 403},
-            "the scheduler's records could not be read: ",
-        ),
+        {EVERY_POD: {"items": [our_pod("leader")]}, LEASES: {"items": []}, LEASE: lease("leader"), PROXY: 403},
+        {EVERY_POD: 401},
+        {EVERY_POD: 403},
+        {EVERY_POD: {"items": [our_pod("leader")]}, LEASE: lease("x"), LEASES: 403},
     ],
 )
-def test_preemptions_without_records_are_an_error(answers: Mapping[str, Json | int], message: str) -> None:
-    with pytest.raises(ConfigError) as refused:
+def test_a_refusal_is_no_scheduler_without_records(answers: Mapping[str, Json | int]) -> None:
+    """interfaces.md 1.9: `history` ends with exit code 3 and the server's words."""
+    with pytest.raises(ApiError) as refused:
         evictions(None, answers)
-    assert str(refused.value).startswith(message)
-    assert str(refused.value).endswith(" (--records URL|FILE says where they are)")
+    assert refused.value.code in (401, 403)
 
 
 @pytest.mark.parametrize(

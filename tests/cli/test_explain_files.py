@@ -114,6 +114,28 @@ def test_a_composite_in_files_has_the_pods_of_the_groups_below_it(run: Run, tmp_
     assert ("with the whole tree" in ended.out) == (name == "mid")
 
 
+SPACED = """
+apiVersion: batch/v1
+kind: Job
+metadata: {name: train, namespace: ml}
+spec: {template: {spec: {restartPolicy: Never, containers: [{name: c, resources: {requests: {cpu: "4"}}}]}}}
+"""
+
+
+def test_a_suggestion_names_the_namespace_and_can_be_asked_as_it_stands(run: Run, tmp_path: Path) -> None:
+    """whatif.md 11: as NAMESPACE/TYPE/NAME, and as answers name a thing."""
+    file = tmp_path / "job.yaml"
+    file.write_text(SPACED)
+    for asked in ("job/train", "job/trian"):
+        refused = run("explain", asked, "-f", file)
+        assert refused.code == 2
+        assert refused.err.endswith('did you mean "ml/job/train"?\n')
+    told = run("explain", "job/train", "-n", "ml", "-f", file)
+    assert told.code == 0
+    for arguments in (("ml/job/train",), ("job", "ml/train"), ("ml/job/train", "-n", "ml")):
+        assert run("explain", *arguments, "-f", file) == told
+
+
 def test_all_waiting_lists_groups_and_pods_that_wait(run: Run, cluster: str) -> None:
     ended = run("explain", "--all-waiting", "-f", cluster, "-o", "json")
     items = json.loads(ended.out)["items"]
@@ -131,6 +153,14 @@ def test_all_waiting_lists_groups_and_pods_that_wait(run: Run, cluster: str) -> 
         (("pod/",), 2, "error: the name is empty"),
         (("pod",), 2, "error: which pod? TYPE NAME or TYPE/NAME, or --all-waiting"),
         (("job/none", "-f", "@"), 2, "error: no job default/none is in the input"),
+        (
+            ("elsewhere/job/sweep", "-f", "@"),
+            2,
+            'error: no job elsewhere/sweep is in the input, did you mean "job/sweep"?',
+        ),
+        (("a/b/c/d", "-f", "@"), 2, "error: a/b/c/d: want TYPE NAME, TYPE/NAME or NAMESPACE/TYPE/NAME"),
+        (("job//x", "-f", "@"), 2, "error: job//x: want"),
+        (("a/job/x", "-n", "b", "-f", "@"), 2, "error: a/job/x: its namespace is a, and -n is b"),
         (("deploymint/sweep", "-f", "@"), 2, 'error: no kind "deploymint", did you mean "deployment"?'),
         (("pod/none", "-f", "@"), 1, 'error: pod "none" not found in namespace "default"'),
         (("pod/x", "-f", "@", "--records", "r"), 2, "error: -f explains manifests"),

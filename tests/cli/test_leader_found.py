@@ -53,7 +53,7 @@ def test_the_leader_is_found(
             for pod in ("leader", "standby"):
                 await make(client, namespace, pod, labels)
             await lease(client, namespace, name, "leader")
-            where, records = await evidence._from_leader(client, ())
+            where, records = await evidence._from_leader(client, (), evidence.Evidence(evidence.Asked("", "", "")))
             if found:
                 assert (where, records) == (f"the scheduler's pod {found}", [])
                 assert asked == [f"/api/v1/namespaces/{namespace}/pods/https%3A{found}%3A10259/proxy/explain"]

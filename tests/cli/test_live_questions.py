@@ -273,3 +273,25 @@ def test_nothing_is_tried_for_what_is_not_asked_about(run: Run, live: list[dict[
     Path("new.yaml").write_text(SMALL)
     asked = json.loads(run("plan", "--kubeconfig", "k", "-f", "new.yaml", "-o", "json").out)["pods"]
     assert not any(one["help"] for one in asked)
+
+
+@pytest.mark.parametrize("command", ["plan", "queue", "capacity", "drain-plan", "explain"])
+def test_without_manifests_the_cluster_of_kubectl_is_asked(
+    run: Run,
+    live: list[dict[str, Any]],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    command: str,
+) -> None:
+    """interfaces.md 1.5, 1.12: whether KUBECONFIG names it or ~/.kube/config is there; else there is nothing to ask."""
+    arguments = (command, "--all-waiting") if command == "explain" else (command,)
+    asked = run(*arguments)
+    assert (asked.code, live) == (2, [])
+    assert asked.err.startswith("error: nothing to plan")
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "some"))
+    assert run(*arguments).code == 0
+    monkeypatch.delenv("KUBECONFIG")
+    (tmp_path / ".kube").mkdir()
+    (tmp_path / ".kube" / "config").write_text("")
+    assert run(*arguments).code == 0
+    assert [one["kubeconfig"] for one in live] == [None, None]

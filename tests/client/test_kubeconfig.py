@@ -13,7 +13,7 @@ import yaml
 from reprieve.client import incluster
 from reprieve.client.connection import Connection
 from reprieve.client.errors import ConfigError
-from reprieve.client.kubeconfig import connect, read_kubeconfig
+from reprieve.client.kubeconfig import connect, is_configured, read_kubeconfig
 from reprieve.client.proxies import checked, from_environment
 
 Json = dict[str, Any]
@@ -136,6 +136,10 @@ def test_where_a_kubeconfig_is_searched_for(tmp_path: Path) -> None:
     assert connect(tmp_path / "named", None, {**home, "KUBECONFIG": str(tmp_path / "set")}).server == "https://named"
     with pytest.raises(ConfigError, match="no API server"):
         connect(None, None, {"HOME": str(tmp_path / "elsewhere")})
+    missing = tmp_path / "missing"
+    with pytest.raises(ConfigError, match=f"KUBECONFIG: {missing}: No such file"):
+        connect(None, None, {**home, "KUBECONFIG": str(missing), "KUBERNETES_SERVICE_HOST": "10.0.0.1"})
+    assert is_configured({"KUBECONFIG": str(missing)})
 
 
 def test_json_and_nulls_and_empty_files_are_read(tmp_path: Path) -> None:

@@ -7,10 +7,11 @@ from collections.abc import Callable
 from typing import Any, cast
 
 import pytest
+from msgspec.structs import replace as with_fields
 
 import reprieve
 from reprieve.framework.gates import FeatureGates
-from reprieve.testing import World, gang, node, pod
+from reprieve.testing import PluginFailedError, World, gang, node, pod
 
 
 class Last(reprieve.PerNodeScore):
@@ -48,8 +49,43 @@ def test_a_configuration_enables_classes_as_the_command_does() -> None:
     assert world.settle().where == {"p": "n1"}
 
 
-def test_a_plugin_that_raises_is_reported() -> None:
-    world = World(node("n1"), pod("p"), plugins=[Broken]).drain()
+@pytest.mark.parametrize("run", ["settle", "drain", "step"])
+def test_a_plugin_that_raises_fails_the_test(run: str) -> None:
+    """With its own traceback: what a test of a plugin is about (docs/plugins.md)."""
+    world = World(node("n1"), pod("p"), plugins=[Broken])
+    with pytest.raises(PluginFailedError, match="oh") as failed:
+        getattr(world, run)()
+    assert (failed.value.plugin, failed.value.point) == ("Broken", "Filter")
+    assert "raise RuntimeError" in str(failed.value)
+
+
+class Annotated(reprieve.PerNodeFilter):
+    """Only where an annotation of the pod says."""
+
+    name = "Annotated"
+    scope = reprieve.Scope.CLUSTER
+
+    def filter_node(self, state: reprieve.CycleState, row: int) -> tuple[str, bool] | None:
+        wanted = state.pod.annotations.get("example.com/node")
+        return None if wanted == state.cluster.nodes.names[row] else ("another node", False)
+
+
+def test_plugins_see_the_annotations_of_a_pod() -> None:
+    """As they are now, without the manifest that kubectl keeps there."""
+    applied = {"kubectl.kubernetes.io/last-applied-configuration": "{}"}
+    pods = [pod(name, annotations={"example.com/node": name, **applied}) for name in ("n2", "n1")]
+    world = World(node("n1"), node("n2"), *pods, plugins=[Annotated]).settle()
+    assert world.where == {"n1": "n1", "n2": "n2"}
+    assert world.record("n1").annotations == {"example.com/node": "n1"}
+    late = World(node("n1"), pod("p"), plugins=[Annotated]).settle()
+    assert late.pending == ["p"]
+    meta = {"example.com/node": "n1"}
+    late.change_pod("p", lambda it: with_fields(it, metadata=with_fields(it.metadata, annotations=meta)))
+    assert late.record("p").annotations == meta
+
+
+def test_a_plugin_that_raises_is_contained_as_in_a_cluster() -> None:
+    world = World(node("n1"), pod("p"), plugins=[Broken], contained=True).drain()
     reason, message = world.rejection("p")
     assert reason == "SchedulerError"
     assert "Broken" in message

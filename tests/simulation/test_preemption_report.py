@@ -45,7 +45,7 @@ def test_the_report_of_a_preemption_by_a_pod() -> None:
     assert (outcome.needed, outcome.freed) == ({"cpu": "2", "memory": "1Gi"}, {"cpu": "3", "memory": "1Gi"})
     assert list(outcome.needed) == ["cpu", "memory"], "the largest part of the cluster first"
     assert (account.preemptor, account.priority, account.domain, account.at) == ("pod default/high", 9, "n1", 0.0)
-    assert (account.nominations, account.needed) == ((("default/high", "n1"),), ("cpu", "2", "3"))
+    assert (account.nominations, account.needed) == ((("default/high", "n1"),), ("cpu", "2", "3", ""))
     assert (account.more_spared, account.more_protected) == (0, 0)
     units = {one.unit: one for one in account.units}
     assert (units["default/low"].evicted, units["default/kept"].evicted) == (True, False)

@@ -148,7 +148,7 @@ class Gathered:
         return Manifests(found.objects, unknown=found.unknown, pod_makers=list(self.makers), jobs=found.jobs)
 
 
-NOTHING = "nothing to plan: pass manifests with -f FILE, -f DIR or -f -, or a live cluster with --kubeconfig FILE or KUBECONFIG"
+NOTHING = "nothing to plan: pass manifests with -f FILE, -f DIR or -f -, or a cluster: --kubeconfig FILE, KUBECONFIG"
 
 
 def check_source(files: Sequence[str] | None, kubeconfig: str | None, context: str | None, *, found: bool) -> None:

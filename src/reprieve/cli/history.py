@@ -90,7 +90,7 @@ def _records(
     except ConfigError as error:
         refuse(str(error))
     except ClientError as error:
-        raise CommandError(str(error), Exit.UNREACHABLE) from None
+        raise CommandError(f"{error} (--records URL|FILE says where else they are)", Exit.UNREACHABLE) from None
     note(f"records of {source}")
     return found, connection.namespace
 

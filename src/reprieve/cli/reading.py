@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from reprieve.cli.outcome import note, refuse
+from reprieve.library import remarks
 
 if TYPE_CHECKING:
     from reprieve.api.manifests import Manifests
@@ -65,7 +66,7 @@ def read_files(
             _warn(getattr(error, "__notes__", ()))
         raise
     if not (found.objects or found.pod_makers or found.scenarios or found.unknown):
-        note(f"warning: {', '.join(files[:3])}{', ...' if len(files) > 3 else ''}: there are no objects in it")
+        note(f"warning: {remarks.nothing_in(files)}")
     _report_unknown_fields(found.unknown_fields, found.unknown_fields_total, strictness)
     if strictness.strict:
         _refuse_misread(found)
@@ -90,10 +91,7 @@ def report_unread_of_kubeconfig(found: "Sequence[UnknownField]", strictness: Str
 def _report_unknown_fields(found: "Sequence[UnknownField]", total: int, strictness: Strictness) -> None:
     if not found or not strictness.unknown_fields:
         return
-    alike: dict[object, list[UnknownField]] = {}
-    for each in found:
-        alike.setdefault(each.shape, []).append(each)
-    _warn([_with_more(str(same[0]), len(same)) for same in alike.values()])
+    _warn(remarks.of_unknown_fields(found))
     if strictness.strict:
         refuse(f"--strict: {total} unknown field{'s' if total > 1 else ''}; the first is {found[0]}")
 
@@ -120,18 +118,12 @@ def expanded(
     unread = [each for each in made.manifests.remarks if each.strict]
     if unread and strictness.strict:
         refuse(f"--strict: {unread[0]}{f' (and {len(unread) - 1} more)' if len(unread) > 1 else ''}")
-    idle: dict[str, list[str]] = {}
-    for one in made.suspended:
-        idle.setdefault(one.kind, []).append(str(one))
-    _warn([_with_more(same[0], len(same)) for same in idle.values()])
+    _warn(remarks.of_suspended(made))
     if not found:
         return made
-    alike: dict[object, list[str]] = {}
-    for each in found:
-        alike.setdefault((each.kind, each.certain), []).append(str(each))
     certain = [each for each in found if each.certain]
     if strictness.answer_for_all:
-        _warn([_with_more(same[0], len(same)) for same in alike.values()])
+        _warn(remarks.of_problems(made))
         many = f"{len(found)} objects are" if len(found) > 1 else "1 object is"
         refuse(
             f"{strictness.answer_for_all}: {many} not answered for (--lenient: plan without); the first is {found[0]}"
@@ -139,7 +131,7 @@ def expanded(
     if certain and not strictness.lenient:
         more = f" (and {len(certain) - 1} more)" if len(certain) > 1 else ""
         refuse(f"{certain[0]}{more}")
-    _warn([_with_more(same[0], len(same)) for same in alike.values()])
+    _warn(remarks.of_problems(made))
     return made
 
 
@@ -169,10 +161,6 @@ def read_workload_kinds(files: Sequence[str]) -> "Rows | None":
         except OSError as error:
             refuse(reason_of(error))
     return rows
-
-
-def _with_more(line: str, number: int) -> str:
-    return line if number == 1 else f"{line} (and {number - 1} more like it)"
 
 
 def _warn(lines: Sequence[str]) -> None:

@@ -7,7 +7,7 @@ Invariant: `row` and `nominated` are changed only by `reprieve.cluster.state.Clu
 """
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from reprieve.api import objects
 from reprieve.api.meta import ObjectMeta
@@ -47,10 +47,14 @@ class PodClaim(NamedTuple):
         return self.name, None if self.generated else self.claim, self.template
 
 
+_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
+
+
 class PodRecord:
     """One pod. Times are seconds since the epoch; `start` is None for a pod that has not started."""
 
     __slots__ = (
+        "annotations",
         "bound",
         "claims",
         "class_name",
@@ -103,6 +107,7 @@ class PodRecord:
         generation: int = 0,
         class_name: str = "",
         terms: WorkTerms = NO_WORK_TERMS,
+        annotations: Mapping[str, str] = _EMPTY,
     ) -> None:
         self.namespace = namespace
         self.name = name
@@ -115,6 +120,8 @@ class PodRecord:
         self.created = created
         self.start = start
         self.labels = labels
+        self.annotations = annotations
+        """For plugins (`annotations_of`)."""
         self.scheduler_name = scheduler_name
         self.never_preempts = never_preempts
         self.gates = gates
@@ -190,6 +197,7 @@ def record_of(
         created=created,
         start=status.start_time.timestamp() if status.start_time is not None else None,
         labels=meta.labels or _EMPTY,
+        annotations=annotations_of(meta),
         scheduler_name=scheduler_name or spec.scheduler_name or "default-scheduler",
         never_preempts=spec.preemption_policy == "Never",
         gates=tuple(gate.name for gate in spec.scheduling_gates or ()),
@@ -205,6 +213,13 @@ def record_of(
         claims=claims_of(pod),
         owner=controller_of(meta),
     )
+
+
+def annotations_of(meta: ObjectMeta) -> Mapping[str, str]:
+    """The annotations that plugins see: all but the copy of the manifest that `kubectl apply` keeps."""
+    if _APPLIED not in meta.annotations:
+        return meta.annotations or _EMPTY
+    return {key: text for key, text in meta.annotations.items() if key != _APPLIED}
 
 
 def controller_of(meta: ObjectMeta) -> Owner | None:

@@ -21,6 +21,7 @@ from reprieve.api.loading import MAX_INPUT_BYTES
 from reprieve.api.loading import load as load_sources
 from reprieve.api.manifests import Manifests
 from reprieve.api.sources import Document
+from reprieve.library import remarks
 from reprieve.library.tables import Table, data_frame, html
 from reprieve.library.wording import count
 from reprieve.simulation.plan_inputs import misread_annotations
@@ -62,7 +63,9 @@ def load(
     ready = sources[0] if len(sources) == 1 and isinstance(sources[0], Manifests) else None
     manifests = ready if ready is not None else _read(sources, max_bytes=max_bytes)
     runs = tuple(run_of(each) or each for each in ((run,) if isinstance(run, str) else run))
-    return Cluster(manifests, rows=rows, run=runs, strict=strict, lenient=lenient)
+    empty = not (manifests.objects or manifests.pod_makers or manifests.scenarios or manifests.unknown)
+    noted = (remarks.nothing_in(_names(sources)),) if empty and ready is None else ()
+    return Cluster(manifests, rows=rows, run=runs, strict=strict, lenient=lenient, noted=noted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,14 +79,17 @@ class _Kept:
     run: tuple[str, ...] = ()
     strict: bool = False
     lenient: bool = False
+    noted: tuple[str, ...] = ()
+    """Warnings of what the input was read from."""
 
 
 class Cluster:
     """What is there and what waits: an immutable value. `reprieve.load` makes one, `reprieve.ClusterBuilder` too.
 
     The methods that change something give a new cluster.  Each is a flag of `reprieve plan` and is shown as that flag:
-    nodes are given as a name or a label selector (`pool=gpu`), workloads as `KIND/NAME` or `KIND/NAMESPACE/NAME`.  A
-    change that meets nothing raises InputError.
+    nodes are given as a name or a label selector (`pool=gpu`), workloads as `KIND/NAME` (of the
+    namespace default) or `NAMESPACE/KIND/NAME`, as `kubectl` names kinds.  A change that meets nothing raises
+    InputError.
     """
 
     __slots__ = ("_changed", "_kept", "_warnings", "_whole")
@@ -101,21 +107,23 @@ class Cluster:
         run: tuple[str, ...] = (),
         strict: bool = False,
         lenient: bool = False,
+        noted: tuple[str, ...] = (),
     ) -> None:
-        kept = _Kept(manifests or Manifests(), rows=rows, run=run, strict=strict, lenient=lenient)
+        kept = _Kept(manifests or Manifests(), rows=rows, run=run, strict=strict, lenient=lenient, noted=noted)
         self._settle(kept)
 
     def _settle(self, kept: _Kept) -> None:
-        warnings: list[str] = [str(each) for each in kept.given.unknown_fields]
+        warnings = [*kept.noted, *remarks.of_unknown_fields(kept.given.unknown_fields)]
 
         def expanded(manifests: Manifests) -> Manifests:
             made = expand(manifests, rows=kept.rows, run=kept.run)
-            warnings.extend(str(each) for each in made.unknown_fields)
             warnings.extend(str(each) for each in made.manifests.remarks if each.strict and kept.strict)
             for problem in made.problems:
                 if kept.strict or (problem.certain and not kept.lenient):
                     raise InputError(problem.origin, problem.reason, subject=problem.subject)
-                warnings.append(str(problem))
+            warnings.extend(remarks.of_unknown_fields(made.unknown_fields))
+            warnings.extend(remarks.of_suspended(made))
+            warnings.extend(remarks.of_problems(made))
             return made.manifests
 
         whole, changed = changed_and_expanded(kept.given, kept.changes, expanded, rows=kept.rows)
@@ -134,6 +142,9 @@ class Cluster:
         made = cls.__new__(cls)
         made._settle(kept)
         return made
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Cluster._of, (self._kept,)
 
     def __copy__(self) -> Cluster:
         return self
@@ -173,7 +184,7 @@ class Cluster:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What of the input was not understood: fields nobody knows, workloads that are not planned."""
+        """What `reprieve plan` warns of while it reads the input: unknown fields, workloads that are not planned."""
         return self._warnings
 
     # -- changes -----------------------------------------------------------------------------------
@@ -197,7 +208,7 @@ class Cluster:
         return self._with([Change("add-nodes", str(number), like)])
 
     def without(self, *workloads: str) -> Cluster:
-        """As if these (`KIND/NAME`), and what they own, had never been there."""
+        """As if these (`[NAMESPACE/]KIND/NAME`), and what they own, had never been there."""
         return self._with(Change("without", name) for name in workloads)
 
     def without_nodes(self, *nodes: str) -> Cluster:
@@ -240,6 +251,22 @@ class Cluster:
         return Cluster._of(replace(self._kept, changes=(*self._kept.changes, *changes)))
 
     # -- answers -----------------------------------------------------------------------------------
+
+    def save(self, file: str | Path) -> None:
+        """Write the cluster as manifests that `load` and `reprieve plan -f` read: FILE.yaml, FILE.yml or FILE.json.
+
+        It has what a plan reads, as a snapshot has it: changes are made, workloads stay workloads, and images are
+        numbers. Raises ValueError for another ending, OSError where the file cannot be written.
+        """
+        from reprieve.client.snapshot import snapshot, text_of
+
+        path = Path(file)
+        if path.suffix not in (".yaml", ".yml", ".json"):
+            raise ValueError(f"{path}: the name must end in .yaml, .yml or .json")
+        found = self._changed.manifests
+        objects_of, _ = snapshot([loaded.object for loaded in found.all()])
+        others = [dict(each.manifest) for each in found.pod_makers] + [dict(each.manifest) for each in found.unknown]
+        path.write_text(text_of([*objects_of, *others], json=path.suffix == ".json"), encoding="utf-8")
 
     def plan(self, **how: Any) -> PlanResult:
         """What would happen: `reprieve.plan` of this cluster."""
@@ -308,6 +335,14 @@ def _read(sources: Iterable[Any], **how: Any) -> Manifests:
     for source in sources:
         _take(source, found)
     return load_sources(found, schemas=PackedSchemas(), **how)
+
+
+def _names(sources: Iterable[Any]) -> list[str]:
+    """What sources are called in errors."""
+    found: list[str | Path | Document] = []
+    for source in sources:
+        _take(source, found)
+    return [each[0] if isinstance(each, tuple) else str(each) for each in found]
 
 
 def _take(source: Any, found: list[str | Path | Document]) -> None:

@@ -5,7 +5,7 @@ The counterpart of `group_changes` for single pods.  `now` and `due` are in seco
 
 from reprieve.api import objects
 from reprieve.api.work_annotations import work_terms_of
-from reprieve.cluster.pods import PodRecord, claims_of, gone_by, was_preempted
+from reprieve.cluster.pods import PodRecord, annotations_of, claims_of, gone_by, was_preempted
 from reprieve.cluster.state import ClusterState
 from reprieve.framework.events import ClusterEvent, EventKind
 from reprieve.queueing.queue import SchedulingQueue
@@ -30,6 +30,7 @@ class PodChanges:
         """The API has another version of a pod."""
         known.preempted = was_preempted(pod)
         known.generation = pod.metadata.generation
+        known.annotations = annotations_of(pod.metadata)
         terms_changed(self._cluster, self._queue, known, work_terms_of(pod), now)
         claims = self._cluster.devices.with_extended(known, claims_of(pod))
         if claims != known.claims:

@@ -428,7 +428,8 @@ class PreemptionAccount:
     units: tuple[UnitAccount, ...]
     candidates: int
     needed: tuple[str, str, str, str] | None = None
-    """Of the resource that is scarcest for the preemptor: its name, how much it needs, how much the victims free."""
+    """Of the resource that is scarcest for the preemptor: its name, how much it needs, how much the victims free, and
+    how much of the rest was free before (empty: there is no rest)."""
     by_score: tuple[int, int] | None = None
     """Pods that would go if the group were placed where it scores best, and the highest priority among them; None
     where nothing else was evaluated, or it comes to the same."""
