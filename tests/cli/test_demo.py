@@ -33,7 +33,9 @@ def test_demo_reaches_the_expected_outcome_without_kubectl() -> None:
         "would not fit on gpu-01: Insufficient nvidia.com/gpu (4 short)",
         "first of all because a PodDisruptionBudget protects them",
         "default/giant waits: none of its 13 pods is placed.\n  0/16 nodes are available: ",
-        "Nobody is evicted.",
+        "No pods are evicted.",
+        "Insufficient: no node has as many GPUs free",
+        "not eligible due to workload aware preemption enabled: its pods do not preempt one by one",
         "All 4 pods of default/chat run.\n  1 workload (4 pods) evicted to make room.",
         "Evicted for compositepodgroup default/chat (priority 1000)",
     ):

@@ -7,6 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shlex
+import signal
+import subprocess
+import sys
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -38,6 +42,7 @@ from reprieve.simulation import demo
 from reprieve.simulation.report import PreemptionAccount, UnitAccount
 from tests.cli.conftest import Ended, Run
 from tests.cli.test_explain_text import record
+from tests.waiting import DEADLINE
 
 TRAIN, GIANT, CHAT = demo.ACTS
 GPU = "nvidia.com/gpu"
@@ -369,6 +374,7 @@ def test_each_act_is_shown_with_its_story_outcome_and_lesson(
     run: Run, theatre: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     acting(monkeypatch, lambda act: ([Section(f"Outcome of {act.group}")], []))
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
     ended = run("demo")
     assert (ended.code, ended.err) == (0, "")
     expected = ["A cluster", ""]
@@ -378,15 +384,60 @@ def test_each_act_is_shown_with_its_story_outcome_and_lesson(
     assert ended.out.splitlines() == [
         *expected,
         "Try it yourself",
-        "  reprieve up --nodes 16",
+        f'  export PATH={Path(sys.executable).parent}:"$PATH"',
+        f"  cd {demo.DIRECTORY}",
         "  reprieve plan -f cluster.yaml -f train.yaml",
         "  reprieve plan -f cluster.yaml -f giant.yaml",
         "  reprieve plan -f cluster.yaml -f train.yaml -f chat.yaml",
-        f"  in {demo.DIRECTORY}",
+        "The same cluster to work with, until Ctrl-C",
+        "  reprieve up --data-dir :memory: --port 0 -f cluster.yaml",
+        "In another shell, after the export that it prints",
+        f"  kubectl apply -f {demo.DIRECTORY}/train.yaml",
+        "  kubectl get pods -o wide",
     ]
     [options] = theatre
     assert options.arguments == ("--scheduler-name=default-scheduler", "--v=0")
     assert (options.serve.kubelets.start_seconds, len(options.serve.kubelets.manifests)) == (0.1, 16)
+
+
+def lines_to_try() -> list[list[str]]:
+    return [lines for _, lines in command._ways()]
+
+
+def test_what_is_printed_to_try_works_in_a_fresh_shell(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """interfaces.md 1.2: whatever the shell's PATH, directory and home are."""
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    plans, [up], [apply, _] = lines_to_try()
+    fresh = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}
+    for plan in plans[2:]:
+        script = "\n".join((*plans[:2], plan))
+        ended = subprocess.run(["sh", "-ec", script], capture_output=True, text=True, env=fresh, cwd="/", check=False)
+        assert (ended.returncode, ended.stderr) == (0, ""), plan
+    assert "All 8 pods" in ended.stdout or "Placed" in ended.stdout
+    script = "\n".join((*plans[:2], f"exec {up}"))
+    with subprocess.Popen(["sh", "-ec", script], stdout=subprocess.PIPE, env=fresh, cwd="/", text=True) as running:
+        assert running.stdout is not None
+        export = running.stdout.readline()
+        running.send_signal(signal.SIGINT)
+        assert running.wait(DEADLINE) == 0
+    [assigned] = shlex.split(export.removeprefix("export "))
+    assert assigned.startswith("KUBECONFIG=/")
+    assert Path(shlex.split(apply)[-1]).exists()
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_the_program_is_found_by_its_name(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, known: bool) -> None:
+    """Nothing is exported where that is so, an alias is made where there is no such program."""
+    program = tmp_path / "a b" / "reprieve"
+    program.parent.mkdir()
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    monkeypatch.setattr(sys, "argv", [str(program)])
+    monkeypatch.setenv("PATH", f"{program.parent}:/bin" if known else "/bin")
+    assert command._path_to_program() == ("" if known else f"export PATH='{program.parent}':\"$PATH\"")
+    monkeypatch.setattr(sys, "argv", ["-c"])
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    assert command._path_to_program() == f"alias reprieve='{tmp_path}/python -m reprieve'"
 
 
 def test_what_is_unexpected_of_any_act_is_named_with_it_and_exit_code_1(

@@ -1,6 +1,7 @@
 """`reprieve apiserver`: the embedded control plane alone, for any scheduler and any Kubernetes client."""
 
 import os
+import shlex
 from collections.abc import Coroutine
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TextIO, TypeVar
@@ -184,7 +185,7 @@ def announce(running: "Serving", read_only_kubeconfig: Path | None) -> None:
     data_dir = running.options.data_dir
     kept = "nothing is kept" if str(data_dir) == _MEMORY else f"state in {data_dir}"
     note(f"serving on {running.url}, {kept}; Ctrl-C stops it")
-    show(f"export KUBECONFIG={running.kubeconfig.resolve()}\n")
+    show(f"export KUBECONFIG={shlex.quote(str(running.kubeconfig.resolve()))}\n")
 
 
 def read_objects(files: "Sequence[str]", max_bytes: str) -> "list[PlainObject]":

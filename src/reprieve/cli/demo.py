@@ -92,7 +92,7 @@ async def _play(log: int) -> list[str]:
     from reprieve.live.demo_cluster import LateError, demo_cluster
     from reprieve.live.local import LocalOptions, local_cluster
     from reprieve.live.supervising import ChildRefusedError
-    from reprieve.simulation.demo import ACTS, CLUSTER, DIRECTORY, nodes
+    from reprieve.simulation.demo import ACTS, nodes
 
     fleet = KubeletOptions(manifests=nodes(), start_seconds=0.1)
     arguments = ("--scheduler-name=default-scheduler", "--v=0")
@@ -115,12 +115,53 @@ async def _play(log: int) -> list[str]:
     except (LateError, TimeoutError, ClientError) as error:
         raise CommandError(str(error) or "the scheduler does not become ready", Exit.NOT_SO) from None
     show("\n")
-    ways = (
-        "reprieve up --nodes 16",
-        *(" ".join(["reprieve plan", *(f"-f {file}" for file in (CLUSTER, *act.after, act.file))]) for act in ACTS),
-    )
-    show_sections([Section("Try it yourself", notes=(*ways, f"in {DIRECTORY}"))])
+    for title, lines in _ways():
+        show_sections([Section(title)])
+        show("".join(f"  {line}\n" for line in lines))  # lines to copy are not folded
     return differences
+
+
+def _ways() -> "Iterator[tuple[str, list[str]]]":
+    """What to try, and the lines that a shell takes for it, in order."""
+    import shlex
+
+    from reprieve.simulation.demo import ACTS, CLUSTER, DIRECTORY
+
+    path = _path_to_program()
+    plans = [" ".join(["reprieve plan", *(f"-f {file}" for file in (CLUSTER, *act.after, act.file))]) for act in ACTS]
+    yield "Try it yourself", [*([path] if path else []), f"cd {shlex.quote(str(DIRECTORY))}", *plans]
+    yield "The same cluster to work with, until Ctrl-C", [f"reprieve up --data-dir :memory: --port 0 -f {CLUSTER}"]
+    gang = shlex.quote(str(DIRECTORY / ACTS[0].file))
+    yield "In another shell, after the export that it prints", [f"kubectl apply -f {gang}", "kubectl get pods -o wide"]
+
+
+def _path_to_program() -> str:
+    """The line after which a shell finds this program by its name; empty where it does."""
+    import os
+    import shlex
+    import shutil
+    import sys
+    from pathlib import Path
+
+    own = Path(sys.argv[0])
+    if own.name != "reprieve" or not own.exists():
+        own = Path(sys.executable).with_name("reprieve")
+    known = shutil.which("reprieve")
+    if known is not None and own.exists() and os.path.samefile(known, own):
+        return ""
+    if own.exists():
+        return f'export PATH={shlex.quote(str(own.absolute().parent))}:"$PATH"'
+    return f"alias reprieve={shlex.quote(f'{shlex.quote(sys.executable)} -m reprieve')}"
+
+
+_IN_WORDS = {
+    "Insufficient": "Insufficient: no node has as many GPUs free as one of its pods asks for.",
+    "no new claims to deallocate": "no new claims to deallocate: no ResourceClaim holds devices that it could get.",
+    "not eligible due to workload aware preemption enabled": "not eligible due to workload aware preemption enabled: "
+    "its pods do not preempt one by one, the gang does as a whole. Here that does not help: without everything that is "
+    "less important there is no room for all of it either.",
+}
+"""What parts of kube-scheduler's message mean."""
 
 
 async def _fill(scene: "DemoCluster") -> Section:
@@ -179,7 +220,9 @@ async def _perform(
         notes = [f"{count(len(evicted), 'workload')} ({pods}) evicted to make room.", now]
     else:
         title, tone = f"{act.group} waits: none of its {act.size} pods is placed.", Tone.WAITING
-        notes = [scene.waits(act.group) or "", "Nobody is evicted." if not evicted else f"{pods} evicted.", now]
+        message = scene.waits(act.group) or ""
+        meanings = [meaning for part, meaning in _IN_WORDS.items() if part in message]
+        notes = [message, *meanings, "No pods are evicted." if not evicted else f"{pods} evicted.", now]
     sections = [Section(title, notes=tuple(notes), tone=tone)]
     if made is not None and evicted:
         sections += decision_sections(made)
