@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import os
+import signal
 import subprocess
 import sys
 from dataclasses import replace
@@ -40,6 +41,20 @@ def test_demo_reaches_the_expected_outcome_without_kubectl() -> None:
         "Evicted for compositepodgroup default/chat (priority 1000)",
     ):
         assert expected in ended.stdout
+
+
+def test_demo_that_is_asked_to_stop_leaves_nothing_behind(tmp_path: Path) -> None:
+    """interfaces.md 1.14: no traceback, no state, no scheduler."""
+    command = [sys.executable, "-m", "reprieve", "demo"]
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment) as playing:
+        assert playing.stdout is not None
+        assert playing.stderr is not None
+        assert playing.stdout.readline() == b"A cluster on this machine\n"
+        playing.send_signal(signal.SIGTERM)
+        assert playing.wait(DEADLINE) == 143
+        assert b"Traceback" not in playing.stderr.read()
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_demo_fails_when_something_else_happens(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

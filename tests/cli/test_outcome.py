@@ -8,7 +8,7 @@ from reprieve.cli.outcome import LONGEST_LINE, CommandError, Exit, note, reason_
 
 
 def test_exit_codes_are_those_that_scripts_count_on() -> None:
-    """interfaces.md 1; 130 and 141 are what a shell makes of SIGINT and SIGPIPE."""
+    """interfaces.md 1; 130, 141 and 143 are what a shell makes of SIGINT, SIGPIPE and SIGTERM."""
     assert {code.name: int(code) for code in Exit} == {
         "DONE": 0,
         "NOT_SO": 1,
@@ -16,6 +16,7 @@ def test_exit_codes_are_those_that_scripts_count_on() -> None:
         "UNREACHABLE": 3,
         "INTERRUPTED": 130,
         "BROKEN_PIPE": 141,
+        "TERMINATED": 143,
     }
 
 

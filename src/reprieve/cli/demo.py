@@ -30,6 +30,7 @@ def command() -> None:
 
     Ends by itself, after five minutes at the latest; exit code 0 only if what must happen happened.
     """
+    from asyncio import CancelledError
     from tempfile import TemporaryFile
 
     from reprieve.cli.apiserver import log_to_stderr, run_serving
@@ -38,6 +39,8 @@ def command() -> None:
     with TemporaryFile() as log, _ended_by_force(_WHOLE_SECONDS + _STOP_SECONDS):
         try:
             differences = run_serving(_play_in_time(log.fileno()))
+        except CancelledError:
+            raise typer.Exit(Exit.TERMINATED) from None
         except Exception:
             log.seek(0)
             note("the scheduler's log:", *log.read().decode(errors="replace").splitlines())
@@ -69,7 +72,11 @@ def _ended_by_force(seconds: float) -> "Iterator[None]":
 async def _play_in_time(log: int) -> list[str]:
     """See `_play`; what has begun is stopped when the time is over."""
     import asyncio
+    import signal
 
+    playing = asyncio.current_task()
+    assert playing is not None
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, playing.cancel)  # what has begun is stopped then, too
     try:
         async with asyncio.timeout(_WHOLE_SECONDS) as whole:
             return await _play(log)

@@ -28,6 +28,7 @@ class Exit(IntEnum):
     """The API server cannot be reached or refused."""
     INTERRUPTED = 130
     BROKEN_PIPE = 141
+    TERMINATED = 143
 
 
 class CommandError(Exception):

@@ -63,7 +63,7 @@ def command(
     try:
         _write(output, text)
     except OSError as error:
-        refuse(reason_of(error))
+        refuse(reason_of(error) if error.filename else f"{output}: {reason_of(error)}")
     note(f"{output}: {len(manifests)} objects")
 
 

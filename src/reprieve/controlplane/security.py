@@ -8,6 +8,7 @@ start of the same data directory can check; they are good while what they are bo
 from __future__ import annotations
 
 import base64
+import errno
 import hashlib
 import hmac
 import ipaddress
@@ -49,7 +50,9 @@ READER = User("reader", (READERS, AUTHENTICATED), "reader")
 
 
 def write_secret(path: Path, content: bytes) -> None:
-    """Create or replace a file only its owner may read, in one step."""
+    """Create or replace a file only its owner may read, in one step. Raises OSError, which names the file."""
+    if path.is_dir():
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     handle, draft = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # of mode 0600
     try:
