@@ -171,7 +171,7 @@ def test_a_gang_that_cannot_fit_waits_and_nobody_is_evicted(monkeypatch: pytest.
     (only,), different = performed(monkeypatch, stage)
     assert different == []
     assert (only.title, only.tone) == ("default/giant waits: none of its 13 pods is placed.", Tone.WAITING)
-    assert only.notes == ("0/16 nodes are available", "Nobody is evicted.", "5 pods running before, 5 now.")
+    assert only.notes == ("0/16 nodes are available", "No pods are evicted.", "5 pods running before, 5 now.")
     assert stage.awaited == ["default/giant told that it cannot be scheduled"]
 
 

@@ -284,7 +284,8 @@ def test_without_manifests_the_cluster_of_kubectl_is_asked(
     command: str,
 ) -> None:
     """interfaces.md 1.5, 1.12: whether KUBECONFIG names it or ~/.kube/config is there; else there is nothing to ask."""
-    arguments = (command, "--all-waiting") if command == "explain" else (command,)
+    needed = {"explain": ("--all-waiting",), "capacity": ("--shape", "cpu=1"), "drain-plan": ("n1",)}
+    arguments = (command, *needed.get(command, ()))
     asked = run(*arguments)
     assert (asked.code, live) == (2, [])
     assert asked.err.startswith("error: nothing to plan")
