@@ -284,7 +284,7 @@ def test_without_manifests_the_cluster_of_kubectl_is_asked(
     command: str,
 ) -> None:
     """interfaces.md 1.5, 1.12: whether KUBECONFIG names it or ~/.kube/config is there; else there is nothing to ask."""
-    needed = {"explain": ("--all-waiting",), "capacity": ("--shape", "cpu=1"), "drain-plan": ("n1",)}
+    needed = {"explain": ("--all-waiting",), "capacity": ("--shape", "more.yaml"), "drain-plan": ("n1",)}
     arguments = (command, *needed.get(command, ()))
     asked = run(*arguments)
     assert (asked.code, live) == (2, [])
