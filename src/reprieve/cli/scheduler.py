@@ -157,9 +157,11 @@ def command(
 
 def run(settings: "Settings") -> None:
     """Schedule until SIGINT or SIGTERM. What ends it otherwise is one error with its exit code (interfaces.md)."""
+    from reprieve.cli.apiserver import log_to_stderr
     from reprieve.client.errors import ClientError, ConfigError
     from reprieve.client.leading import LeadershipLostError
 
+    log_to_stderr(False)  # what libraries log
     try:  # a loop that is twice as fast, where there is one
         from uvloop import run as run_loop
     except ImportError:

@@ -77,7 +77,7 @@ def plan(
         begin = max(begin, starts_at(cluster.manifests.all()))
     records = WaitingRecords()
     witness = _EngineKeeper(records, options.observer)
-    watched = replace(options, now=begin, observer=witness, warnings=(*cluster.warnings, *options.warnings))
+    watched = replace(options, now=begin, observer=witness)
     # trials run engines of their own, without observers: the witness keeps that of the plan
     answer = answered(
         cluster.manifests,
@@ -94,7 +94,8 @@ def plan(
     after = afterwards(
         cluster.manifests, witness.engine, started + answer.plan.stats.virtual_seconds, leaving, rows=cluster._kept.rows
     )
-    return PlanResult(answer.plan, answer.account, cluster, Cluster(after, rows=cluster._kept.rows, lenient=True))
+    account = replace(answer.account, warnings=(*cluster.warnings, *answer.account.warnings))
+    return PlanResult(answer.plan, account, cluster, Cluster(after, rows=cluster._kept.rows, lenient=True))
 
 
 @dataclass(frozen=True, slots=True, repr=False)
