@@ -113,6 +113,19 @@ def test_a_quota_refuses_what_is_in_its_scopes(scope: Json, covered: Json, free:
     assert free is None or outcomes(found)["b"] != "Refused"
 
 
+@pytest.mark.parametrize("victim", [True, False])
+def test_a_pod_counts_for_the_class_that_its_group_names_as_a_victim(victim: bool) -> None:
+    """cost.md 7.7: as where the embedded API server counts."""
+    notes = {"annotations": {"scheduling.reprieve.dev/preemption-priority-class": "high"}} if victim else {}
+    group = made("PodGroup", "g", meta=notes, spec={"schedulingPolicy": {"basic": {}}})
+    found = planned(
+        quota({"pods": "1"}, **term("PriorityClass", "In", "high")),
+        group,
+        *(pod(name, schedulingGroup={"podGroupName": "g"}) for name in "ab"),
+    )
+    assert sorted(outcomes(found).values()) == (["Refused", "Scheduled"] if victim else ["Scheduled"] * 2)
+
+
 def test_a_class_that_is_the_default_counts_as_the_class_of_a_pod() -> None:
     """whatif.md 14.1: priority admission comes before quotas."""
     default = made("PriorityClass", "usual", value=5, globalDefault=True)

@@ -220,6 +220,25 @@ def test_quota_counts_what_is_there_and_takes_off_what_ends() -> None:
     assert world.get("v1", "ResourceQuota", "q")["status"]["hard"]["pods"] == "9"
 
 
+def test_quota_counts_the_classes_of_groups_as_they_change() -> None:
+    """cost.md 7.7: with the annotation and without it."""
+    world = World(("resourcequota",), nodes=1)
+    world.create(
+        {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "gold"}, "value": 0}
+    )
+    group = {"apiVersion": "scheduling.k8s.io/v1beta1", "kind": "PodGroup"}
+    world.create({**group, "metadata": {"name": "g"}, "spec": {"schedulingPolicy": {"basic": {}}}})
+    world.create(pod("x", schedulingGroup={"podGroupName": "g"}))
+    scope = {"scopeName": "PriorityClass", "operator": "In", "values": ["gold"]}
+    made = quota({"pods": "3"})
+    world.create({**made, "spec": {**made["spec"], "scopeSelector": {"matchExpressions": [scope]}}})
+    assert used(world) == {"pods": "0"}
+    for name, counts in (("gold", "1"), (None, "0")):
+        patch = {"metadata": {"annotations": {"scheduling.reprieve.dev/preemption-priority-class": name}}}
+        world.patch(group["apiVersion"], "PodGroup", "g", patch)
+        assert used(world) == {"pods": counts}
+
+
 def test_quota_makes_room_for_the_next_pod() -> None:
     world = World(("resourcequota", "replicaset"))
     world.create(quota({"pods": "2"}))

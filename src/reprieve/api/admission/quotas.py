@@ -6,7 +6,7 @@ Rules: kube-apiserver's ResourceQuota plugin and its quota controller (texts inc
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import datetime
 
 from reprieve.api.admission.amounts import Amount, Amounts, added, subtracted
@@ -27,9 +27,16 @@ def growth_of(resource: str, new: Json, old: Json | None, now: datetime) -> Amou
     return {name: one for name, one in change.items() if one.nano > 0}
 
 
-def counted(quota: Json, hard: Mapping[str, Amount], resource: str, obj: Json, now: datetime) -> Amounts:
-    """Return what an object that exists uses of one quota."""
-    if not in_scope(quota, resource, obj):
+def counted(
+    quota: Json,
+    hard: Mapping[str, Amount],
+    resource: str,
+    obj: Json,
+    now: datetime,
+    classes: Collection[str] = (),
+) -> Amounts:
+    """Return what an object that exists uses of one quota; `classes`: see `in_scope`."""
+    if not in_scope(quota, resource, obj, classes):
         return {}
     return {name: one for name, one in usage_of(resource, obj, now).items() if name in hard}
 
@@ -44,18 +51,26 @@ def charge_for(
     growth: Mapping[str, Amount],
     *,
     created: bool,
+    classes: Collection[str] = (),
 ) -> Amounts:
     """Return what the quota of this name is to be charged with for an object that is written.
 
-    Arguments: ``growth`` is `growth_of` it, ``created`` whether it is new. Raises QuotaError.
+    Arguments: ``growth`` is `growth_of` it, ``created`` whether it is new, ``classes`` as of `in_scope`. Raises
+    QuotaError.
     """
     concerned = {name: one for name, one in growth.items() if name in hard}
     must_specify = created and resource == "pods"
-    if not (concerned or must_specify) or not in_scope(quota, resource, obj):
+    if not (concerned or must_specify) or not in_scope(quota, resource, obj, classes):
         return {}
     missing = unspecified(obj, hard) if must_specify else ""
     if missing:
         raise QuotaError(f"failed quota: {name}: {missing}")
+    afford(name, hard, used, concerned)
+    return concerned
+
+
+def afford(name: str, hard: Mapping[str, Amount], used: Mapping[str, Amount], concerned: Mapping[str, Amount]) -> None:
+    """Raise QuotaError if the quota of this name has not so much left."""
     unknown = sorted(name for name in concerned if name not in used)
     if unknown:
         raise QuotaError(f"status unknown for quota: {name}, resources: {','.join(unknown)}")
@@ -67,4 +82,3 @@ def charge_for(
             f"{word}: " + ",".join(f"{name}={source[name].text}" for name in exceeded) for word, source in parts
         )
         raise QuotaError(f"exceeded quota: {name}, {text}")
-    return concerned

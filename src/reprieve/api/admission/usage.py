@@ -8,7 +8,7 @@ error messages name it: ``pods``, ``podgroups.scheduling.k8s.io``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -21,6 +21,7 @@ from reprieve.api.admission.amounts import (
     of_container,
     of_pod,
 )
+from reprieve.api.admission.priorities import PREEMPTION_PRIORITY_CLASS
 from reprieve.api.devices import IMPLICIT
 from reprieve.api.json import Json
 from reprieve.api.requests import is_extended_resource
@@ -33,6 +34,8 @@ _MUST_SPECIFY = frozenset(("cpu", "memory", "requests.cpu", "requests.memory", "
 CLASS_STORAGE = ".storageclass.storage.k8s.io/"
 """Between the name of a storage class and what a quota limits of it."""
 _CLASS_LABEL = "volume.beta.kubernetes.io/storage-class"
+_LONGEST_CHAIN = 8
+"""Groups above a pod that are followed; a tree that can be scheduled has fewer."""
 _TERMINAL = ("Succeeded", "Failed")
 
 
@@ -176,15 +179,50 @@ def _by_value(present: str, operator: str, values: list[str]) -> bool:
     return bool(present)
 
 
-def in_scope(quota: Json, resource: str, obj: Json) -> bool:
-    """Whether an object is in the scopes of a quota (its manifest); a quota without scopes covers everything."""
+def in_scope(quota: Json, resource: str, obj: Json, classes: Collection[str] = ()) -> bool:
+    """Whether an object is in the scopes of a quota (its manifest); a quota without scopes covers everything.
+
+    `classes`: the priority classes that the groups of a pod name; it counts for each of them as for its own.
+    """
+    return all(_matches(term, resource, obj, classes) for term in _terms(quota))
+
+
+def has_class_scope(quota: Json) -> bool:
+    """Whether a quota asks for the priority class of pods."""
+    return any(term.get("scopeName") == "PriorityClass" for term in _terms(quota))
+
+
+def _terms(quota: Json) -> list[Json]:
     spec = quota.get("spec") or {}
     terms: list[Json] = [{"scopeName": scope, "operator": "Exists"} for scope in spec.get("scopes") or ()]
-    terms += (spec.get("scopeSelector") or {}).get("matchExpressions") or ()
-    return all(_matches(term, resource, obj) for term in terms)
+    return terms + list((spec.get("scopeSelector") or {}).get("matchExpressions") or ())
 
 
-def _matches(term: Json, resource: str, obj: Json) -> bool:
+def classes_of_groups(pod: Json, find: Callable[[str, str], Json | None]) -> frozenset[str]:
+    """Return the priority classes that the group of a pod and those above it name, as victims or otherwise.
+
+    `find` gives the group of a kind and name in the pod's namespace, None where there is none.
+    """
+    name = ((pod.get("spec") or {}).get("schedulingGroup") or {}).get("podGroupName")
+    named: set[str] = set()
+    kind = "PodGroup"
+    for _ in range(_LONGEST_CHAIN):
+        group = find(kind, name) if name else None
+        if group is None:
+            break
+        named.update(classes_of_group(group))
+        kind, name = "CompositePodGroup", (group.get("spec") or {}).get("parentCompositePodGroupName")
+    return frozenset(named)
+
+
+def classes_of_group(group: Json) -> frozenset[str]:
+    """Return the priority classes that one group names."""
+    annotations = (group.get("metadata") or {}).get("annotations") or {}
+    named = ((group.get("spec") or {}).get("priorityClassName"), annotations.get(PREEMPTION_PRIORITY_CLASS))
+    return frozenset(name for name in named if name)
+
+
+def _matches(term: Json, resource: str, obj: Json, classes: Collection[str]) -> bool:
     scope, operator, values = term.get("scopeName"), term.get("operator", "Exists"), term.get("values") or []
     spec, status = obj.get("spec") or {}, obj.get("status") or {}
     if resource == "persistentvolumeclaims":
@@ -195,6 +233,7 @@ def _matches(term: Json, resource: str, obj: Json) -> bool:
     if resource != "pods":
         return False
     if scope == "PriorityClass":
-        return _by_value(spec.get("priorityClassName") or "", operator, values)
+        own = spec.get("priorityClassName") or ""
+        return any(_by_value(name, operator, values) for name in (own, *classes))
     test = _SCOPES.get(str(scope))
     return test is not None and test(obj)

@@ -11,10 +11,12 @@ from typing import Any
 
 from reprieve.api.admission.amounts import ZERO, Amounts, added, amounts, printed
 from reprieve.api.admission.quotas import counted
+from reprieve.api.admission.usage import has_class_scope
 from reprieve.api.json import Json
+from reprieve.controlplane.admission.quota import class_names
 from reprieve.controlplane.controllers.reconciling import Controller
 from reprieve.controlplane.controllers.sources import VIEWS, HasMeta
-from reprieve.controlplane.controllers.views import Key, PodSeen, Seen, SelectingSeen
+from reprieve.controlplane.controllers.views import GroupSeen, Key, PodSeen, Seen, SelectingSeen
 from reprieve.controlplane.kinds import Kind
 
 _PLAIN = ("configmaps", "secrets", "services", "replicationcontrollers", "resourcequotas", "persistentvolumeclaims")
@@ -36,6 +38,8 @@ class Quotas(Controller):
         self._watched: set[str] = {"pods"}
         self._quotas.add_handler(self._quota_changed)
         sources.pods.add_handler(self._pod_changed)
+        for group in ("podgroups", "compositepodgroups"):
+            sources.of(f"scheduling.k8s.io/{group}", GroupSeen).add_handler(self._group_changed)
 
     def _quota_changed(self, old: SelectingSeen | None, new: SelectingSeen | None) -> None:
         if new is not None and (old is None or old.spec != new.spec):
@@ -44,6 +48,12 @@ class Quotas(Controller):
     def _pod_changed(self, old: PodSeen | None, new: PodSeen | None) -> None:
         if old is not None and (new is None or (new.finished and not old.finished)):
             self._ended(old.metadata.namespace)
+
+    def _group_changed(self, old: GroupSeen | None, new: GroupSeen | None) -> None:
+        """A group names another class, or none: its pods count for other quotas."""
+        seen = new or old
+        if seen is not None and (old is None or new is None or old.victim_class != new.victim_class):
+            self._ended(seen.metadata.namespace)
 
     def _changed(self, resource: str, old: HasMeta | None, new: HasMeta | None) -> None:
         if new is None and old is not None:
@@ -64,10 +74,13 @@ class Quotas(Controller):
         hard = (quota.get("spec") or {}).get("hard") or {}
         total: Amounts = dict.fromkeys(hard, ZERO)
         limited, now = amounts(hard), self.context.now()
+        by_class = class_names(self.context.registry, key[0]) if has_class_scope(quota) else None
         for row in self._counted(hard):
             self._watch(row)
             for state in self.context.registry.store.heads(row.storage_key, key[0]):
-                total = added(total, counted(quota, limited, row.resource, state.decode(), now))
+                found = state.decode()
+                classes = by_class(found) if by_class is not None and row.resource == "pods" else ()
+                total = added(total, counted(quota, limited, row.resource, found, now, classes))
         self.context.set_status(self._row, key, {"hard": hard, "used": printed(total)})
 
     def _counted(self, hard: Json) -> list[Kind]:

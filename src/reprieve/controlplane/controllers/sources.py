@@ -28,6 +28,7 @@ from reprieve.controlplane.controllers.views import (
     SelectingSeen,
     SliceSeen,
     StorageSeen,
+    read_group,
     read_pod,
     read_storage,
 )
@@ -52,7 +53,7 @@ def _reader(view: type[msgspec.Struct]) -> _Read:
 
 _SELECTING = (SelectingSeen, _reader(SelectingSeen))
 _STORAGE = (StorageSeen, read_storage)
-_GROUP = (GroupSeen, _reader(GroupSeen))
+_GROUP = (GroupSeen, read_group)
 VIEWS: Mapping[str, tuple[type[msgspec.Struct], _Read]] = {
     "pods": (PodSeen, read_pod),
     "nodes": (NodeSeen, _reader(NodeSeen)),

@@ -12,6 +12,8 @@ from typing import Any
 
 import msgspec
 
+from reprieve.api.admission import PREEMPTION_PRIORITY_CLASS
+
 Key = tuple[str, str]
 """(namespace, name); cluster-scoped objects have the namespace ``""``."""
 
@@ -70,11 +72,34 @@ class GroupSeen(msgspec.Struct, rename="camel", gc=False):
 
     metadata: Meta
     spec: _GroupSpec = msgspec.field(default_factory=_GroupSpec)
+    victim_class: str = ""
+    """The class that it names as a victim."""
 
     @property
     def parent(self) -> str:
         """Name of the composite above; empty for a root."""
         return self.spec.parent_composite_pod_group_name or ""
+
+
+class _Annotations(msgspec.Struct, gc=False):
+    annotations: dict[str, str] | None = None
+
+
+class _Annotated(msgspec.Struct, gc=False):
+    metadata: _Annotations
+
+
+_decode_group = msgspec.json.Decoder(GroupSeen).decode
+_decode_annotated = msgspec.json.Decoder(_Annotated).decode
+
+
+def read_group(raw: bytes) -> GroupSeen:
+    """Return a stored group as controllers see it."""
+    found = _decode_group(raw)
+    if PREEMPTION_PRIORITY_CLASS.encode() in raw:
+        annotations = _decode_annotated(raw).metadata.annotations or {}
+        found.victim_class = annotations.get(PREEMPTION_PRIORITY_CLASS, "")
+    return found
 
 
 class Condition(msgspec.Struct, rename="camel", gc=False):

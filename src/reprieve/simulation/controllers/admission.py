@@ -10,7 +10,7 @@ Invariant: what a quota counts as used is the sum of what it was charged with fo
 from __future__ import annotations
 
 from collections import Counter, defaultdict, deque
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final, TypeVar
@@ -23,7 +23,7 @@ from reprieve.api.admission.amounts import ZERO, Amounts, added, amounts, subtra
 from reprieve.api.admission.limit_ranges import complete_item, fill_containers, refusal
 from reprieve.api.admission.quotas import QuotaError, charge_for, counted
 from reprieve.api.admission.refusals import forbidden_message, resource_of
-from reprieve.api.admission.usage import usage_of
+from reprieve.api.admission.usage import classes_of_groups, usage_of
 from reprieve.api.errors import FieldError
 from reprieve.api.json import Json
 from reprieve.api.manifests import PodMaker
@@ -88,10 +88,24 @@ class _Namespace:
     quotas: dict[str, _Quota] = field(default_factory=dict)
     there: dict[Key, KubernetesObject] = field(default_factory=dict)
     """Objects that exist, as far as a quota may count them."""
+    groups: dict[tuple[str, str], Json] = field(default_factory=dict)
+    """By kind and name: what names the classes that pods count for."""
     charges: dict[Key, list[tuple[str, Amounts]]] = field(default_factory=dict)
     waiting: dict[Owner, deque[Refused]] = field(default_factory=dict)
     """By controller: pods that were refused, in the order in which they are made."""
     released: bool = False
+
+    def note(self, key: Key, item: KubernetesObject) -> None:
+        """Keep an object that exists."""
+        self.there[key] = item
+        if isinstance(item, objects.PodGroup | objects.CompositePodGroup):
+            self.groups[item.KIND, item.name] = msgspec.to_builtins(item)
+
+    def classes(self, resource: str, plain: Json) -> frozenset[str]:
+        """Return the priority classes that the groups of a pod name (cost.md 7.7)."""
+        if resource != "pods" or not self.groups:
+            return frozenset()
+        return classes_of_groups(plain, lambda kind, name: self.groups.get((kind, name)))
 
 
 class Admission:
@@ -151,7 +165,7 @@ class Admission:
         space.quotas[item.name] = quota
         for key, there in space.there.items():
             charges = [each for each in space.charges.pop(key, ()) if each[0] != item.name]
-            more = self._counted(quota, there, now)
+            more = self._counted(space, quota, there, now)
             for _, charge in more:
                 quota.used = added(quota.used, charge)
             self._charge(space, key, [*charges, *more])
@@ -171,9 +185,9 @@ class Admission:
         space, key = self._namespaces[item.namespace], _key(item, name)
         if key in space.there:
             return
-        space.there[key] = item
+        space.note(key, item)
         self._note_owner(item, 1)
-        charges = [one for quota in space.quotas.values() for one in self._counted(quota, item, now)]
+        charges = [one for quota in space.quotas.values() for one in self._counted(space, quota, item, now)]
         _add(space, charges)
         self._charge(space, key, charges)
 
@@ -282,7 +296,7 @@ class Admission:
             charges = self._checked(space, _resource(item), item.name, self._manifest(item), now)
             _add(space, charges)
         key = _key(item, name)
-        space.there[key] = item
+        space.note(key, item)
         self._note_owner(item, 1)
         self._charge(space, key, charges)
         return item
@@ -334,19 +348,25 @@ class Admission:
     def _checked(space: _Namespace, resource: str, name: str, plain: Json, now: float) -> list[tuple[str, Amounts]]:
         """What the quotas of the namespace are to be charged with. Raises AdmissionError where one is exceeded."""
         growth = usage_of(resource, plain, _moment(now))
+        classes = space.classes(resource, plain)
         charges = []
         for each in sorted(space.quotas):
             quota = space.quotas[each]
             try:
-                charge = charge_for(each, quota.manifest, quota.hard, quota.used, resource, plain, growth, created=True)
+                charge = charge_for(
+                    each, quota.manifest, quota.hard, quota.used, resource, plain, growth, created=True, classes=classes
+                )
             except QuotaError as error:
                 raise AdmissionError(str(error), forbidden_message(resource, "{name}", "")) from None
             if charge:
                 charges.append((each, charge))
         return charges
 
-    def _counted(self, quota: _Quota, item: KubernetesObject, now: float) -> list[tuple[str, Amounts]]:
-        return _counted(quota, _resource(item), self._manifest(item), now)
+    def _counted(
+        self, space: _Namespace, quota: _Quota, item: KubernetesObject, now: float
+    ) -> list[tuple[str, Amounts]]:
+        resource, plain = _resource(item), self._manifest(item)
+        return _counted(quota, resource, plain, now, space.classes(resource, plain))
 
     @staticmethod
     def _charge(space: _Namespace, key: Key, charges: list[tuple[str, Amounts]]) -> None:
@@ -392,8 +412,10 @@ def _ended(pod: objects.Pod) -> bool:
     return pod.status.phase in ("Succeeded", "Failed")
 
 
-def _counted(quota: _Quota, resource: str, plain: Json, now: float) -> list[tuple[str, Amounts]]:
-    found = counted(quota.manifest, quota.hard, resource, plain, _moment(now))
+def _counted(
+    quota: _Quota, resource: str, plain: Json, now: float, classes: Collection[str] = ()
+) -> list[tuple[str, Amounts]]:
+    found = counted(quota.manifest, quota.hard, resource, plain, _moment(now), classes)
     return [(quota.name, found)] if found else []
 
 
