@@ -118,7 +118,8 @@ def _pods_of_row(
             if not generated and maker.is_taken(workload, name):
                 continue
             if batch is None or row.gang == "replica" or pods.owner:
-                group = maker.gangs.of(workload, row, _gang_part(row, part, replica))
+                piece = part or ("worker" if pods.less else "leader"), str(replica)
+                group = maker.gangs.of(workload, row, _gang_part(row, part, replica), piece)
                 owner = _owner_named(filled(pods.owner, values)) if pods.owner else None
                 batch = _batch_of(maker, batch, workload, checked, where, group, owner)
                 batch.inherited = inherited
@@ -203,7 +204,8 @@ def _made_object(
         },
         "spec": spec,
     }
-    group = maker.gangs.of(workload, row, _gang_part(row, str(values["part"]), values["replica"]))
+    part, replica = str(values["part"]), str(values["replica"])
+    group = maker.gangs.of(workload, row, _gang_part(row, part, replica), (part, replica))
     maker.child(workload, made, where, inner=inner, group=group)
 
 

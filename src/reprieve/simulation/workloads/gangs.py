@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from functools import partial
+from typing import Any, Final, Protocol
 
 import msgspec
 
@@ -24,6 +25,7 @@ from reprieve.api.versions import INTERNAL_VERSION
 from reprieve.simulation.workloads.batches import Batch, Workload, names_group, reference_to
 from reprieve.simulation.workloads.owners import Owner, mapping, text
 from reprieve.simulation.workloads.rows import WorkloadKind, entries_of, filled, value_at
+from reprieve.simulation.workloads.scheduling_fields import PATH, Asked, GroupAsked, groups_asked
 
 GANG: Final = "scheduling.reprieve.dev/gang"
 POD_GROUP: Final = "reprieve.dev/pod-group"
@@ -75,6 +77,13 @@ class _Gang:
         return 0 < sum(self.parts.values()) <= self.count
 
 
+class Remarking(Protocol):
+    """Reports something of a workload that is not read; `unless`: the source of groups that reads it."""
+
+    def __call__(self, workload: Workload, message: str, unless: str = "", *, strict: bool = False) -> None:
+        """See `Maker.remark`."""
+
+
 class Gangs:
     """The gangs of one input. `count` reads a number of an object, `there` has its pods that run."""
 
@@ -82,25 +91,33 @@ class Gangs:
         self,
         count: Callable[[Workload, str, Any, int], int],
         there: Callable[[Workload], Sequence[objects.Pod]],
-        remark: Callable[[Workload, str, str], None],
+        remark: Remarking,
     ) -> None:
         self._count = count
         self._there = there
         self._remark = remark
         self._gangs: dict[tuple[str, str], _Gang] = {}
         self._always: dict[Owner, str] = {}
+        self._asked: dict[Owner, Asked | None] = {}
 
     def always(self, workload: Workload, priority_class: str) -> None:
         """Everything that the workload makes is one gang with this class, as its operator has it, whatever its row."""
         self._always[workload.key] = priority_class
 
-    def of(self, workload: Workload, row: WorkloadKind | None = None, part: str = "") -> str:
+    def of(
+        self, workload: Workload, row: WorkloadKind | None = None, part: str = "", piece: tuple[str, str] = ("", "")
+    ) -> str:
         """The name of the gang that pods of the workload belong to (whatif.md 2.10); empty if there is none.
 
-        `part`: which of several gangs of the workload.
+        `part`: which of several gangs of the workload; `piece`: the part and the replica that the pods are of.
         """
         if workload.group:
             return workload.group
+        if workload.key not in self._asked:
+            self._asked[workload.key] = groups_asked(workload, partial(self._unread, workload))
+        asked_for = self._asked[workload.key]
+        if asked_for is not None:
+            return self._by_field(workload, asked_for(*piece))
         if workload.key in self._always:
             given = self._always[workload.key], "spec.priorityClassName"
             return self._add(_Gang(workload, workload.name, None, operated=True, priority_class=given))
@@ -117,6 +134,18 @@ class Gangs:
         if asked:
             self._remark_on(workload)
         return self._add(_Gang(workload, name, self._missing(workload, part) if asked else None))
+
+    def _unread(self, workload: Workload, path: str) -> None:
+        self._remark(workload, f"{path} is not read: it is no field of {PATH}", "", strict=True)
+
+    def _by_field(self, workload: Workload, asked: GroupAsked) -> str:
+        """A group that `spec.scheduling` asks for (workloads.md 6)."""
+        name = f"{workload.name}-{asked.name}" if asked.name else workload.name
+        number = 0 if asked.basic else asked.min_count
+        if number:
+            labels = [pod.metadata.labels for pod in self._there(workload)]
+            number -= sum(asked.labels.items() <= each.items() for each in labels)
+        return self._add(_Gang(workload, name, number, asked.more, basic=asked.basic, place=asked.path))
 
     def _operated(self, workload: Workload, row: WorkloadKind) -> str:
         """The PodGroup that the operator of the kind makes for Volcano (workloads.md 5)."""

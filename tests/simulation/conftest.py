@@ -1,0 +1,3 @@
+"""Commands are run in this process, as in tests of the commands."""
+
+from tests.cli.conftest import run as run
