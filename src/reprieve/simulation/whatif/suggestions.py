@@ -393,7 +393,8 @@ class _Finder:
     def _higher_priority(self) -> Iterator[Help]:
         has = max(pod.spec.priority or 0 for pod in self._pods)
         if self._group is not None:
-            has = self._group.spec.priority or 0
+            open_priority = self._group.foreign is not None and not self._group.spec.priority_class_name
+            has = has if open_priority else self._group.spec.priority or 0
         manifests = self._trials.manifests
         levels = {loaded.object.spec.priority or 0 for loaded in manifests.pods}
         levels |= {loaded.object.spec.priority or 0 for loaded in manifests.pod_groups}
