@@ -17,6 +17,7 @@ from reprieve.controlplane.deleting import CRD_CLEANUP, DeleteOptions
 from reprieve.controlplane.errors import StatusError
 from reprieve.controlplane.kinds import CUSTOM_VERBS, Kind
 from reprieve.controlplane.metadata import without_finalizer
+from reprieve.controlplane.off_loop import Turn
 from reprieve.controlplane.registry import Registry, WriteOptions
 from reprieve.controlplane.storage import StorageError
 
@@ -203,7 +204,9 @@ class CustomResources(Step):
             return  # the deletion was undone
         for row in rows[:1]:
             while states := list(registry.store.heads(row.storage_key)):
+                turn = Turn()
                 for state in states:
+                    await turn.over()
                     try:
                         registry.delete_now(row, state.namespace, state.name, DeleteOptions())
                     except StatusError:

@@ -156,6 +156,7 @@ class DaemonSets(PodOwner):
             pods = by_node.get(node, [])
             for pod in pods:
                 if pod.finished and not pod.terminating:
+                    self.spend()
                     self.context.delete(self.pod_row, pod.key, DeleteOptions(grace=0, uid=pod.metadata.uid))
             running = [pod for pod in pods if not pod.finished]
             if should and not running:

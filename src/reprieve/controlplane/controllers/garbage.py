@@ -3,7 +3,9 @@
 Rules: upstream's garbage collector. An object goes when all its owners are gone; with the finalizer
 ``foregroundDeletion`` an owner waits for dependents that block it; with ``orphan`` its dependents lose their
 reference first. Owners live in the namespace of the dependent or are cluster-scoped. Terms: an owner is *solid*
-while it is there with the same uid, *dangling* when it is not, *waiting* while it is deleted in the foreground.
+while it is there with the same uid, *dangling* when it is not, *waiting* while it is deleted in the foreground; a
+dependent *blocks* an owner that waits if its reference says `blockOwnerDeletion`. Owners that wait for each other in a
+circle do not block: they go together (api.md 6.3).
 Unlike upstream no graph is built: the store is at hand, so whether an owner exists is looked up.
 """
 
@@ -37,6 +39,8 @@ class GarbageCollector(Controller):
     def connect(self) -> None:
         """Watch every resource, also those of definitions to come."""
         self._dependents: dict[str, set[Item]] = {}
+        self._blocking: dict[str, set[Item]] = {}
+        self._begun: set[str] = set()  # uids of waiting owners whose dependents were queued
         self._rows: dict[str, Kind] = {}
         self._watch_all()
         definitions = self.context.sources.of("apiextensions.k8s.io/customresourcedefinitions", Seen)
@@ -64,21 +68,23 @@ class GarbageCollector(Controller):
         has = after.owner_references if after is not None else None
         if had != has:
             for owner in had or ():
-                dependents = self._dependents.get(owner.uid)
-                if dependents is not None:
-                    dependents.discard(item)
-                    if not dependents:
-                        del self._dependents[owner.uid]
+                _discard(self._dependents, owner.uid, item)
+                _discard(self._blocking, owner.uid, item)
                 self._queue_owner(seen.namespace, owner)
             for owner in has or ():
                 self._dependents.setdefault(owner.uid, set()).add(item)
+                if owner.block_owner_deletion:
+                    self._blocking.setdefault(owner.uid, set()).add(item)
             if has:
                 self.queue(item)
         if after is None:
+            self._begun.discard(seen.uid)
             for dependent in self._dependents.get(seen.uid, ()):
                 self.queue(dependent)
         elif after.deletion_timestamp and _waits(after):
             self.queue(item)
+            for owner in has or ():
+                self._queue_owner(seen.namespace, owner)  # it may close a circle
 
     def _queue_owner(self, namespace: str, owner: Owner) -> None:
         """An owner deleted in the foreground may have been waiting for what just changed."""
@@ -109,24 +115,53 @@ class GarbageCollector(Controller):
 
     def _orphan(self, row: Kind, key: Item, uid: str) -> None:
         for dependent in list(self._dependents.get(uid, ())):
+            self.spend()
             self._drop_references(dependent, {uid})
         self._drop_finalizer(row, key, ORPHAN)
 
     def _wait_for_dependents(self, row: Kind, key: Item, uid: str) -> None:
-        blocking = False
-        for dependent in list(self._dependents.get(uid, ())):
-            state = self.context.registry.store.head(*dependent)
-            if state is None:
-                continue
-            metadata = state.decode()["metadata"]
-            if any(
-                one["uid"] == uid and one.get("blockOwnerDeletion") for one in metadata.get("ownerReferences") or ()
-            ):
-                blocking = True
-            if not metadata.get("deletionTimestamp"):
+        """Let an owner go that is deleted in the foreground once no dependent blocks it."""
+        if uid not in self._begun:
+            self._begun.add(uid)
+            for dependent in self._dependents.get(uid, ()):
                 self.queue(dependent)
-        if not blocking:
+        if not self._is_blocked(uid):
             self._drop_finalizer(row, key, FOREGROUND)
+
+    def _is_blocked(self, uid: str) -> bool:
+        """Whether a dependent blocks the waiting owner, other than those that wait for it themselves."""
+        waiting: list[str] = []
+        for item in self._blocking.get(uid, ()):
+            if self.context.registry.store.head(*item) is None:
+                continue
+            own = self._waiting_uid(item)
+            if own is None:
+                return True
+            waiting.append(own)
+        return not all(self._waits_for(own, uid) for own in waiting)
+
+    def _waits_for(self, uid: str, other: str) -> bool:
+        """Whether a waiting owner is blocked by another one, over others that wait."""
+        pending, known = [uid], {uid}
+        while pending:
+            present = pending.pop()
+            if present == other:
+                return True
+            for item in self._blocking.get(present, ()):
+                own = self._waiting_uid(item)
+                if own is not None and own not in known:
+                    known.add(own)
+                    pending.append(own)
+        return False
+
+    def _waiting_uid(self, item: Item) -> str | None:
+        """The uid of an item that is deleted in the foreground, else None."""
+        state = self.context.registry.store.head(*item)
+        if state is None or FOREGROUND.encode() not in state.raw:
+            return None
+        metadata = state.decode()["metadata"]
+        waits = metadata.get("deletionTimestamp") and FOREGROUND in (metadata.get("finalizers") or ())
+        return str(metadata["uid"]) if waits else None
 
     def _judge(self, row: Kind, key: Item, metadata: Json) -> None:
         """Delete an item whose owners are all gone; with a solid owner left, drop references to the others."""
@@ -171,6 +206,14 @@ class GarbageCollector(Controller):
 
     def _drop_finalizer(self, row: Kind, key: Item, name: str) -> None:
         self.context.modify(row, (key.namespace, key.name), without_finalizer(name), manager="")
+
+
+def _discard(items: dict[str, set[Item]], uid: str, item: Item) -> None:
+    found = items.get(uid)
+    if found is not None:
+        found.discard(item)
+        if not found:
+            del items[uid]
 
 
 def _waits(metadata: Meta) -> bool:

@@ -22,6 +22,7 @@ from reprieve.controlplane.controllers.availability import put_counts
 from reprieve.controlplane.controllers.jobfailures import Verdict, finished_at, judge, next_try
 from reprieve.controlplane.controllers.jobgroups import group_of, never_started
 from reprieve.controlplane.controllers.owning import CREATES_AT_ONCE, PodOwner, pod_of_template
+from reprieve.controlplane.controllers.reconciling import WRITES_AT_ONCE, NextTurn
 from reprieve.controlplane.controllers.views import Key, PodSeen
 from reprieve.controlplane.deleting import DeleteOptions
 from reprieve.controlplane.errors import StatusError
@@ -87,12 +88,17 @@ class Jobs(PodOwner):
             return
         sync = _Sync(job, self.context.now())
         pods = self.claimed(job)
-        self._count(sync, pods)
+        counted = self._count(sync, pods)
         if sync.over:
             self._failed_at.pop(key, None)
             self._expire(key, sync)
+        elif not counted:
+            self.queue(key)
         elif not job["metadata"].get("deletionTimestamp"):
-            self._advance(key, sync)
+            try:
+                self._advance(key, sync)
+            except NextTurn:
+                self.queue(key)  # what was counted stands in the status
         pods = self.pods.by("owner", job["metadata"]["uid"])
         self._report(key, sync, pods)
 
@@ -105,6 +111,7 @@ class Jobs(PodOwner):
             owner = pod.metadata.controller
             gone = job is None if owner is None else owner.uid != uid
             if gone and TRACKING in (pod.metadata.finalizers or ()):
+                self.spend()
                 self._untrack(pod)
 
     def connect(self) -> None:
@@ -142,14 +149,15 @@ class Jobs(PodOwner):
 
     def _drop(self, sync: _Sync, pod: PodSeen) -> None:
         """End a pod the Job no longer wants; such a pod is not counted as failed."""
+        self.spend()
         self._untrack(pod)
         self.end_pod(sync.job, pod)
 
-    def _count(self, sync: _Sync, pods: list[PodSeen]) -> None:
-        """Count pods that finished and free them."""
+    def _count(self, sync: _Sync, pods: list[PodSeen]) -> bool:
+        """Count pods that finished and free them, so many in a turn; whether all are counted."""
         tracked = [pod for pod in pods if TRACKING in (pod.metadata.finalizers or ())]
         ended = [pod for pod in tracked if pod.finished or (pod.terminating and self._has_stopped(pod))]
-        for seen in ended:
+        for seen in ended[:WRITES_AT_ONCE]:
             state = self.context.registry.store.head("pods", *seen.key)
             if state is None:
                 continue
@@ -171,6 +179,7 @@ class Jobs(PodOwner):
             sync.status["succeeded"] = len(sync.done)
         if ended:
             self.context.sources.sync()
+        return len(ended) <= WRITES_AT_ONCE
 
     def _has_stopped(self, pod: PodSeen) -> bool:
         """Whether a terminating pod waits for nothing but its finalizers."""

@@ -5,16 +5,22 @@ Rule: upstream's namespace controller (deletion of all namespaced content, then 
 
 from __future__ import annotations
 
+import itertools
+from collections import Counter
+from typing import Any
+
 from reprieve.api.json import Json
 from reprieve.controlplane.conditions import condition, put_condition
-from reprieve.controlplane.controllers.reconciling import Controller
+from reprieve.controlplane.controllers.reconciling import WRITES_AT_ONCE, Controller
+from reprieve.controlplane.controllers.sources import VIEWS, Source
 from reprieve.controlplane.controllers.views import Seen
 from reprieve.controlplane.deleting import DeleteOptions
+from reprieve.controlplane.kinds import Kind
 from reprieve.controlplane.metadata import without_finalizer
-from reprieve.controlplane.storage import Stored
 
-_AT_ONCE = 500
 _RETRY_SECONDS = 0.2
+_WITHIN, _LIVING = "within", "living"
+"""Indices of a source by namespace: of all objects, and of those that are not deleted yet."""
 FINALIZER = "kubernetes"
 
 
@@ -32,39 +38,48 @@ class Namespaces(Controller):
 
     def reconcile(self, key: str) -> None:
         """Delete what is left; finalize if nothing is."""
-        context, store = self.context, self.context.registry.store
+        context = self.context
         kind = context.kind("v1", "Namespace")
         namespace = context.find(kind, ("", key))
         if namespace is None or not namespace["metadata"].get("deletionTimestamp"):
             return
-        budget, left = _AT_ONCE, 0
-        held: dict[str, int] = {}
-        seen: set[str] = set()
-        for row in list(context.registry.kinds):
-            if not row.namespaced or not row.stored or row.storage_key in seen:
-                continue
-            seen.add(row.storage_key)
-            if not store.count(row.storage_key):
-                continue
-            for state in list(store.heads(row.storage_key, key)):
-                if budget > 0 and not _is_terminating(state):
-                    budget -= 1
-                    context.delete(row, state.key, DeleteOptions(propagation="Background"))
-                present = store.head(row.storage_key, *state.key)
-                if present is None:
-                    continue
-                left += 1
-                for finalizer in present.decode()["metadata"].get("finalizers") or ():
-                    held[finalizer] = held.get(finalizer, 0) + 1
+        sources = self._inside()
+        for source, row in sources:
+            for name in list(itertools.islice(source.keys_by(_LIVING, key), WRITES_AT_ONCE)):
+                self.spend()
+                context.delete(row, name, DeleteOptions(propagation="Background"))
+        context.sources.sync()
+        left = sum(len(source.keys_by(_WITHIN, key)) for source, _ in sources)
         if left:
-            if held and budget == _AT_ONCE:
-                self._report_finalizers(key, held)
+            self._report_finalizers(key, sources)
             self.queue_after(key, _RETRY_SECONDS)
             return
         context.modify(kind, ("", key), without_finalizer(FINALIZER, "spec"), "finalize")
 
-    def _report_finalizers(self, name: str, held: dict[str, int]) -> None:
+    def _inside(self) -> list[tuple[Source[Any], Kind]]:
+        """What namespaces hold: the objects of each resource, by namespace, and those that are not yet deleted."""
+        found: dict[str, tuple[Source[Any], Kind]] = {}
+        for row in list(self.context.registry.kinds):
+            if not row.namespaced or not row.stored or row.storage_key in found:
+                continue
+            if not self.context.registry.store.count(row.storage_key):
+                continue
+            source: Source[Any] = self.context.sources.of(row.storage_key, VIEWS.get(row.storage_key, (Seen, None))[0])
+            source.index(_WITHIN, lambda one: (one.metadata.namespace,))
+            source.index(_LIVING, lambda one: () if one.metadata.deletion_timestamp else (one.metadata.namespace,))
+            found[row.storage_key] = (source, row)
+        return list(found.values())
+
+    def _report_finalizers(self, name: str, sources: list[tuple[Source[Any], Kind]]) -> None:
         """List in the status which finalizers the namespace waits for."""
+        held = Counter(
+            finalizer
+            for source, _ in sources
+            for one in source.some(_WITHIN, name)
+            for finalizer in one.metadata.finalizers or ()
+        )
+        if not held:
+            return
         parts = ", ".join(f"{finalizer} in {count} resource instances" for finalizer, count in sorted(held.items()))
         text = f"Some content in the namespace has finalizers remaining: {parts}"
         remaining = condition("NamespaceFinalizersRemaining", "True", "SomeFinalizersRemain", text)
@@ -74,7 +89,3 @@ class Namespaces(Controller):
             put_condition(obj.setdefault("status", {}), remaining, stamp)
 
         self.context.modify(self.context.kind("v1", "Namespace"), ("", name), change, "status")
-
-
-def _is_terminating(state: Stored) -> bool:
-    return b'"deletionTimestamp"' in state.raw and bool(state.decode()["metadata"].get("deletionTimestamp"))

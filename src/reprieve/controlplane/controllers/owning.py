@@ -110,6 +110,7 @@ class PodOwner(Controller):
         matches = selector_of(spec).matches if spec.get("selector") else lambda _labels: False
         strays = [pod for pod in own if not matches(pod.metadata.labels or _NO_LABELS) and not pod.terminating]
         for pod in strays:
+            self.spend()
             self.context.modify(self.pod_row, pod.key, disowned({metadata["uid"]}))
         orphans: list[PodSeen] = []
         if not metadata.get("deletionTimestamp"):
@@ -119,6 +120,7 @@ class PodOwner(Controller):
                 if pod.active and matches(pod.metadata.labels or _NO_LABELS)
             ]
         for pod in orphans:
+            self.spend()
             self.context.modify(self.pod_row, pod.key, owned_by(owner))
         if strays or orphans:
             self.context.sources.sync()
@@ -159,7 +161,8 @@ class PodOwner(Controller):
         return ""
 
     def end_pod(self, owner: Json, pod: PodSeen) -> None:
-        """Stage the delete of a pod, with its own grace."""
+        """Stage the delete of a pod, with its own grace; raises NextTurn after many."""
+        self.spend()
         if self.context.delete(self.pod_row, pod.key, DeleteOptions(uid=pod.metadata.uid, propagation="Background")):
             self.context.event(owner, "SuccessfulDelete", f"Deleted pod: {pod.metadata.name}", source=self.source)
 

@@ -82,6 +82,7 @@ class PodCollector(Controller):
                 self._remove(pod)
 
     def _fail_and_remove(self, pod: PodSeen) -> None:
+        self.spend()
         state = self.context.registry.store.head("pods", *pod.key)
         if state is not None and not pod.finished:
             body = state.decode()
@@ -91,5 +92,6 @@ class PodCollector(Controller):
         self._remove(pod)
 
     def _remove(self, pod: PodSeen) -> None:
+        self.spend()
         kind = self.context.kind("v1", "Pod")
         self.context.delete(kind, pod.key, DeleteOptions(grace=0, uid=pod.metadata.uid))

@@ -37,6 +37,13 @@ _EVENT_BURST = 25.0
 _EVENT_SECONDS = 300.0
 _MOST_BUDGETS = 10_000
 MANAGER = "kube-controller-manager"
+WRITES_AT_ONCE = 100
+"""Objects that one sync of a key ends or changes; the rest follows in the next turn, so that no owner of tens of
+thousands holds up the server (interfaces.md 5.7)."""
+
+
+class NextTurn(Exception):  # noqa: N818 - not a failure
+    """The sync of a key goes on in the next turn of the loop."""
 
 
 @dataclass(frozen=True)
@@ -183,6 +190,7 @@ class Controller:
         self._put_off: set[Any] = set()
         self._rests: dict[Any, datetime] = {}
         self._ready: asyncio.Event | None = None
+        self._writes_left = WRITES_AT_ONCE
         self._uncommitted: list[tuple[Any, Ticket]] = []
         context.registry.store.undone.append(self._queue_undone)
         self.connect()
@@ -192,7 +200,7 @@ class Controller:
         raise NotImplementedError
 
     def reconcile(self, key: Any) -> None:
-        """Bring one key to its wanted state; StatusError means: again later."""
+        """Bring one key to its wanted state; StatusError means: again later, NextTurn: at once, after others."""
         raise NotImplementedError
 
     # -- the queue
@@ -202,6 +210,12 @@ class Controller:
         self._waiting[key] = None
         if self._ready is not None:
             self._ready.set()
+
+    def spend(self) -> None:
+        """Count a write of a sync that may do many; raises NextTurn if it has done `WRITES_AT_ONCE`."""
+        if not self._writes_left:
+            raise NextTurn
+        self._writes_left -= 1
 
     def queue_after(self, key: Any, seconds: float) -> None:
         """Have ``key`` synced in ``seconds``."""
@@ -222,8 +236,11 @@ class Controller:
         return len(batch)
 
     def _one(self, key: Any) -> None:
+        self._writes_left = WRITES_AT_ONCE
         try:
             self.reconcile(key)
+        except NextTurn:
+            self.queue(key)
         except StatusError as error:
             log.debug("%s: %s: %s", self.name, key, error)
             self._retry(key)

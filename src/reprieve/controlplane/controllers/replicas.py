@@ -8,6 +8,7 @@ from reprieve.api.json import Json
 from reprieve.controlplane.conditions import condition, drop_condition, put_condition
 from reprieve.controlplane.controllers.availability import available, put_counts
 from reprieve.controlplane.controllers.owning import PodOwner, pod_of_template
+from reprieve.controlplane.controllers.reconciling import NextTurn
 from reprieve.controlplane.controllers.views import Key, PodSeen
 
 
@@ -31,8 +32,11 @@ class ReplicaSets(PodOwner):
                 template = owner["spec"].get("template") or {}
                 problem = self.create_pods(owner, missing, lambda: pod_of_template(owner, template))
             elif missing < 0:
-                for pod in self.first_to_go(pods)[:-missing]:
-                    self.end_pod(owner, pod)
+                try:
+                    for pod in self.first_to_go(pods)[:-missing]:
+                        self.end_pod(owner, pod)
+                except NextTurn:
+                    self.queue(key)  # the status shows how far it is
             if missing:
                 self.context.sources.sync()
                 pods = [pod for pod in self.pods.some("owner", owner["metadata"]["uid"]) if pod.active]

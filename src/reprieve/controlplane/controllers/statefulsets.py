@@ -192,6 +192,7 @@ class StatefulSets(PodOwner):
     def end_pod(self, owner: Json, pod: PodSeen) -> None:
         """Stage the delete of a pod; a finished one goes at once."""
         if pod.finished:
+            self.spend()
             self.context.delete(self.pod_row, pod.key, DeleteOptions(grace=0, uid=pod.metadata.uid))
         else:
             super().end_pod(owner, pod)

@@ -28,6 +28,7 @@ class Owner(msgspec.Struct, rename="camel", gc=False):
     name: str = ""
     uid: str = ""
     controller: bool = False
+    block_owner_deletion: bool = False
 
 
 class Meta(msgspec.Struct, rename="camel", gc=False):
