@@ -6,10 +6,12 @@ claims of tokens of service accounts.
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import itertools
 import json
 import os
+import re
 import ssl
 import stat
 from datetime import UTC, datetime, timedelta
@@ -36,6 +38,7 @@ from reprieve.controlplane.security import (
     write_kubeconfig,
     write_secret,
 )
+from reprieve.controlplane.server.serving import ServeOptions, serving
 
 Json = dict[str, Any]
 
@@ -86,12 +89,12 @@ def read(path: Path) -> x509.Certificate:
 
 
 def test_how_long_certificates_are_valid_and_who_signs_them(made: Certificates) -> None:
-    """Ten years and one; from an hour before, for clocks that are behind."""
+    """Ten years and one; from a year before, for clocks that are set back (interfaces.md 5.9)."""
     ca, server = read(made.ca), read(made.certificate)
     now = datetime.now(UTC)
     for found, days in ((ca, 3650), (server, 365)):
-        assert found.not_valid_after_utc - found.not_valid_before_utc == timedelta(days=days, hours=1)
-        assert timedelta(0) <= now - found.not_valid_before_utc - timedelta(hours=1) < timedelta(minutes=30)
+        assert found.not_valid_after_utc - found.not_valid_before_utc == timedelta(days=days + 365)
+        assert timedelta(0) <= now - found.not_valid_before_utc - timedelta(days=365) < timedelta(minutes=30)
     ca.verify_directly_issued_by(ca)
     server.verify_directly_issued_by(ca)
     assert ca.subject.rfc4514_string() == ca.issuer.rfc4514_string() == server.issuer.rfc4514_string()
@@ -131,6 +134,32 @@ def test_tls_speaks_http_1_1_and_no_version_before_1_2(made: Certificates) -> No
                 pending.remove(side)
         assert pending == []
         assert client.selected_alpn_protocol() == "http/1.1"
+
+
+@pytest.mark.parametrize(
+    ("days", "ca_kept", "server_kept"),
+    [(-364, True, True), (-366, False, False), (334, True, True), (336, True, False), (3619, True, False),
+     (3621, False, False)],
+)  # fmt: skip
+def test_certificates_are_kept_while_they_are_valid_and_made_anew_when_they_are_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, days: int, ca_kept: bool, server_kept: bool
+) -> None:
+    """interfaces.md 5.9: whichever way the clock was set."""
+    first = certificates(tmp_path)
+    before = first.ca.read_bytes(), first.certificate.read_bytes()
+
+    class Later(datetime):
+        @classmethod
+        def now(cls, tz: Any = None) -> Any:
+            return datetime.now(tz) + timedelta(days=days)
+
+    monkeypatch.setattr(security, "datetime", Later)
+    certificates(tmp_path)
+    after = first.ca.read_bytes(), first.certificate.read_bytes()
+    assert [old == new for old, new in zip(before, after, strict=True)] == [ca_kept, server_kept]
+    found = read(first.certificate)
+    assert found.not_valid_before_utc <= Later.now(UTC) <= found.not_valid_after_utc
+    found.verify_directly_issued_by(read(first.ca))
 
 
 def test_good_certificates_are_kept_and_further_names_make_a_new_one(tmp_path: Path) -> None:
@@ -352,6 +381,66 @@ def test_a_fixed_token_is_for_this_server(tmp_path: Path) -> None:
         with pytest.raises(TokenError, match="invalid bearer token"):
             table.verify(token, ["other"])
     assert table.user("other") is None
+
+
+@pytest.mark.parametrize("part", [1, 2], ids=["claims", "signature"])
+def test_a_token_is_written_in_one_way(part: int) -> None:
+    """interfaces.md 5.9: canonical base64url; what decodes to the same bytes is another text, and no token."""
+    table = tokens()
+    token, _ = table.issue(ROBOT, 600, [AUDIENCE])
+    assert table.user(token) is not None
+    parts = token.split(".")
+    text = parts[part]
+    alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
+    others = [text + "=", text + "==", text + "\n", text[:5] + "!" + text[5:], text[:5] + "*" + text[5:]]
+    others += [text[:-1] + letter for letter in alphabet if letter != text[-1]]
+    for other in others:
+        assert table.user(".".join([*parts[:part], other, *parts[part + 1 :]])) is None, other
+
+
+@pytest.mark.parametrize("text", ["", "A", "AB", "ABC", "QQ==", "QR", "QQ\n", "Q Q", "+/", "é"])
+def test_what_is_no_canonical_base64url(text: str) -> None:
+    if text == "":
+        assert security._unb64(text) == b""
+        return
+    with pytest.raises(ValueError, match=r"."):
+        security._unb64(text)
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("tokens.json", b"{"),
+        ("tokens.json", b'{"admin": 1}'),
+        ("tokens.json", b"[" * 100_000),
+        ("pki/server.key", b"x"),
+        ("pki/ca.crt", b""),
+    ],
+)
+def test_a_start_that_fails_for_a_broken_secret_leaves_all_files_as_they_were(
+    tmp_path: Path, name: str, content: bytes
+) -> None:
+    """interfaces.md 5.9."""
+
+    async def run() -> None:
+        async with serving(ServeOptions(data_dir=tmp_path)):
+            pass
+
+    def files() -> dict[str, tuple[bytes, int]]:
+        found = [path for path in tmp_path.rglob("*") if path.is_file()]
+        return {str(path): (path.read_bytes(), path.stat().st_mtime_ns) for path in found}
+
+    asyncio.run(run())
+    (tmp_path / name).write_bytes(content)
+    before = files()
+    with pytest.raises(ValueError, match=re.escape(str(tmp_path / name))):
+        asyncio.run(run())
+    assert files() == before
+    (tmp_path / "state.db").unlink()
+    before = files()
+    with pytest.raises(ValueError, match=re.escape(str(tmp_path / name))):
+        asyncio.run(run())
+    assert files() == before
 
 
 def test_what_is_longer_than_a_token_is_none() -> None:

@@ -139,6 +139,10 @@ def call(arguments: Sequence[str], program: str) -> int:
         error.show(text)
         note(*text.getvalue().splitlines())
         return int(error.exit_code)
+    except MemoryError:
+        give_up_stdout()
+        note("error: out of memory: this takes more than the process may have; give it less input or more memory")
+        return Exit.BAD_INPUT
     except OSError as error:
         give_up_stdout()
         note(f"error: {reason_of(error)}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 _ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
 """What generated names end in: no vowels, so that no words appear (as upstream)."""
@@ -41,6 +41,20 @@ def stamp(moment: datetime) -> str:
     """Write a moment as RFC 3339 with seconds: ``2026-01-01T00:00:00Z``."""
     # isoformat is ten times as fast as strftime, and every write asks twice.
     return moment.isoformat("T", "seconds")[:19] + "Z"
+
+
+_FIRST, _LAST = datetime(1, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)
+
+
+def later(moment: datetime, seconds: float) -> datetime:
+    """Return the moment so many seconds later: the last there is, or the first, where the sum lies beyond.
+
+    Any int64 is a valid number of seconds in a manifest, and any year of four digits a valid time.
+    """
+    try:
+        return moment + timedelta(seconds=seconds)
+    except OverflowError:
+        return _LAST if seconds > 0 else _FIRST
 
 
 def parse_stamp(text: str) -> datetime:

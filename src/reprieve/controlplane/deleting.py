@@ -11,13 +11,12 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import Literal, Protocol, cast
 
 from reprieve.api.json import Json
 from reprieve.controlplane import errors
 from reprieve.controlplane.admission_chain import SYSTEM, Chain, Operation, Request, User
-from reprieve.controlplane.clock import Clock, parse_stamp, stamp
+from reprieve.controlplane.clock import Clock, later, parse_stamp, stamp
 from reprieve.controlplane.conditions import condition, drop_condition, set_condition
 from reprieve.controlplane.conversion import to_storage
 from reprieve.controlplane.errors import StatusError
@@ -192,10 +191,10 @@ class Deletion:
         if running:
             if grace >= present:
                 return False
-            metadata["deletionTimestamp"] = stamp(parse_stamp(running) + timedelta(seconds=grace - present))
+            metadata["deletionTimestamp"] = stamp(later(parse_stamp(running), grace - present))
             metadata["deletionGracePeriodSeconds"] = grace
             return True
-        metadata["deletionTimestamp"] = stamp(self._registry.clock.now() + timedelta(seconds=grace))
+        metadata["deletionTimestamp"] = stamp(later(self._registry.clock.now(), grace))
         metadata["deletionGracePeriodSeconds"] = grace
         if metadata.get("generation"):
             metadata["generation"] += 1

@@ -39,9 +39,14 @@ from reprieve.controlplane.errors import quoted
 _CA_YEARS = 10
 _SERVER_DAYS = 365
 _RENEW_DAYS = 30
+_BACKDATED_DAYS = 365
+"""How far a clock may be set back before a certificate that was just made is not valid yet."""
 _TOKEN_LENGTH = 32
 _KEY_BYTES = 32
 _DEFAULT_NAMES = ("localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "127.0.0.1", "::1")
+PKI = "pki"
+"""The directory of the certificates, in the data directory."""
+_TOKENS = "tokens.json"
 AUDIENCE = "https://kubernetes.default.svc"
 """Who this server is to those who ask for tokens."""
 
@@ -147,7 +152,7 @@ def _make(
         .issuer_name(ca[0].subject if ca is not None else _subject(subject))
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
-        .not_valid_before(now - timedelta(hours=1))
+        .not_valid_before(now - timedelta(days=_BACKDATED_DAYS))
         .not_valid_after(now + timedelta(days=days))
     )
     for extension, critical in extensions(key.public_key()):
@@ -196,12 +201,18 @@ def _make_server(directory: Path, names: Iterable[str]) -> None:
     )
 
 
+def _is_current(certificate: x509.Certificate) -> bool:
+    """Whether it is valid, and for some time to come."""
+    now = datetime.now(UTC)
+    return certificate.not_valid_before_utc <= now <= certificate.not_valid_after_utc - timedelta(days=_RENEW_DAYS)
+
+
 def _still_good(directory: Path, names: tuple[str, ...]) -> bool:
     certificate, key = directory / "server.crt", directory / "server.key"
     if not certificate.exists() or not key.exists():
         return False
     found = _check_pair(certificate, key)
-    if found.not_valid_after_utc < datetime.now(UTC) + timedelta(days=_RENEW_DAYS):
+    if not _is_current(found):
         return False
     if found.issuer != _load_certificate(directory / "ca.crt").subject:
         return False
@@ -223,7 +234,9 @@ def certificates(directory: Path, extra_names: Iterable[str] = ()) -> Certificat
     if not (directory / "ca.crt").exists() or not (directory / "ca.key").exists():
         _make_ca(directory)
         (directory / "server.crt").unlink(missing_ok=True)
-    _check_pair(directory / "ca.crt", directory / "ca.key")
+    if not _is_current(_check_pair(directory / "ca.crt", directory / "ca.key")):
+        _make_ca(directory)
+        (directory / "server.crt").unlink(missing_ok=True)
     if not _still_good(directory, names):
         _make_server(directory, names)
     return Certificates(directory / "ca.crt", directory / "server.crt", directory / "server.key")
@@ -238,7 +251,11 @@ def _b64(data: bytes) -> str:
 
 
 def _unb64(text: str) -> bytes:
-    return base64.urlsafe_b64decode(text + "==")  # more padding than is needed does no harm
+    """Return what a text in base64url stands for; raises ValueError where it is not the one way to write that."""
+    found = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+    if _b64(found) != text:
+        raise ValueError("not canonical base64url")
+    return found
 
 
 @dataclass(frozen=True)
@@ -393,14 +410,31 @@ class Secrets:
 
 def load_secrets(directory: Path) -> Secrets:
     """Return the secrets kept in ``directory``, made at the first start; raises ValueError for a broken file."""
-    path = directory / "tokens.json"
+    found = read_secrets(directory)
+    if found is None:
+        found = Secrets(secrets.token_urlsafe(32), secrets.token_urlsafe(32), secrets.token_bytes(32))
+        made = {"admin": found.admin_token, "reader": found.reader_token, "signingKey": _b64(found.signing_key)}
+        write_secret(directory / _TOKENS, json.dumps(made).encode())
+    return found
+
+
+def check_secrets(directory: Path) -> None:
+    """Raise ValueError that names the file if tokens or certificates kept in ``directory`` are broken.
+
+    Nothing is written: a start that fails for them leaves everything as it was.
+    """
+    read_secrets(directory)
+    for name in ("ca", "server"):
+        certificate, key = directory / PKI / f"{name}.crt", directory / PKI / f"{name}.key"
+        if certificate.exists() and key.exists():
+            _check_pair(certificate, key)
+
+
+def read_secrets(directory: Path) -> Secrets | None:
+    """Return the secrets kept in ``directory``, None if there are none yet; raises ValueError for a broken file."""
+    path = directory / _TOKENS
     if not path.exists():
-        made = {
-            "admin": secrets.token_urlsafe(32),
-            "reader": secrets.token_urlsafe(32),
-            "signingKey": _b64(secrets.token_bytes(32)),
-        }
-        write_secret(path, json.dumps(made).encode())
+        return None
     try:
         kept = json.loads(path.read_bytes())
         found = Secrets(kept["admin"], kept["reader"], _unb64(kept["signingKey"]))

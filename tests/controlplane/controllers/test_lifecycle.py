@@ -7,6 +7,8 @@ from tests.controlplane.admission.plane import composite_pod_group, pod, pod_gro
 from tests.controlplane.controllers.world import Json, World, job, owner
 
 from reprieve.controlplane.controllers import CONTROLLERS, Times, chosen
+from reprieve.controlplane.controllers.reconciling import WRITES_AT_ONCE, Controller
+from reprieve.controlplane.storage.model import Stored
 
 
 def config_map(name: str, owners: list[Json] | None = None, **metadata: object) -> Json:
@@ -192,6 +194,70 @@ def test_what_was_missed_while_down_is_collected(world: World) -> None:
     assert world.restarted(("garbage-collector",)).all("v1", "ConfigMap") == []
 
 
+def circle(world: World, length: int, *, block: bool = True) -> list[str]:
+    """Config maps of which each owns the next, and the last the first."""
+    names = [f"c{number}" for number in range(length)]
+    made = {name: world.create(config_map(name)) for name in names}
+    for number, name in enumerate(names):
+        references = [reference(made[names[number - 1]], block=block)]
+        world.patch("v1", "ConfigMap", name, {"metadata": {"ownerReferences": references}})
+    world.settle()
+    return names
+
+
+@pytest.mark.parametrize("length", [1, 2, 3, 10])
+@pytest.mark.parametrize("deleted", ["one", "all"])
+def test_owners_in_a_circle_go(world: World, length: int, deleted: str) -> None:
+    """api.md 6.3."""
+    names = circle(world, length)
+    for name in names if deleted == "all" else names[:1]:
+        world.delete("v1", "ConfigMap", name, propagation="Foreground")
+    world.settle()
+    assert world.all("v1", "ConfigMap") == []
+
+
+def test_owners_in_a_circle_go_after_a_restart(world: World) -> None:
+    for name in circle(world, 3):
+        world.delete("v1", "ConfigMap", name, propagation="Foreground")  # nobody looks
+    assert world.restarted(("garbage-collector",)).all("v1", "ConfigMap") == []
+
+
+def test_a_circle_waits_for_what_blocks_one_of_it(world: World) -> None:
+    names = circle(world, 3)
+    outside = config_map("outside", [reference(world.get("v1", "ConfigMap", names[1]), block=True)])
+    outside["metadata"]["finalizers"] = ["example.com/wait"]
+    world.create(outside)
+    world.delete("v1", "ConfigMap", names[0], propagation="Foreground")
+    world.settle()
+    left = {one["metadata"]["name"] for one in world.all("v1", "ConfigMap")}
+    assert {names[1], "outside"} <= left
+    world.patch("v1", "ConfigMap", "outside", {"metadata": {"finalizers": None}})
+    world.settle()
+    assert world.all("v1", "ConfigMap") == []
+
+
+def test_an_owner_looks_at_its_many_dependents_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """interfaces.md 5.7: that one of them went is no reason to look at all others."""
+    world = World(("garbage-collector",))
+    first = world.create(config_map("first"))
+    for number in range(200):
+        world.create(config_map(f"d{number}", [reference(first, block=True)]))
+    world.settle()
+    decoded = 0
+    original = Stored.decode
+
+    def counted(state: Stored) -> Json:
+        nonlocal decoded
+        decoded += 1
+        return original(state)
+
+    monkeypatch.setattr(Stored, "decode", counted)
+    world.delete("v1", "ConfigMap", "first", propagation="Foreground")
+    world.settle()
+    assert world.all("v1", "ConfigMap") == []
+    assert decoded < 200 * 20, "not 200 times 200"
+
+
 # -- pod groups
 
 
@@ -362,3 +428,97 @@ def test_too_many_finished_pods() -> None:
         world.set_clock.forward(1)
     world.settle()
     assert world.names() == ["c", "d"]
+
+
+# -- so many in a turn
+
+
+@pytest.mark.parametrize(
+    ("names", "setting", "change"),
+    [
+        (("replicaset",), "ReplicaSet", "scale"),
+        (("replicaset",), "ReplicaSet", "adopt"),
+        (("statefulset",), "StatefulSet", "scale"),
+        (("job",), "Job", "suspend"),
+        (("job",), "Job", "finish"),
+        (("garbage-collector",), "ConfigMap", "orphan"),
+        (("namespace",), "ConfigMap", "namespace"),
+        (("pod-garbage-collector",), "Pod", "node"),
+    ],
+)  # fmt: skip
+def test_controllers_end_and_change_so_many_objects_in_a_turn(
+    names: tuple[str, ...], setting: str, change: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """interfaces.md 5.7: a sync of one key stages a bounded number of writes, and in the end all is done."""
+    world = World(names, times=Times(orphan_grace=1.0))
+    many = 2 * WRITES_AT_ONCE + 50
+    _many(world, setting, change, many)
+    world.settle()
+    most = 0
+    original = Controller._one
+
+    def counted(controller: Controller, key: object) -> None:
+        nonlocal most
+        before = world.store._next
+        original(controller, key)
+        most = max(most, world.store._next - before)
+
+    monkeypatch.setattr(Controller, "_one", counted)
+    assert _changed(world, setting, change) == many
+    assert most <= 4 * WRITES_AT_ONCE, "two writes for an end, and its event"
+
+
+GONE: Json = {"nodeName": "gone"}
+
+
+def _many(world: World, setting: str, change: str, many: int) -> None:
+    if setting == "ConfigMap":
+        world.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "big"}})
+        first = reference(world.create(config_map("first")))
+        for number in range(many):
+            made = config_map(f"d{number}", None if change == "namespace" else [first])
+            if change == "namespace":
+                made["metadata"]["namespace"] = "big"
+            world.create(made)
+    elif setting == "Job":
+        world.create(job("a", parallelism=many, completions=many))
+    elif change == "adopt" or setting == "Pod":
+        for number in range(many):
+            one = pod(f"p{number}", **(GONE if setting == "Pod" else {}))
+            one["metadata"]["labels"] = {"app": "a"}
+            world.create(one)
+    else:
+        world.create(owner(setting, replicas=many, serviceName="s", podManagementPolicy="Parallel")
+                     if setting == "StatefulSet" else owner(setting, replicas=many))  # fmt: skip
+
+
+def _changed(world: World, setting: str, change: str) -> int:
+    """Make the change, let it settle; how many objects it concerned."""
+    before = len(world.pods())
+    match change:
+        case "scale":
+            world.patch("apps/v1", setting, "a", {"spec": {"replicas": 0}})
+        case "adopt":
+            world.create(owner("ReplicaSet", replicas=before))
+            world.settle()
+            return sum(1 for one in world.pods() if one["metadata"].get("ownerReferences"))
+        case "suspend":
+            world.patch("batch/v1", "Job", "a", {"spec": {"suspend": True}})
+        case "finish":
+            for one in world.pods():
+                world.set_phase(one["metadata"]["name"], "Succeeded")
+            world.settle()
+            return int(world.get("batch/v1", "Job", "a")["status"]["succeeded"])
+        case "orphan":
+            world.delete("v1", "ConfigMap", "first", propagation="Orphan")
+            world.settle()
+            return sum(1 for one in world.all("v1", "ConfigMap") if "ownerReferences" not in one["metadata"])
+        case "namespace":
+            held = len(world.all("v1", "ConfigMap", "big"))
+            world.delete("v1", "Namespace", "big", "")
+            world.settle()
+            return held - len(world.all("v1", "ConfigMap", "big"))
+        case "node":
+            world.forward(5)
+    world.settle()
+    return before - len(world.pods())

@@ -6,11 +6,11 @@ Rule: a pod is available once it has been ready for ``minReadySeconds`` (upstrea
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from reprieve.api.json import Json
-from reprieve.controlplane.clock import parse_stamp
+from reprieve.controlplane.clock import later, parse_stamp
 from reprieve.controlplane.controllers.views import PodSeen
 
 
@@ -23,7 +23,7 @@ def available(pods: Iterable[PodSeen], min_ready_seconds: int, now: datetime) ->
         if not min_ready_seconds or pod.ready_since is None:
             count += 1
             continue
-        left = (parse_stamp(pod.ready_since) + timedelta(seconds=min_ready_seconds) - now).total_seconds()
+        left = (later(parse_stamp(pod.ready_since), min_ready_seconds) - now).total_seconds()
         if left <= 0:
             count += 1
         elif soonest is None or left < soonest:

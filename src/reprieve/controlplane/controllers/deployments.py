@@ -9,10 +9,9 @@ the label ``pod-template-hash``); all others are *old*. Revisions are annotation
 from __future__ import annotations
 
 import copy
-from datetime import timedelta
 
 from reprieve.api.json import Json
-from reprieve.controlplane.clock import parse_stamp
+from reprieve.controlplane.clock import later, parse_stamp
 from reprieve.controlplane.conditions import condition, condition_of, drop_condition, put_condition
 from reprieve.controlplane.controllers.availability import put_counts, scaled
 from reprieve.controlplane.controllers.owning import index_owners, selects
@@ -320,7 +319,11 @@ class Deployments(Controller):
     def _scale(self, rollout: _Rollout) -> None:
         """Size the sets for new replicas: the only or finished one alone, several in proportion."""
         active = [one for one in rollout.all if _replicas(one) > 0]
-        only = active[0] if len(active) == 1 else rollout.new if not active else None
+        only = active[0] if len(active) == 1 else None
+        if not active:
+            only = rollout.new or max(rollout.old, key=lambda one: one["metadata"]["creationTimestamp"], default=None)
+            if only is None:
+                return  # nothing was made yet: it was paused from the beginning
         if only is not None:
             self._set_replicas(rollout, only, rollout.replicas)
             return
@@ -490,7 +493,7 @@ class Deployments(Controller):
         elif reason == "DeploymentPaused":
             put("Unknown", "DeploymentResumed", "Deployment is resumed")
         elif reason not in ("ProgressDeadlineExceeded", "NewReplicaSetAvailable"):
-            ends = parse_stamp(present.get("lastUpdateTime", stamp)) + timedelta(seconds=deadline)
+            ends = later(parse_stamp(present.get("lastUpdateTime", stamp)), deadline)
             left = (ends - self.context.now()).total_seconds()
             if left > 0:
                 self.queue_after(key, left + 1)

@@ -8,11 +8,11 @@ the scale is unknown nothing may be disrupted (condition SyncFailed).
 from __future__ import annotations
 
 import copy
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Literal, NamedTuple
 
 from reprieve.api.json import Json
-from reprieve.controlplane.clock import parse_stamp
+from reprieve.controlplane.clock import later, parse_stamp
 from reprieve.controlplane.conditions import condition, condition_of, put_condition
 from reprieve.controlplane.controllers.availability import scaled
 from reprieve.controlplane.controllers.owning import selector_of
@@ -147,7 +147,7 @@ class Disruption(Controller):
         by_name = {pod.metadata.name: pod for pod in pods}
         for name, when in noted.items():
             pod = by_name.get(name)
-            expires = parse_stamp(when) + timedelta(seconds=self.context.times.disruption_expiry)
+            expires = later(parse_stamp(when), self.context.times.disruption_expiry)
             if pod is None or pod.terminating or expires <= now:
                 continue
             kept[name] = when

@@ -6,11 +6,11 @@ without one a failure counts. The wait doubles from 10 s to 10 min with every fa
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any, Literal, NamedTuple
 
 from reprieve.api.json import Json
-from reprieve.controlplane.clock import parse_stamp
+from reprieve.controlplane.clock import later, parse_stamp
 from reprieve.controlplane.conditions import state_of
 
 Action = Literal["Count", "Ignore", "FailJob"]
@@ -86,4 +86,4 @@ def finished_at(pod: Json, now: datetime) -> datetime:
 def next_try(last_failure: datetime, failures: int) -> datetime:
     """Return when the next pod may be made after ``failures`` failures in a row."""
     wait = min(FIRST_WAIT * 2 ** min(failures - 1, 10), LONGEST_WAIT)
-    return last_failure + timedelta(seconds=wait)
+    return later(last_failure, wait)

@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import copy
 import itertools
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from reprieve.api.job_indexes import JobIndexes
 from reprieve.api.json import Json
 from reprieve.api.selectors import parse_integer
-from reprieve.controlplane.clock import parse_stamp
+from reprieve.controlplane.clock import later, parse_stamp
 from reprieve.controlplane.conditions import condition_of, is_true, put_condition
 from reprieve.controlplane.controllers.availability import put_counts
 from reprieve.controlplane.controllers.jobfailures import Verdict, finished_at, judge, next_try
@@ -220,7 +220,7 @@ class Jobs(PodOwner):
         limit, started = sync.spec.get("activeDeadlineSeconds"), sync.status.get("startTime")
         if limit is None or not started or sync.spec.get("suspend"):
             return False
-        left = (parse_stamp(started) + timedelta(seconds=limit) - sync.now).total_seconds()
+        left = (later(parse_stamp(started), limit) - sync.now).total_seconds()
         if left > 0:
             self.queue_after(key, left)
         return left <= 0
@@ -387,7 +387,7 @@ class Jobs(PodOwner):
         if ttl is None or sync.job["metadata"].get("deletionTimestamp"):
             return
         ended = condition_of(sync.status, "Complete") or condition_of(sync.status, "Failed") or {}
-        left = (parse_stamp(ended["lastTransitionTime"]) + timedelta(seconds=ttl) - sync.now).total_seconds()
+        left = (later(parse_stamp(ended["lastTransitionTime"]), ttl) - sync.now).total_seconds()
         if left > 0:
             self.queue_after(key, left)
         else:

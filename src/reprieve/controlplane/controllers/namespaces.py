@@ -45,7 +45,7 @@ class Namespaces(Controller):
             return
         sources = self._inside()
         for source, row in sources:
-            for name in list(itertools.islice(source.keys_by(_LIVING, key), WRITES_AT_ONCE)):
+            for name in list(itertools.islice(source.keys_by(_LIVING, key), WRITES_AT_ONCE + 1)):
                 self.spend()
                 context.delete(row, name, DeleteOptions(propagation="Background"))
         context.sources.sync()

@@ -12,9 +12,9 @@ import heapq
 import logging
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
-from reprieve.controlplane.clock import Clock
+from reprieve.controlplane.clock import Clock, later
 
 log = logging.getLogger("reprieve.controllers")
 
@@ -45,7 +45,7 @@ class Timers:
 
     def after(self, seconds: float, call: Callable[[], None]) -> None:
         """Call in ``seconds``."""
-        self.at(self.clock.now() + timedelta(seconds=seconds), call)
+        self.at(later(self.clock.now(), seconds), call)
 
     def next_moment(self) -> datetime | None:
         """Return when the next call is due, None if there is none."""

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 
 from reprieve.api.json import Json
-from reprieve.controlplane.clock import parse_stamp
+from reprieve.controlplane.clock import later, parse_stamp
 from reprieve.controlplane.controllers.podgc import index_nodes
 from reprieve.controlplane.controllers.reconciling import Context
 from reprieve.controlplane.controllers.views import Key, PodSeen
@@ -113,12 +113,12 @@ class PodLife:
         if state is not None and START_SECONDS.encode() in state.raw:
             own = seconds_of(state.decode()["metadata"], START_SECONDS)
             delay = own if own is not None else delay
-        moment = self._context.now() + timedelta(seconds=delay)
+        moment = later(self._context.now(), delay)
         rate = self._options.starts_per_second
         if rate is not None:
             earliest = max(self._next_start, moment.timestamp())
             self._next_start = earliest + 1 / rate
-            moment += timedelta(seconds=earliest - moment.timestamp())
+            moment = later(moment, earliest - moment.timestamp())
         return moment
 
     # -- what happens
@@ -147,10 +147,10 @@ class PodLife:
         ends: list[tuple[datetime, Callable[[Stored, Json], None]]] = []
         run = seconds_of(metadata, RUN_SECONDS)
         if run is not None:
-            ends.append((started + timedelta(seconds=run), self._end))
+            ends.append((later(started, run), self._end))
         deadline = (pod.get("spec") or {}).get("activeDeadlineSeconds")
         if deadline is not None and status.get("startTime"):
-            ends.append((parse_stamp(status["startTime"]) + timedelta(seconds=deadline), self._exceed))
+            ends.append((later(parse_stamp(status["startTime"]), deadline), self._exceed))
         if ends:
             moment, act = min(ends, key=lambda pair: pair[0])
             self._meet(key, moment, act)
@@ -181,7 +181,7 @@ class PodLife:
         ended = [((one.get("lastState") or {}).get("terminated") or {}).get("finishedAt") for one in containers]
         last = max((parse_stamp(one) for one in ended if one), default=self._context.now())
         wait = min(_FIRST_BACKOFF * 2 ** max(0, min(count - 1, 10)), _LONGEST_BACKOFF)
-        self._meet(key, last + timedelta(seconds=wait), self._restart)
+        self._meet(key, later(last, wait), self._restart)
 
     def _restart(self, state: Stored, pod: Json) -> None:
         if statuses.is_waiting(pod):
@@ -202,13 +202,13 @@ class PodLife:
             return
         metadata = state.decode()["metadata"]
         killed = parse_stamp(metadata["deletionTimestamp"])
-        asked = killed - timedelta(seconds=metadata.get("deletionGracePeriodSeconds") or 0)
+        asked = later(killed, -(metadata.get("deletionGracePeriodSeconds") or 0))
         takes = seconds_of(metadata, STOP_SECONDS)
         if takes is None:
             takes = self._options.stop_seconds
         if pod.phase != "Running":
             takes = 0.0
-        self._meet(pod.key, min(killed, asked + timedelta(seconds=takes)), self._stop)
+        self._meet(pod.key, min(killed, later(asked, takes)), self._stop)
 
     def _stop(self, state: Stored, pod: Json) -> None:
         """The containers stopped: report it, and let the pod go."""

@@ -147,6 +147,9 @@ class App:
             # Depth is bounded where bodies are read; what gets here is deep in a way nobody thought of.
             log.warning("%s %.200s: nested too deeply", scope["method"], scope["path"])
             return error_reply(errors.bad_request("the request is nested too deeply"))
+        except MemoryError:
+            log.error("%s %.200s: out of memory", scope["method"], scope["path"])
+            return error_reply(StatusError(500, "InternalError", "Internal error occurred: out of memory"))
         except Exception:
             log.exception("%s %s failed", scope["method"], scope["path"])
             return error_reply(StatusError(500, "InternalError", "Internal error occurred; see the server's log"))

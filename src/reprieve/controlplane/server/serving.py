@@ -38,7 +38,15 @@ from reprieve.controlplane.kubelet import KubeletOptions
 from reprieve.controlplane.loading import Loaded, load_objects
 from reprieve.controlplane.loading_again import read_digests, write_digests
 from reprieve.controlplane.registry import Registry
-from reprieve.controlplane.security import Secrets, Tokens, certificates, load_secrets, write_kubeconfig
+from reprieve.controlplane.security import (
+    PKI,
+    Secrets,
+    Tokens,
+    certificates,
+    check_secrets,
+    load_secrets,
+    write_kubeconfig,
+)
 from reprieve.controlplane.server.app import App, AppOptions
 from reprieve.controlplane.server.connections import ConnectionLimits, bounded_by
 from reprieve.controlplane.server.watching import WatchTimes
@@ -256,7 +264,7 @@ class Serving:
             timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
         )
         if self.options.tls:
-            made = certificates(self.directory / "pki", (self.options.host, *self.options.extra_names))
+            made = certificates(self.directory / PKI, (self.options.host, *self.options.extra_names))
             self.ca = made.ca
             config.ssl_certfile, config.ssl_keyfile = str(made.certificate), str(made.key)
             config.load()
@@ -354,6 +362,7 @@ async def serving(options: ServeOptions) -> AsyncIterator[Serving]:
             if options.reset:
                 _reset(directory)
             directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+            check_secrets(directory)
             opened = open_log(directory / "state.db", power_safe=options.power_safe, accept_loss=options.accept_loss)
             stack.callback(opened.close)  # harmless after the control plane has closed it
             keys = load_secrets(directory)
