@@ -69,11 +69,12 @@ class Sent:
 
 @dataclass(frozen=True)
 class Answered:
-    """Its answer and how long it took, in seconds (`Worked`)."""
+    """Its answer and how long it took, in seconds: of `Worked`, and by the clock alone."""
 
     status: int
     body: bytes
     seconds: float
+    elapsed: float = 0.0
 
     @property
     def message(self) -> str:
@@ -109,12 +110,12 @@ class Attacked:
         own = connection is None
         used = connection or self.connection()
         headers = {"Authorization": f"Bearer {self.token}", "Content-Type": sent.content_type, **sent.headers}
-        worked = Worked(self.process.pid)
+        worked, began = Worked(self.process.pid), time.monotonic()
         try:
             used.request(sent.method, sent.path, sent.body or None, headers)
             answer = used.getresponse()
             body = answer.read()
-            return Answered(answer.status, body, worked.seconds)
+            return Answered(answer.status, body, worked.seconds, time.monotonic() - began)
         finally:
             if own:
                 used.close()
@@ -156,6 +157,12 @@ class Attacked:
         """The most memory the process ever had."""
         status = Path(f"/proc/{self.process.pid}/status").read_text()
         return int(status.split("VmHWM:")[1].split()[0]) / 1024
+
+    @property
+    def present_megabytes(self) -> float:
+        """The memory the process has now."""
+        status = Path(f"/proc/{self.process.pid}/status").read_text()
+        return int(status.split("VmRSS:")[1].split()[0]) / 1024
 
     @property
     def tracebacks(self) -> str:
