@@ -6,6 +6,7 @@ and has logged no error it did not expect.
 
 from __future__ import annotations
 
+import gzip
 import json
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -89,6 +90,10 @@ def get(path: str, **headers: str) -> Sent:
 
 def getting(path: str) -> Callable[[], Sequence[Sent]]:
     return lambda: [get(path)]
+
+
+def accepting(accept: str) -> Callable[[], Sequence[Sent]]:
+    return lambda: [get(MAPS, Accept=accept)]
 
 
 def numbered(prefix: str, count: int, value: str = "") -> dict[str, str]:
@@ -329,6 +334,44 @@ BOMBS = [
         Sent("PATCH", f"{PODS}/s3", text({"metadata": {
             "$setElementOrder/finalizers": finalizers(20_000), "finalizers": finalizers(20_000)}}), STRATEGIC)],
          (*OK, 400, 422)),
+    Bomb("a deletion from a list of 20,000", lambda: [
+        made("d1"), patched("d1", text({"metadata": {"finalizers": finalizers(20_000)}}), STRATEGIC),
+        patched("d1", text({"metadata": {"$deleteFromPrimitiveList/finalizers": finalizers(20_000)}}), STRATEGIC)],
+         (*OK, 422)),
+    Bomb("a deletion of what is not there", lambda: [
+        made("d2"), patched("d2", text({"metadata": {"finalizers": finalizers(20_000)}}), STRATEGIC),
+        patched("d2", text({"metadata": {"$deleteFromPrimitiveList/finalizers": [
+            f"f.com/{n}" for n in range(100_000)]}}), STRATEGIC)], (*OK, 422)),
+    Bomb("a strategic merge that deletes 20,000", lambda: [
+        Sent("POST", PODS, text(pod("d3", containers=[{"name": f"c{n}", "image": "i"} for n in range(3000)]))),
+        Sent("PATCH", f"{PODS}/d3", text({"spec": {"containers": [
+            {"name": f"d{n}", "$patch": "delete"} for n in range(40_000)]}}), STRATEGIC)], (*OK, 413, 422)),
+    Bomb("a strategic merge of 20,000 others", lambda: [
+        Sent("POST", PODS, text(pod("d4", containers=[{"name": f"c{n}", "image": "i"} for n in range(3000)]))),
+        Sent("PATCH", f"{PODS}/d4", text({"spec": {"containers": [
+            {"name": f"d{n}", "image": "i"} for n in range(20_000)]}}), STRATEGIC)], (*OK, 413, 422)),
+    Bomb("a strategic merge that retains 100,000 keys", lambda: [
+        made("d5", data=numbered("k", 20_000)), patched("d5", text({"data": {
+            "$retainKeys": [f"k{n}" for n in range(100_000)]}}), STRATEGIC)], (*OK, 413, 422)),
+    Bomb("a strategic merge that orders what is in reverse", lambda: [
+        Sent("POST", PODS, text(pod("d6", containers=[{"name": f"c{n}", "image": "i"} for n in range(3000)]))),
+        Sent("PATCH", f"{PODS}/d6", text({"spec": {"$setElementOrder/containers": [
+            {"name": f"c{n}"} for n in reversed(range(50_000))]}}), STRATEGIC)], (*OK, 413, 422)),
+    Bomb("an apply of 3,000 containers by two managers", lambda: [
+        Sent("PATCH", f"{PODS}/ap?fieldManager={manager}&force=true", text({**pod("ap", containers=[
+            {"name": f"c{n}", "image": "i"} for n in range(3000)])}), APPLY) for manager in ("m", "n")],
+         (*OK, 409, 413, 422)),
+    Bomb("a removal from the front, again and again", lambda: [
+        made("d7"), patched("d7", text({"metadata": {"finalizers": finalizers(20_000)}}), MERGE),
+        patched("d7", text([{"op": "remove", "path": "/metadata/finalizers/0"}] * 10_000), PATCH)],
+         (*OK, 413, 422)),
+    Bomb("moves that nest", lambda: [made("d8", data={"a": "b"}), patched("d8", text([
+        op for n in range(4000) for op in (
+            {"op": "add", "path": f"/x{n}", "value": {}},
+            {"op": "move", "from": f"/x{n - 1}" if n else "/data", "path": f"/x{n}/y"})]), PATCH)],
+         (400, 413, 422)),
+    Bomb("a path of 500,000 steps", lambda: [
+        made("d9"), patched("d9", text([{"op": "add", "path": "/a" * 500_000, "value": 1}]), PATCH)], (422,)),
     Bomb("an apply of 50,000 keys", lambda: [
         Sent("PATCH", f"{MAPS}/a1?fieldManager=m", text({**config_map("a1"), "data": numbered("k", 50_000)}), APPLY)],
          OK),
@@ -381,6 +424,37 @@ BOMBS = [
     Bomb("parameters by the thousand", lambda: [get(f"{MAPS}?" + "&".join(f"a{n}=b" for n in range(10_000)))],
          (*OK, 400, 414, 431)),
     Bomb("a path of 10,000 parts", lambda: [get("/a" * 10_000)], (403, 404)),
+    Bomb("a selector of terms that are all there", lambda: [get(f"{MAPS}?labelSelector=" + quote(
+        ",".join(f"k{n} notin (a,b)" for n in range(1000))))], OK),
+    Bomb("a selector of blanks", lambda: [get(f"{MAPS}?labelSelector=" + "a" + "%20" * 60_000)], (*OK, 400)),
+    Bomb("a selector of parentheses", lambda: [get(f"{MAPS}?labelSelector=" + quote("a in (" * 9000))], (400,)),
+    Bomb("a field selector of equal signs", lambda: [get(f"{MAPS}?fieldSelector=" + quote("=" * 60_000))], (400,)),
+    *[Bomb(f"accept {name}", accepting(accept), (*OK, 400, 406, 431))
+      for name, accept in (
+          ("thousands of clauses", ",".join(["application/json;as=Table;v=v2;g=meta.k8s.io"] * 4000)),
+          ("thousands of parameters", "application/json" + ";a=b" * 40_000),
+          ("qualities", ",".join(f"application/x{n};q=0.{n}" for n in range(5000))),
+          ("quality of digits", "application/json;q=" + "9" * 100_000),
+          ("quality nan", "application/json;q=nan,application/yaml;q=inf,*/*;q=-inf"),
+          ("commas", "," * 100_000),
+          ("semicolons", ";" * 100_000),
+          ("blanks", " " * 100_000 + "x"))],
+    *[Bomb(f"resourceVersion={value[:9]}", getting(f"{MAPS}?watch=1&resourceVersion={quote(value)}"), (400,))
+      for value in ("9" * 5000, "x" * 50_000, "-1", str(2**64), "1e9", "٣")],
+    Bomb("a body that says it is packed", lambda: [Sent("POST", MAPS, gzip.compress(
+        text(config_map("packed", data={"k": "x" * 100_000_000}))), headers={"Content-Encoding": "gzip"})], (400, 415)),
+    Bomb("a token of a megabyte",
+         lambda: [get(MAPS, Authorization="Bearer " + "a." * 100_000)], (401, 431)),
+    # durations
+    Bomb("a grace of 2^63-1 seconds", lambda: [
+        Sent("POST", PODS, text(pod("grace", nodeName="n", terminationGracePeriodSeconds=2**63 - 1))),
+        Sent("DELETE", f"{PODS}/grace")], OK),
+    Bomb("a delete with a grace of 2^63-1 seconds", lambda: [
+        Sent("POST", PODS, text(pod("grace2", nodeName="n"))),
+        Sent("DELETE", f"{PODS}/grace2?gracePeriodSeconds={2**63 - 1}")], OK),
+    Bomb("a deadline of 2^63-1 seconds", lambda: [Sent("POST", "/apis/batch/v1/namespaces/default/jobs", text({
+        "metadata": {"name": "late"}, "spec": {"activeDeadlineSeconds": 2**63 - 1, "template": {
+            "spec": {**pod("x")["spec"], "restartPolicy": "Never"}}}}))], OK),
     # protobuf
     Bomb("protobuf that is none", lambda: [Sent("POST", PODS, b"k8s\x00" + b"\xff" * 1_000_000, PROTOBUF)], (400, 415)),
     Bomb("protobuf of 5,000 levels", lambda: [Sent("POST", PODS, packed(deep_protobuf(5000)), PROTOBUF)], (400, 415)),
