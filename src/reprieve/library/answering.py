@@ -9,8 +9,10 @@ from msgspec.structs import replace as with_fields
 
 from reprieve.api.manifests import Manifests
 from reprieve.library.waiting import WaitingRecords
+from reprieve.simulation.consequences import ended_jobs
 from reprieve.simulation.plan import PlanOptions
 from reprieve.simulation.plan import plan as simulate
+from reprieve.simulation.plan_inputs import first_remarks
 from reprieve.simulation.report import Answer, Help
 from reprieve.simulation.whatif.changes import Changed, with_changes
 from reprieve.simulation.whatif.suggestions import Trials, Waiting, helped
@@ -37,6 +39,10 @@ def answered(
     """
     options = replace(options, rows=rows)
     answer = without(with_changes(simulate(manifests, options), changed), beside)
+    ended = first_remarks(ended_jobs(manifests, answer.plan)) if options.account else []
+    if ended:
+        account = replace(answer.account, warnings=(*answer.account.warnings, *ended))
+        answer = replace(answer, account=account)
     if records is None:
         return answer
     return helped(answer, Trials(manifests, options, changed.manifests, rows, run), records.hints)

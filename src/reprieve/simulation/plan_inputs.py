@@ -109,11 +109,11 @@ def group_remarks(loaded: Sequence[Loaded[objects.KubernetesObject]], sources: G
             rest = ", ".join(map(str, others))
             found.append(f"group {namespace}/{name}: its pods say it has {most} pods, which counts, and {rest}")
     found += _members_above_their_groups(loaded)
-    return _first(found)
+    return first_remarks(found)
 
 
-def _first(found: Sequence[str]) -> list[str]:
-    """The first of the remarks of one sort, and how many more there are."""
+def first_remarks(found: Sequence[str]) -> list[str]:
+    """Return the first remarks of one sort, and how many more there are."""
     more = len(found) - _MOST_REMARKS
     return [*found[:_MOST_REMARKS], *([f"and {more} more of this sort"] if more > 0 else [])]
 
@@ -155,8 +155,8 @@ def input_remarks(
     of_workloads = workload_remarks((*manifests.remarks, *later), sources)
     return [
         *left_aside(manifests),
-        *_first(of_workloads),
-        *_first([*misread_annotations(everything), *beyond_grants(everything)]),
+        *first_remarks(of_workloads),
+        *first_remarks([*misread_annotations(everything), *beyond_grants(everything)]),
         *group_remarks(everything, sources),
     ]
 
