@@ -567,7 +567,7 @@ def test_what_is_refused_is_answered_in_a_word() -> None:
 
 
 @pytest.mark.parametrize(("path", "of"), [("&namespace=team", "team/known"), ("", "default/known")])
-@pytest.mark.parametrize("kind", ["Pod", "PodGroup", "CompositePodGroup"])
+@pytest.mark.parametrize("kind", ["Pod", "PodGroup", "CompositePodGroup", "job"])
 def test_records_are_those_of_an_object_in_default_where_no_namespace_is_named(path: str, of: str, kind: str) -> None:
     (got,) = ask(LOCAL, f"/explain?kind={kind}&name=known{path}")
     assert (got.status, got.kind) == (200, "application/json")

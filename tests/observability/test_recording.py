@@ -8,7 +8,10 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
+from reprieve.api import objects
+from reprieve.api.meta import OwnerReference
 from reprieve.library.helping import helps_of
 from reprieve.observability.history import history_of
 from reprieve.observability.recording import RecordKeeper
@@ -382,6 +385,28 @@ def test_a_preemption_that_failed() -> None:
     assert failed is not None
     assert (failed.state, failed.error, failed.seconds) == ("Failed", "the API server said no", 1.5)
     assert len(seen.about("high")) == 1
+
+
+def test_the_owners_of_what_is_evicted_find_the_record() -> None:
+    """observability.md 4.9: the controller of a pod, and a Deployment above a ReplicaSet."""
+
+    def owned(item: objects.Pod, kind: str, name: str, **labels: str) -> objects.Pod:
+        owner = OwnerReference(api_version="x/v1", kind=kind, name=name, uid="o", controller=True)
+        meta = replace(item.metadata, owner_references=(owner,), labels=labels)
+        return replace(item, metadata=meta)
+
+    of_job = owned(pod("train-x", cpu=2, node="n1"), "Job", "train")
+    of_web = owned(pod("web-y", cpu=2, node="n1"), "ReplicaSet", "web-abc", **{"pod-template-hash": "abc"})
+    seen = Recorded(node("n1", cpu=4), of_job, of_web, pod("high", cpu=4, priority=9)).settle()
+    made = seen.one("high").preemption
+    assert made is not None
+    assert {unit.unit: unit.owners for unit in made.evicted} == {
+        "default/train-x": ["job default/train"],
+        "default/web-y": ["replicaset default/web-abc", "deployment default/web"],
+    }
+    for kind, name in (("job", "train"), ("replicaset", "web-abc"), ("deployment", "web")):
+        assert [one.entity.name for one in seen.about(name, kind)] == ["high"]
+    assert seen.about("other", "job") == []
 
 
 @pytest.mark.parametrize("went", [0, 1])

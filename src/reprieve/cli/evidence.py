@@ -34,7 +34,7 @@ from reprieve.client.errors import ApiError, ClientError, ConfigError
 from reprieve.client.listing import list_objects
 from reprieve.client.reading import manifests_of, read_cluster
 from reprieve.client.transport import ApiClient, Limits
-from reprieve.observability.records import DecisionRecord
+from reprieve.observability.records import DecisionRecord, Unit
 from reprieve.observability.store import evictions_in_file, find_in_file
 from reprieve.simulation.report import ChangeMade
 
@@ -48,6 +48,7 @@ _OURS: Final = "app.kubernetes.io/name=reprieve"
 _LEASE: Final = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/reprieve-scheduler"
 _PORT: Final = 10259
 MOST_NODES: Final = 500
+_KINDS: Final = frozenset({"Pod", "PodGroup", "CompositePodGroup"})
 _MOST_LEVELS: Final = 8
 """Twice as many as a tree may have (composite.md 1)."""
 _QUICK: Final = Limits(attempts=2, deadline=5.0, connect=3.0, qps=0.0)
@@ -59,7 +60,7 @@ T = TypeVar("T", bound=objects.KubernetesObject)
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What the question is about. `kind`: Pod, PodGroup or CompositePodGroup."""
+    """What the question is about. `kind`: Pod, PodGroup or CompositePodGroup; of an owner without pods its own."""
 
     kind: str
     namespace: str
@@ -108,6 +109,14 @@ class Owned:
     waiting: int
     refused: str = ""
     """A sentence on its pods that admission refuses."""
+    created: float | None = None
+    """When it was created, in seconds since 1970; None: that is not known, or it does not exist."""
+    exists: bool = True
+
+    @property
+    def asked(self) -> Asked:
+        """As records name it, whose eviction its pods were."""
+        return Asked(self.kind.lower(), self.namespace, self.name)
 
     def __str__(self) -> str:
         return f"{self.kind.lower()} {self.namespace}/{self.name}"
@@ -157,21 +166,26 @@ class Evidence:
     @property
     def object(self) -> objects.Pod | objects.PodGroup | objects.CompositePodGroup | None:
         """The object that is asked about."""
-        return {"Pod": self.pod, "PodGroup": self.group, "CompositePodGroup": self.composite}[self.asked.kind]
+        return {"Pod": self.pod, "PodGroup": self.group, "CompositePodGroup": self.composite}.get(self.asked.kind)
 
 
-async def gather(connection: Connection, asked: Asked, records: str | None, *, suggest: bool = True) -> Evidence:
+async def gather(
+    connection: Connection, asked: Asked, records: str | None, *, owner: Owned | None = None, suggest: bool = True
+) -> Evidence:
     """Read everything; `suggest`: with what would help, tried on the cluster as it is now.
+
+    `owner`: what was asked about, if that is an owner of what is explained; evictions of its pods belong to it.
 
     Raises ClientError where the API server cannot be asked, ConfigError for bad `records`.
     """
-    evidence = Evidence(asked)
+    evidence = Evidence(asked, owner=owner)
     async with ApiClient(connection, limits=_SHOWN) as client:
         served = await discover(client)
         await _read_objects(client, served, evidence)
         evidence.events = await _events(client, evidence)
         names = _names(evidence)
         recorded = await _find_records(client, connection, names, records, evidence)
+        evidence.records = [record for record in evidence.records if belongs(evidence, record)]
         if _waits(evidence) and (not recorded or _small(evidence.records)):
             await _compute(client, evidence, suggest=suggest)
     return evidence
@@ -207,7 +221,57 @@ def _names(evidence: Evidence) -> list[Asked]:
         if group is not None:
             names.append(Asked("PodGroup", evidence.asked.namespace, group))
     names += [Asked("CompositePodGroup", evidence.asked.namespace, name) for name in evidence.above[-1:]]
+    if evidence.owner is not None and evidence.owner.asked not in names:
+        names.append(evidence.owner.asked)
     return names
+
+
+def belongs(evidence: Evidence, record: DecisionRecord) -> bool:
+    """Whether a record is of the objects that exist, and not of earlier ones of their names (observability.md 4.9).
+
+    By UID; where the record has none of an object, by the time of its creation.
+    """
+    at = _seconds(record.time)
+    asked = evidence.asked
+    if any(item is not None and _tells_of(record, item, at) for item in (evidence.object, evidence.group)):
+        return True
+    owner = evidence.owner
+    if owner is not None and owned_unit(owner, record) is not None:
+        return owner.created is None or at >= owner.created
+    entity = record.entity
+    if (entity.kind, entity.namespace) == ("CompositePodGroup", asked.namespace) and entity.name in evidence.above:
+        return True
+    return not evidence.exists and (owner is None or asked.kind in _KINDS)
+
+
+def tells_of_object(evidence: Evidence, record: DecisionRecord) -> bool:
+    """Whether an eviction in a record may be that of the very object that is asked about, or of its owner's pods."""
+    item = evidence.object
+    return item is None or evidence.owner is not None or _tells_of(record, item, _seconds(record.time))
+
+
+def _tells_of(
+    record: DecisionRecord, item: objects.Pod | objects.PodGroup | objects.CompositePodGroup, at: float
+) -> bool:
+    """Whether a record, made at that time, is of an attempt or an eviction of this very object."""
+    meta, entity, key = item.metadata, record.entity, item.key
+    stamp = meta.creation_timestamp
+    late = stamp is None or at >= stamp.timestamp()
+    if (entity.kind, f"{entity.namespace}/{entity.name}") == (item.KIND, key):
+        return entity.uid == meta.uid if entity.uid and meta.uid else late
+    for unit in record.preemption.evicted if record.preemption is not None else ():
+        if (unit.kind, unit.unit) == (item.KIND, key):
+            return unit.uid == meta.uid if unit.uid and meta.uid else late
+        if item.KIND == "Pod" and key in unit.pod_names and len(unit.pod_uids) == len(unit.pod_names):
+            return unit.pod_uids[unit.pod_names.index(key)] == meta.uid
+    return late
+
+
+def owned_unit(owner: Owned, record: DecisionRecord) -> Unit | None:
+    """The first evicted unit of an owner's pods."""
+    evicted = record.preemption.evicted if record.preemption is not None else ()
+    name = f"{owner.kind.lower()} {owner.namespace}/{owner.name}"
+    return next((unit for unit in evicted if name in unit.owners and unit.outcome != "NotEvicted"), None)
 
 
 def _waits(evidence: Evidence) -> bool:
@@ -222,6 +286,8 @@ def _waits(evidence: Evidence) -> bool:
 
 async def _read_objects(client: ApiClient, served: Served, evidence: Evidence) -> None:
     asked = evidence.asked
+    if asked.kind not in _KINDS:
+        return
     if asked.kind == "CompositePodGroup":
         evidence.composite = await _composite(client, served, asked.namespace, asked.name)
         if evidence.composite is not None:
@@ -322,7 +388,12 @@ class _Series(msgspec.Struct, frozen=True, rename="camel"):
     last_observed_time: str | None = None
 
 
+class _About(msgspec.Struct, frozen=True):
+    uid: str = ""
+
+
 class _Event(msgspec.Struct, frozen=True, rename="camel"):
+    involved_object: _About = _About()
     reason: str = ""
     message: str = ""
     type: str = ""
@@ -345,7 +416,10 @@ async def _events(client: ApiClient, evidence: Evidence) -> list[Occurrence]:
     except ApiError as error:
         evidence.warnings.append(f"events not read: {error}")
         return []
-    return sorted((_occurrence(event) for event in found), key=lambda event: event.at)
+    item = evidence.object
+    uid = item.metadata.uid if item is not None else ""
+    own = (event for event in found if not uid or event.involved_object.uid in ("", uid))
+    return sorted((_occurrence(event) for event in own), key=lambda event: event.at)
 
 
 def _occurrence(event: _Event) -> Occurrence:

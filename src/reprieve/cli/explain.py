@@ -162,29 +162,48 @@ def _of_cluster(
         refuse(str(error))
     space = namespace or connection.namespace
     chosen = _KINDS.get(kind.lower())
-    asked, owner = (Asked(chosen, space, name), None) if chosen is not None else _owner(source, kind, name, space)
+    asked, owner, refusal = Asked(chosen or kind, space, name), None, ""
+    if chosen is None:
+        asked, owner, refusal = _owner(source, kind, name, space)
     try:
         with working("reading the cluster"):
-            evidence = asyncio.run(gather_evidence(connection, asked, records, suggest=suggest))
+            evidence = asyncio.run(gather_evidence(connection, asked, records, owner=owner, suggest=suggest))
     except ConfigError as error:
         refuse(str(error))
     except ClientError as error:
         raise CommandError(str(error), Exit.UNREACHABLE) from None
-    evidence.owner = owner
+    if refusal and not evidence.records:
+        refuse(refusal)
     return evidence
 
 
-def _owner(source: Source, kind: str, name: str, namespace: str) -> "tuple[Asked, Owned]":
-    """What to explain of an owner of a live cluster; only for kinds that make pods is all of it read."""
-    from reprieve.cli.explain_files import resolved
+def _owner(source: Source, kind: str, name: str, namespace: str) -> "tuple[Asked, Owned, str]":
+    """What to explain of an owner of a live cluster; only for kinds that make pods is all of it read.
+
+    An owner without pods, and one that is gone, stands for itself: records may tell of their eviction. Then with what
+    is to be said if there are none.
+    """
+    from reprieve.api.errors import FieldError
+    from reprieve.cli.evidence import Asked, Owned
+    from reprieve.cli.explain_files import NoPodsError, owned
     from reprieve.cli.snapshot import read_live
     from reprieve.client.reading import manifests_of
-    from reprieve.simulation.workloads.scaling import makes_pods_by_name
+    from reprieve.simulation.workloads.scaling import NotThereError, makers_named, makes_pods_by_name
 
     if not makes_pods_by_name(kind, source.rows):
         refuse(f"{kind!r}: want pod, podgroup or compositepodgroup")
-    reading, server = read_live(source.kubeconfig, source.context)
-    return resolved(manifests_of(reading, server), kind, name, namespace, source.rows)
+    makers = makers_named(f"{namespace}/{kind}/{name}")
+    reading, server = read_live(source.kubeconfig, source.context, owners=True, makers=makers)
+    try:
+        return *owned(manifests_of(reading, server), kind, name, namespace, source.rows), ""
+    except NoPodsError as error:
+        gone, text = error.owner, error.message
+    except NotThereError as error:
+        gone = Owned(makers[0][0] if makers else kind, namespace, name, 0, 0, exists=False)
+        text = error.message
+    except FieldError as error:
+        refuse(error.message)
+    return Asked(gone.kind, namespace, name), gone, text
 
 
 def _namespace_of(source: Source) -> str:

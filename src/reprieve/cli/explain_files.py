@@ -5,9 +5,10 @@ An owner is explained by its gang, or by a pod of it that waits.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeVar
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 from msgspec.structs import replace as with_fields
@@ -26,6 +27,7 @@ from reprieve.simulation.plan_inputs import starts_at
 from reprieve.simulation.report import Answer, ChangeMade, CompositeOutcome, Help, Plan, PodGroupOutcome, PodOutcome
 from reprieve.simulation.report_refusals import refusal_sentences, refusals_of
 from reprieve.simulation.whatif.suggestions import Trials, helped
+from reprieve.simulation.workloads.owners import key_of
 from reprieve.simulation.workloads.scaling import Workloads
 from reprieve.simulation.workloads.table import TABLE
 
@@ -60,21 +62,39 @@ class Waiting(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     items: tuple[WaitingItem, ...] = ()
 
 
+class NoPodsError(FieldError):
+    """The owner is there, and no pods of it are."""
+
+    def __init__(self, message: str, owner: Owned) -> None:
+        super().__init__("", message)
+        self.owner = owner
+
+
 def resolved(
     manifests: Manifests, kind: str, name: str, namespace: str, rows: Rows | None = None
 ) -> tuple[Asked, Owned]:
     """What to explain of an owner: its gang, else a pod of it that waits, else any. Nothing there ends the command."""
-    workloads = Workloads(manifests, rows or TABLE)
     try:
-        found = workloads.named(f"{namespace}/{kind}/{name}")
+        return owned(manifests, kind, name, namespace, rows)
     except FieldError as error:
         refuse(error.message)
+
+
+def owned(manifests: Manifests, kind: str, name: str, namespace: str, rows: Rows | None = None) -> tuple[Asked, Owned]:
+    """The same. Raises NoPodsError where the owner has no pods, NotThereError where there is no such owner."""
+    workloads = Workloads(manifests, rows or TABLE)
+    found = workloads.named(f"{namespace}/{kind}/{name}")
+    created = next(
+        (_created(one.manifest) for one in manifests.pod_makers if key_of(one.manifest) == found.owner), None
+    )
     pods = sorted(
         (loaded.object for loaded in workloads.pods_of(found)), key=lambda pod: (bool(pod.spec.node_name), pod.name)
     )
+    waiting = sum(not pod.spec.node_name for pod in pods)
+    owner = Owned(found.kind, namespace, found.name, len(pods), waiting, created=created)
     if not pods:
-        refuse(f"{found} has no pods: it calls for none, or its controller has not made them yet")
-    owner = Owned(found.kind, namespace, found.name, len(pods), sum(not pod.spec.node_name for pod in pods))
+        text = f"{found} has no pods: it calls for none, or its controller has not made them yet"
+        raise NoPodsError(text, owner)
     group = pod_group_name(pods[0])
     asked = Asked("PodGroup", namespace, group) if group is not None else Asked("Pod", namespace, pods[0].name)
     return asked, owner
@@ -144,6 +164,14 @@ def without_refused(owner: Owned, gathered: Gathered) -> Owned:
             lacking = len(one.pods)
             return replace(owner, pods=owner.pods - lacking, waiting=owner.waiting - lacking, refused=text)
     return owner
+
+
+def _created(manifest: Mapping[str, Any]) -> float | None:
+    """When an object was created, in seconds since 1970; None if it does not say."""
+    try:
+        return datetime.fromisoformat(manifest["metadata"]["creationTimestamp"]).timestamp()
+    except (KeyError, TypeError, ValueError):
+        return None
 
 
 def _now(gathered: Gathered) -> float:

@@ -14,7 +14,7 @@ import msgspec
 
 from reprieve.api import objects
 from reprieve.api.group_sources import pod_group_name
-from reprieve.cli.evidence import MANIFESTS, Evidence, Occurrence, Owned
+from reprieve.cli.evidence import MANIFESTS, Evidence, Occurrence, Owned, owned_unit, tells_of_object
 from reprieve.cli.in_vain import MOST_REASONS, in_vain_sentences, order_sentence
 from reprieve.cli.sections import BUDGET_OVERRULED, Row, Section, Tone
 from reprieve.cli.units import UnitSummary, unit_table
@@ -179,7 +179,9 @@ def _preemptions_by(evidence: Evidence) -> Iterable[DecisionRecord]:
 def _preemptions_of(evidence: Evidence) -> Iterable[DecisionRecord]:
     """Preemptions that evicted the object."""
     for record in evidence.records:
-        if record.preemption is not None and not _is_about(evidence, record) and _unit_of(evidence, record) is not None:
+        if record.preemption is None or _is_about(evidence, record) or not tells_of_object(evidence, record):
+            continue
+        if _unit_of(evidence, record) is not None:
             yield record
 
 
@@ -196,6 +198,8 @@ def _unit_of(evidence: Evidence, record: DecisionRecord) -> Unit | None:
     for unit in evicted:
         if unit.kind == "CompositePodGroup" and unit.unit in trees:
             return unit
+    if evidence.owner is not None and (mine := owned_unit(evidence.owner, record)) is not None:
+        return mine
     if asked.kind != "Pod":
         return None
     for unit in evicted:
@@ -214,6 +218,10 @@ def state_of(evidence: Evidence) -> tuple[str, str, Tone]:
     asked = evidence.asked
     if evidence.refused:
         return "Refused", f"{asked} does not exist: admission refuses it.", Tone.BAD
+    owner = evidence.owner
+    if owner is not None and owner.pods == 0 and not evidence.exists:
+        text = "has no pods: they" if owner.exists else "is gone: its pods"
+        return "Preempted", f"{owner} {text} were preempted.", Tone.BAD
     if not evidence.exists:
         if next(iter(_preemptions_of(evidence)), None) is not None:
             return "Preempted", f"{asked} is gone: it was preempted.", Tone.BAD
@@ -557,7 +565,9 @@ def _preempted(evidence: Evidence, record: DecisionRecord) -> Section:
     kind = entity.kind.lower()
     by = f"{kind} {entity.namespace}/{entity.name}" if entity.name else f"a {kind} of priority {entity.priority}"
     notes = [f"{by if entity.name else 'It'} has priority {entity.priority}, this has {unit.priority}."]
-    if unit.kind in _GROUPS and unit.kind != evidence.asked.kind:
+    if evidence.owner is not None:
+        notes.append(f"Evicted of {evidence.owner}: {unit.kind.lower()} {unit.unit} ({count(unit.pods, 'pod')}).")
+    elif unit.kind in _GROUPS and unit.kind != evidence.asked.kind:
         whole = "group" if unit.kind == "PodGroup" else "tree"
         notes.append(f"It went with its whole {whole} {unit.unit} ({count(unit.pods, 'pod')}): disruptionMode all.")
     notes.append(f"Why this one: {_because(unit)}.")

@@ -235,6 +235,9 @@ def _named_in(record: DecisionRecord) -> Iterator[tuple[str, str, str, int]]:
         for name in unit.pod_names:
             yield *_split(name), "Pod", unit.priority
         yield *_split(unit.unit), unit.kind, unit.priority
+        for owner in unit.owners:
+            kind, _, name = owner.partition(" ")
+            yield *_split(name), kind, unit.priority
 
 
 def _split(name: str) -> Name:
@@ -246,6 +249,10 @@ def _record(record: DecisionRecord, redaction: Redaction) -> DecisionRecord:
     plain: dict[str, Any] = msgspec.to_builtins(record)
     found = redaction.within(plain)
     entity = record.entity
+    made = found.get("preemption") or {}
+    for unit in (*made.get("evicted", ()), *made.get("reprieved", ())):
+        for key in ("uid", "podUids"):
+            unit.pop(key, None)
     if not redaction.is_own(entity.namespace, entity.name):
         found["entity"] = {"kind": entity.kind, "namespace": "", "name": "", "priority": entity.priority}
     else:

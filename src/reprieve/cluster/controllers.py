@@ -14,7 +14,7 @@ from reprieve.cluster.pods import Owner, PodRecord, controller_of
 
 _MOST_STEPS = 8
 """Controllers above controllers are followed no further: a loop of references ends."""
-_HASH = "pod-template-hash"
+POD_TEMPLATE_HASH = "pod-template-hash"
 _NO_LABELS: Mapping[str, str] = {}
 
 
@@ -24,7 +24,7 @@ OwnershipKey = tuple[str, Owner | None, str | None, str | None]
 
 def ownership_key(pod: PodRecord) -> OwnershipKey:
     """What decides who a pod's highest controllers are; its labels and its group may change."""
-    return pod.namespace, pod.owner, pod.group, pod.labels.get(_HASH)
+    return pod.namespace, pod.owner, pod.group, pod.labels.get(POD_TEMPLATE_HASH)
 
 
 class Controllers:
@@ -59,7 +59,7 @@ class Controllers:
 def _by_name(owner: Owner, labels: Mapping[str, str]) -> Owner | None:
     """The Deployment of a ReplicaSet that is not known."""
     version, kind, name = owner
-    suffix = f"-{labels[_HASH]}" if labels.get(_HASH) else ""
+    suffix = f"-{labels[POD_TEMPLATE_HASH]}" if labels.get(POD_TEMPLATE_HASH) else ""
     if kind != "ReplicaSet" or not suffix or not name.endswith(suffix) or name == suffix:
         return None
     return version, "Deployment", name.removesuffix(suffix)

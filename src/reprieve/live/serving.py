@@ -280,8 +280,8 @@ class Server:
         if "since" in query:
             return await self._history(query["since"])
         kind, name = query.get("kind", ""), query.get("name", "")
-        if kind not in ("Pod", "PodGroup", "CompositePodGroup") or not name:
-            text = "kind=Pod, kind=PodGroup or kind=CompositePodGroup, and name, are needed\n"
+        if (kind not in ("Pod", "PodGroup", "CompositePodGroup") and not kind.islower()) or not name:
+            text = "kind=Pod, kind=PodGroup, kind=CompositePodGroup or an owner's (kind=job), and name, are needed\n"
             return web.Response(status=400, text=text)
         found: Sequence[Any] = ()
         if self._records is not None:

@@ -14,6 +14,8 @@ from math import isfinite
 from typing import TYPE_CHECKING, Final
 
 from reprieve.cluster.changes import ChangeReader
+from reprieve.cluster.controllers import POD_TEMPLATE_HASH
+from reprieve.cluster.groups import Group
 from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.resources import readable
 from reprieve.cluster.state import ClusterState
@@ -60,6 +62,7 @@ from reprieve.preemption.criteria import STANDARD, HighestPriority, PdbViolation
 from reprieve.preemption.lost_work import EvictedPods
 from reprieve.preemption.outcome import CascadeStep, Criterion, Preemption, PreemptionInVain, PutOff, Verdict
 from reprieve.preemption.outcome import Cost as CostKey
+from reprieve.preemption.units import PreemptionUnit
 from reprieve.scheduling.decision import WAITING_FOR_QUORUM, Decision, Rejection, Result
 from reprieve.scheduling.engine import Engine
 from reprieve.scheduling.group_orders import retries
@@ -115,7 +118,7 @@ class RecordKeeper:
         if decision.result is Result.SCHEDULED and decision.retry_now:
             return  # the rest is tried at once: that attempt has the answer
         record = self._record(engine, decision, seconds, now)
-        involved = _involved(record, decision.preemption)
+        involved = _involved(engine.cluster, record, decision.preemption)
         before = self._latest.pop(decision.key, None)
         if before is not None and _same(before.record, record):
             record.id = before.record.id
@@ -265,7 +268,7 @@ def preemption_record(cluster: ClusterState, preemption: Preemption, now: float)
     return PreemptionRecord(
         domain=preemption.domain,
         potential_victims=len(preemption.verdicts),
-        evicted=[_unit(names, verdict, now) for verdict in evicted],
+        evicted=[_evicted_unit(cluster, verdict, now) for verdict in evicted],
         reprieved=[_unit(names, verdict, now) for verdict in spared],
         reprieved_total=reprieved,
         cost=Cost(
@@ -396,6 +399,8 @@ def _unit(names: Sequence[str], verdict: Verdict, now: float, *, outcome: str = 
         priority=unit.priority,
         pods=len(unit.pods),
         pod_names=[pod.key for pod in unit.pods[:MOST_NAMES]],
+        uid=unit.group.uid if unit.group is not None else unit.pods[0].uid,
+        pod_uids=[pod.uid for pod in unit.pods[:MOST_NAMES]],
         nodes=on[:MOST_NAMES],
         nodes_total=len(on),
         running_seconds=max(0.0, now - min(starts)) if starts else None,
@@ -412,6 +417,30 @@ def _unit(names: Sequence[str], verdict: Verdict, now: float, *, outcome: str = 
             missing={one.resource: readable(one.resource, one.short) for one in reason.missing},
         ),
     )
+
+
+def _evicted_unit(cluster: ClusterState, verdict: Verdict, now: float) -> Unit:
+    unit = _unit(cluster.nodes.names, verdict, now)
+    unit.owners = [
+        f"{kind} {namespace}/{name}" for kind, namespace, name in _owners(cluster, verdict.unit)[:MOST_NAMES]
+    ]
+    return unit
+
+
+def _owners(cluster: ClusterState, unit: PreemptionUnit) -> list[Name]:
+    """The controllers of a unit's pods and groups, and the highest known above each; kinds in lower case."""
+    groups: set[Group] = {
+        group for pod in unit.pods if pod.group in cluster.groups for group in (cluster.groups[pod.group],)
+    }
+    held = {(pod.namespace, pod.owner, pod.labels.get(POD_TEMPLATE_HASH, "")) for pod in unit.pods}
+    held |= {(group.namespace, group.owner, "") for group in (*groups, *unit.groups)}
+    found: dict[Name, None] = {}
+    for namespace, owner, value in sorted(held, key=repr):
+        if owner is not None:
+            labels = {POD_TEMPLATE_HASH: value} if value else {}
+            for _, kind, name in (owner, cluster.controllers.highest(namespace, owner, labels)):
+                found[kind.lower(), namespace, name] = None
+    return list(found)
 
 
 def _entity(cluster: ClusterState, decision: Decision) -> Ref:
@@ -483,8 +512,8 @@ def _same(one: DecisionRecord, other: DecisionRecord) -> bool:
     )
 
 
-def _involved(record: DecisionRecord, preemption: Preemption | None) -> tuple[Name, ...]:
-    """Under which names the record is found: whose attempt it was, and everybody who is evicted."""
+def _involved(cluster: ClusterState, record: DecisionRecord, preemption: Preemption | None) -> tuple[Name, ...]:
+    """The names that the record is found by: the entity, and all that is evicted with its owners."""
     entity = record.entity
     names = {(entity.kind, entity.namespace, entity.name): None}
     if preemption is not None:
@@ -495,4 +524,5 @@ def _involved(record: DecisionRecord, preemption: Preemption | None) -> tuple[Na
                 names[group.kind, group.namespace, group.name] = None
             for pod in verdict.unit.pods:
                 names["Pod", pod.namespace, pod.name] = None
+            names |= dict.fromkeys(_owners(cluster, verdict.unit))
     return tuple(names)

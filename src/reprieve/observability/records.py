@@ -151,6 +151,12 @@ class Unit(Part):
     pods: int
     pod_names: list[str]
     nodes: list[str]
+    uid: str = ""
+    """Of the pod or the group; empty in records of versions that did not keep it."""
+    pod_uids: list[str] = []
+    """Of the pods in `pod_names`."""
+    owners: list[str] = []
+    """Controllers of its pods and of its group, of evicted units: `job default/train`, the first of them."""
     nodes_total: int = 0
     """0 in records of versions that did not count them."""
     running_seconds: float | None = None
