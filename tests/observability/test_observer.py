@@ -161,7 +161,7 @@ def test_an_annotation_that_cannot_be_read_is_a_warning_on_its_object(
 ) -> None:
     """observability.md 2.4, cost.md 2.2."""
     seen = Observed()
-    remarks = AnnotationRemarks(lambda found, why: seen.observer.ignored(found, why, now=START), DEFAULT_SOURCES)
+    remarks = AnnotationRemarks(lambda found, why: seen.observer.ignored(found, why, now=START), DEFAULT_SOURCES, {})
     remarks.inspect(item)
     remarks.inspect(item)
     [(severity, name, note)] = seen.events("InvalidAnnotation")

@@ -92,7 +92,7 @@ def test_a_remainder_goes_as_one_only_where_that_is_allowed() -> None:
 
 
 def named(made: PodGroup | CompositePodGroup, class_name: str) -> Any:
-    spec: Any = replace(made.spec, priority_class_name=class_name)  # type: ignore[type-var]
+    spec: Any = replace(made.spec, priority_class_name=class_name)
     return replace(made, metadata=replace(made.metadata, annotations=GOLD), spec=spec)
 
 
