@@ -28,7 +28,7 @@ def live(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[dict[str, Any]
 
     def read_live(kubeconfig: str | None, context: str | None, strictness: object, **more: Any) -> tuple[Reading, str]:
         asked.append({"kubeconfig": kubeconfig, "context": context, **more})
-        objects = [one.object for one in read([("cluster", CLUSTER), ("waiting", WAITING)]).all()]
+        objects = [one.object for text in (CLUSTER, WAITING) for one in read([("here", text)]).all()]
         return Reading(objects=objects, warnings=["leases are not readable"]), "https://here"
 
     monkeypatch.setattr("reprieve.cli.asking.read_live", read_live)

@@ -73,7 +73,10 @@ def test_the_queue_is_in_the_order_of_trying_with_a_word_for_each(ask: Any) -> N
 
 
 def test_the_queue_shows_creation_times_that_are_known(run: Run, tmp_path: Path) -> None:
-    """whatif.md 6.5: no time is made up, not of a workload either; the column is there if one has a time."""
+    """whatif.md 6.5: no time is made up, not of a workload either; the column is there if one has a time.
+
+    What has none comes last (interfaces.md 1.11).
+    """
     dated = pod("dated", "99").replace(
         "metadata: {name: dated", "metadata: {creationTimestamp: '2026-05-04T03:02:01Z', name: dated"
     )
@@ -84,7 +87,7 @@ def test_the_queue_shows_creation_times_that_are_known(run: Run, tmp_path: Path)
     later = job % ", creationTimestamp: '2026-06-01T00:00:00Z'"
     for documents, since in (
         (pod("first", "99") + pod("second", "99"), [None, None]),
-        (job % "" + dated, [None, "2026-05-04T03:02:01Z"]),
+        (job % "" + dated, ["2026-05-04T03:02:01Z", None]),
         (later + dated, ["2026-05-04T03:02:01Z", "2026-06-01T00:00:00Z"]),
     ):
         (tmp_path / "c.yaml").write_text(CLUSTER + documents)

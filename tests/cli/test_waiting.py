@@ -225,7 +225,7 @@ def test_the_deadline_of_a_job_in_the_files_is_waited_for(run: Run, tmp_path: Pa
         assert bool(answer["preemptions"]) is not waits
         if waits:
             (waited,) = answer["putOff"]
-            assert (waited["until"], waited["pods"]) == (pytest.approx(306.0, abs=2), ["default/train-abc"])
+            assert (waited["until"], waited["pods"]) == (pytest.approx(303.0, abs=2), ["default/train-abc"])
 
 
 @pytest.mark.parametrize("deadline", [600, None])

@@ -393,3 +393,18 @@ def test_new_manifests_beside_a_snapshot_are_tried_last_however_they_are_given(
     answer = json.loads(run("plan", "-f", str(first), "-f", str(second), "-o", "json").out)
     placed = {one["name"] for one in answer["pods"] if one["outcome"] == "Scheduled"}
     assert placed == {name.removeprefix("default/") for name in planned[0].placements}
+
+
+def test_undated_manifests_are_no_obstacle_to_a_time_that_is_asked_about() -> None:
+    """interfaces.md 1.11: they only make it later, beside objects that state when they were made."""
+    dated = pod("old") | {"metadata": {"name": "old", "creationTimestamp": "2026-02-01T00:00:00Z"}}
+    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}}
+    now = datetime(2026, 2, 1, tzinfo=UTC)
+    assert list(reprieve.load(node, dated, pod("new")).plan(now=now, suggest=False).waiting) == [
+        "default/new",
+        "default/old",
+    ]
+    with pytest.raises(reprieve.InputError, match="after the time that is planned for"):
+        reprieve.load(node, dated, pod("new")).plan(now=now.replace(year=2025), suggest=False)
+    with pytest.raises(reprieve.InputError, match="after the time that is planned for"):
+        reprieve.load(node, pod("new")).plan(now=now.replace(year=2025), suggest=False)

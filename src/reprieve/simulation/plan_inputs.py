@@ -34,13 +34,24 @@ def _latest(entry: Loaded[objects.KubernetesObject]) -> float:
 
 
 def not_before(now: float, loaded: Iterable[Loaded[objects.KubernetesObject]]) -> float:
-    """A time to plan for, if everything had been made and started by then. Raises InputError for what had not."""
+    """Return a time to plan for, in seconds since the epoch, if everything had been made and started by then.
+
+    Undated objects beside dated ones only make the time later (interfaces.md 1.11).  Raises InputError for what was
+    made or started after it.
+    """
+    loaded = list(loaded)
+    begun, stated = now, any(entry.dated for entry in loaded)
     for entry in loaded:
-        if _latest(entry) > now:
-            late, asked = readable_time(_latest(entry)), readable_time(now)
+        latest = _latest(entry)
+        if latest <= now:
+            continue
+        started = entry.object.status.start_time if isinstance(entry.object, objects.Pod) else None
+        if entry.dated or not stated or (started is not None and started.timestamp() > now):
+            late, asked = readable_time(latest), readable_time(now)
             message = f"made or started at {late}, after the time that is planned for, {asked}"
             raise InputError(entry.origin, message, subject=name_of(entry.object))
-    return now
+        begun = max(begun, latest)
+    return begun
 
 
 def misread_annotations(loaded: Iterable[Loaded[objects.KubernetesObject]]) -> list[str]:
