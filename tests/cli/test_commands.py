@@ -246,6 +246,20 @@ def test_kinds_that_are_not_read_are_counted_on_stderr(run: Run) -> None:
     assert "ConfigMap" in ended.err
 
 
+def test_running_out_of_memory_is_one_line(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """interfaces.md 5.10."""
+
+    def exhausted(*_: object, **__: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr("reprieve.api.loading.load", exhausted)
+    ended = run("plan", "-f", PLANS)
+    assert (ended.code, ended.out) == (2, "")
+    assert ended.err.splitlines() == [
+        "error: out of memory: this takes more than the process may have; give it less input or more memory"
+    ]
+
+
 def test_control_c_ends_quietly(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt

@@ -140,7 +140,6 @@ def call(arguments: Sequence[str], program: str) -> int:
         note(*text.getvalue().splitlines())
         return int(error.exit_code)
     except MemoryError:
-        give_up_stdout()
         note("error: out of memory: this takes more than the process may have; give it less input or more memory")
         return Exit.BAD_INPUT
     except OSError as error:

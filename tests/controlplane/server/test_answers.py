@@ -112,6 +112,7 @@ def test_headers_are_read_by_lower_case_name() -> None:
     [
         (StorageError("disk full"), 500, "Internal error occurred: disk full", "storage: disk full"),
         (RecursionError(), 400, "the request is nested too deeply", f"GET {MAPS}: nested too deeply"),
+        (MemoryError(), 500, "Internal error occurred: out of memory", f"GET {MAPS}: out of memory"),
         (ValueError("boom"), 500, "Internal error occurred; see the server's log", f"GET {MAPS} failed"),
         (not_found("things", "", "x"), 404, 'things "x" not found', None),
     ],
