@@ -27,12 +27,13 @@ _REFUSALS = ((500, "InternalError"), (503, "ServiceUnavailable"), (429, "TooMany
 
 @dataclass
 class Faults:
-    """How much goes wrong. `slowest` is in seconds."""
+    """How much goes wrong. `slowest` is in seconds; `conflicted` are deletions that meet another writer."""
 
     refused: float = 0.0
     lost: float = 0.0
     delayed: float = 0.0
     slowest: float = 0.0
+    conflicted: float = 0.0
 
 
 class FaultyProxy:
@@ -83,6 +84,8 @@ class FaultyProxy:
         faults, chance = self.faults, self._chance
         if chance.random() < faults.refused:
             return self._refuse(*chance.choice(_REFUSALS))
+        if request.method == "DELETE" and chance.random() < faults.conflicted:
+            return self._refuse(409, "Conflict")
         watching = "watch=" in request.query_string or request.query.get("watch") in ("1", "true")
         if not watching and chance.random() < faults.delayed:
             self.troubled["delayed"] += 1

@@ -35,6 +35,7 @@ BAD_TIMES = (
     Faults(refused=0.3),
     Faults(lost=0.3),
     Faults(delayed=0.5, slowest=1.5),
+    Faults(conflicted=0.5),
     Faults(refused=0.1, lost=0.1, delayed=0.2, slowest=0.5),
 )
 
