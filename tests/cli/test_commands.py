@@ -139,10 +139,10 @@ def test_json_is_one_document_with_the_fields_of_the_interface(run: Run) -> None
     ]
     assert (plan["apiVersion"], plan["kind"]) == ("reprieve.dev/v1alpha1", "Plan")
     pod = ["namespace", "name", "podGroup", "priority", "outcome", "nodeName", "nominatedNodeName", "reason", "message"]
-    assert [list(found) for found in plan["pods"]] == [[*pod, "help", "asked"]] * 2
+    assert [list(found) for found in plan["pods"]] == [[*pod, "help", "tried", "asked"]] * 2
     assert list(plan["podGroups"][0]) == [
         *("namespace", "name", "priority", "minCount", "scheduled", "outcome", "reason", "message", "parent"),
-        *("belowMinimum", "evicted", "lost", "help", "asked"),
+        *("belowMinimum", "evicted", "lost", "help", "tried", "asked"),
     ]
     (preemption,) = plan["preemptions"]
     assert list(preemption) == [

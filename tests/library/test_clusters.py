@@ -18,7 +18,7 @@ from reprieve.library.building import ClusterBuilder
 from reprieve.library.cluster import Cluster
 from reprieve.library.configuring import plan_options, profiles_for
 from reprieve.simulation.plan import PlanOptions
-from reprieve.simulation.whatif.suggestions import Trials
+from reprieve.simulation.whatif.trials import Trials
 from tests.cli.conftest import Run
 
 NODE: dict[str, Any] = {

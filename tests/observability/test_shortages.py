@@ -154,7 +154,7 @@ def test_room_that_is_held_for_a_stranger_is_missing_for_a_gang() -> None:
 def test_room_that_is_held_for_a_fellow_member_is_not_missing() -> None:
     """Four members of 2 CPUs, two places: the room held for one of them is one of the two."""
     crew = [pod(f"a-{i}", cpu=2, group="a", priority=4, nominated="n1" if i == 3 else "") for i in range(4)]
-    lack = lack_of(node("n1", cpu=5), group("a", min_count=4, priority=4), *crew, name="a", kind="PodGroup")
+    lack = lack_of(*having("n1", cpu=5), group("a", min_count=4, priority=4), *crew, name="a", kind="PodGroup")
     assert closest(lack) == ({"cpu": "1"}, 1, ["n1"])
     assert lack is not None
     assert lack.more == 2
@@ -210,13 +210,29 @@ def test_a_pod_that_asks_for_no_amounts_lacks_none() -> None:
 
 GANGS: dict[str, tuple[list[Any], int, Found | None]] = {
     "after-those-that-fit": (
-        [node("n1", cpu=5), node("n2", cpu=3), *gang("a", 4, cpu=2)],
+        [*having("n1", cpu=5), *having("n2", cpu=3), *gang("a", 4, cpu=2)],
         1,
         ({"cpu": "1"}, 2, ["n1", "n2"]),
     ),
-    "several-more": ([node("n1", cpu=5), *gang("a", 4, cpu=2)], 2, ({"cpu": "1"}, 1, ["n1"])),
+    "several-more": ([*having("n1", cpu=5), *gang("a", 4, cpu=2)], 2, ({"cpu": "1"}, 1, ["n1"])),
+    "nodes-that-are-too-small-for-one-more": ([node("n1", cpu=5), node("n2", cpu=4), *gang("a", 5, cpu=2)], 1, None),
+    "and-one-that-is-not": (
+        [node("n1", cpu=5), *having("n2", cpu=2), *gang("a", 4, cpu=2)],
+        1,
+        ({"cpu": "2"}, 1, ["n2"]),
+    ),
     "none-fits": ([*having("n1", cpu=1), *gang("a", 2, cpu=2)], 2, ({"cpu": "1"}, 1, ["n1"])),
     "those-who-run-count": (
+        [
+            *having("n1", cpu=5),
+            group("a", min_count=3),
+            pod("a-0", cpu=2, node="n1", group="a"),
+            *[pod(f"a-{i}", cpu=2, group="a") for i in (1, 2)],
+        ],
+        1,
+        ({"cpu": "1"}, 1, ["n1"]),
+    ),
+    "and-leave-too-little-for-another": (
         [
             node("n1", cpu=5),
             group("a", min_count=3),
@@ -224,7 +240,7 @@ GANGS: dict[str, tuple[list[Any], int, Found | None]] = {
             *[pod(f"a-{i}", cpu=2, group="a") for i in (1, 2)],
         ],
         1,
-        ({"cpu": "1"}, 1, ["n1"]),
+        None,
     ),
     "something-else-than-amounts-keeps-them-off": (
         [

@@ -30,7 +30,7 @@ def queue(*items: Any) -> Queue:
         ({"cpu": 5, "priority": 0}, "Resources", ()),  # and no longer
         ({"cpu": 5, "priority": 6}, "Resources", ()),
         ({"cpu": 1, "gpu": 1}, "Resources", ()),
-        ({"cpu": 1, "priority": 6, "selector": {"a": "b"}}, "Resources", ()),  # not who runs keeps it out
+        ({"cpu": 1, "priority": 6, "selector": {"a": "b"}}, "Constraints", ()),  # not what runs keeps it out
     ],
 )
 def test_the_word_for_why_somebody_waits(asked: dict[str, Any], why: str, evicts: tuple[str, ...]) -> None:
@@ -41,7 +41,7 @@ def test_the_word_for_why_somebody_waits(asked: dict[str, Any], why: str, evicts
 
 def test_where_nobody_runs_nobody_is_in_the_way() -> None:
     [one] = queue(node("n1", cpu=4), pod("new", cpu=1, selector={"a": "b"})).items
-    assert one.why == "Resources"
+    assert one.why == "Constraints"
 
 
 def test_the_largest_node_and_the_strongest_pod_count() -> None:

@@ -17,9 +17,11 @@ from reprieve.api.manifests import Manifests
 from reprieve.library.waiting import WaitingRecords
 from reprieve.simulation.plan import PlanOptions, plan
 from reprieve.simulation.report import Answer, Help, Plan
-from reprieve.simulation.whatif import suggestions as module
+from reprieve.simulation.whatif import trials as module
 from reprieve.simulation.whatif.changes import Change, changed
-from reprieve.simulation.whatif.suggestions import LEAST_WORK, Trials, helped, workload_of_pod
+from reprieve.simulation.whatif.pod_edits import workload_of_pod
+from reprieve.simulation.whatif.suggestions import helped
+from reprieve.simulation.whatif.trials import LEAST_WORK, Trials
 
 Json = dict[str, Any]
 GPU = "nvidia.com/gpu"
@@ -254,7 +256,10 @@ def test_members_that_have_a_place_need_none() -> None:
 
 
 def test_the_shape_that_needs_fewest_is_taken_of_the_roomiest_three() -> None:
-    """Of shapes that need as many the roomier one; labels, taints and amounts make a shape, the node's own name not."""
+    """Of shapes that need as many the roomier one; labels, taints and amounts make a shape, the node's own name not.
+
+    Shapes that the pod may not run on do not count.
+    """
     small, large = node("small", 8), node("large", 16, labels={"a": "b"})
     workers = [gang("g", 4), *(pod(f"g-{i}", 8, group="g") for i in range(4))]
     full = [pod("b1", 8, on="small", priority=9), pod("b2", 16, on="large", priority=9)]
@@ -262,7 +267,7 @@ def test_the_shape_that_needs_fewest_is_taken_of_the_roomiest_three() -> None:
     only_small = [{**one, "spec": {**one["spec"], "nodeSelector": {"size": "s"}}} for one in workers[1:]]
     given = loaded(node("small", 8, labels={"size": "s"}), large, *full, workers[0], *only_small)
     assert kinds(answered(given))["Nodes"].flags == ("--add-nodes 4 --like small",)
-    for turn, helped_with in ((2, "--add-nodes 1 --like zz"), (3, None)):
+    for turn, helped_with in ((2, "--add-nodes 1 --like zz"), (3, "--add-nodes 1 --like zz")):
         others = [node(f"n{number}", 32 + number) for number in range(turn)]
         busy = [pod(f"b{number}", 32 + number, on=f"n{number}", priority=9) for number in range(turn)]
         picky = pod("picky", 8, nodeSelector={"size": "s"})
@@ -278,17 +283,17 @@ def test_where_the_node_is_too_small_more_of_them_do_not_help() -> None:
 
 @pytest.mark.parametrize("other", [8, 9])
 def test_how_many_domains_are_tried(other: int) -> None:
-    """The domains with the roomiest nodes, eight at most."""
+    """The domains with the roomiest nodes that its pods may run on, eight at most."""
     nodes = [node(f"n{number}", 16, labels={"rack": f"r{number}"}) for number in range(other)]
     full = [pod(f"b{number}", 16, on=f"n{number}", priority=9) for number in range(other)]
     workers = [pod(f"g-{i}", 16, group="g", nodeSelector={"rack": f"r{other - 1}"}) for i in range(2)]
     found = kinds(answered(loaded(*nodes, *full, gang("g", 2, key="rack"), *workers)))
-    assert ("Domain" in found) is (other == 8)
-    if other == 8:
-        assert (found["Domain"].resource, found["Domain"].nodes) == ("rack=r7", 2)
-        assert found["Domain"].sentence == (
-            "rack r7 comes closest: with 2 more nodes like n7 in it it would run (--add-nodes 2 --like n7)."
-        )
+    assert (found["Domain"].resource, found["Domain"].nodes) == (f"rack=r{other - 1}", 2)
+    like = f"n{other - 1}"
+    assert found["Domain"].sentence == (
+        f"rack r{other - 1} comes closest: with 2 more nodes like {like} in it it would run "
+        f"(--add-nodes 2 --like {like})."
+    )
 
 
 def test_nodes_without_the_topology_label_are_no_domain() -> None:
@@ -485,6 +490,7 @@ def cost_of(*documents: Json) -> int:
     ):
         assert not trials.runs(("Pod", "default", "p0"), [])
         assert not trials.runs(("Pod", "default", "p0"), [])
+    assert trials.left is not None
     return 10_000 - trials.left
 
 
@@ -523,6 +529,7 @@ def test_every_one_who_waits_has_a_share_of_the_trials_and_what_is_left_of_it_go
     document = plan(loaded(*nodes, *picky)).plan
     assert helped(Answer(document, mock.Mock()), trials, lambda who: ()).plan is not None
     assert trials.spent
+    assert trials.left is not None
     assert 0 <= trials.left < LEAST_WORK
 
 
@@ -572,3 +579,124 @@ def test_what_the_workload_of_a_pod_is_called(
         made["metadata"]["ownerReferences"] = [reference]
     [found] = loaded(*([gang("g", 1)] if group else []), made).pods
     assert workload_of_pod(found.object) == name
+
+
+# -- two obstacles, and how much is tried --------------------------------------------------------------------------
+
+CORDON: Json = {"unschedulable": True, "taints": [{"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}]}
+GPU_TAINT: Json = {"key": "gpu", "effect": "NoSchedule"}
+OLD: Json = {"key": "old", "value": "yes", "effect": "NoExecute"}
+FULL = [pod("full", 4, on="n0", priority=9)]
+
+OBSTACLES: dict[str, tuple[list[Json], set[str], tuple[str, ...]]] = {
+    "a taint and a cordon": (
+        [node("n0", 4), *FULL, node("n1", 8, **{**CORDON, "taints": [*CORDON["taints"], GPU_TAINT]}), pod("new", 8)],
+        {"Toleration", "Uncordon"},
+        ('--taint "n1 gpu:NoSchedule-"', "--uncordon n1"),
+    ),
+    "two taints of one node": (
+        [node("n0", 4), *FULL, node("n1", 8, taints=[GPU_TAINT, OLD], unschedulable=False), pod("new", 8)],
+        {"Toleration"},
+        ('--taint "n1 gpu:NoSchedule-"', '--taint "n1 old:NoExecute-"'),
+    ),
+    "a selector and a cordon": (
+        [node("n1", 8, **CORDON), pod("new", 8, nodeSelector={"a": "b"})],
+        {"Selector", "Uncordon"},
+        ("--uncordon n1",),
+    ),
+    "a taint and a workload": (
+        [node("n1", 8, taints=[GPU_TAINT]), pod("old", 8, on="n1", priority=0), pod("new", 8, priority=0)],
+        {"Toleration", "Priority"},
+        ('--taint "n1 gpu:NoSchedule-"', "--set-priority default/pod/new=1"),
+    ),
+    "a policy and a taint": (
+        [
+            node("n1", 8, taints=[GPU_TAINT]),
+            pod("old", 8, on="n1", priority=0),
+            pod("new", 8, priority=5, preemptionPolicy="Never"),
+        ],
+        {"Toleration", "Policy"},
+        ('--taint "n1 gpu:NoSchedule-"',),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", OBSTACLES)
+def test_of_two_obstacles_both_are_named(case: str) -> None:
+    """whatif.md 5.8: neither change alone helps, both do."""
+    documents, parts, flags = OBSTACLES[case]
+    given = loaded(*documents)
+    document = answered(given)
+    [(_, name, help)] = helps(document)
+    assert (name, help.kind, set(help.parts), help.flags) == ("new", "Combination", parts, flags)
+    assert help.sentence.startswith("Both ")
+    assert all(flag in help.sentence for flag in flags)
+    changes = as_changes(flags)
+    if len(changes) == 2:
+        assert runs(given, changes, "Pod", "new")
+    assert not any(runs(given, [one], "Pod", "new") for one in changes)
+
+
+def test_a_pair_is_tried_only_where_no_single_change_helps() -> None:
+    """whatif.md 5.8: here another node would."""
+    documents = [node("n0", 8), pod("full", 8, on="n0", priority=9), node("n1", 8, **CORDON), pod("new", 8)]
+    assert "Combination" not in kinds(answered(loaded(*documents)))
+
+
+def test_of_many_nodes_a_pair_names_as_many_as_it_takes() -> None:
+    """whatif.md 5.8"""
+    closed = {**CORDON, "taints": [*CORDON["taints"], GPU_TAINT]}
+    nodes = [node(f"n{number}", 8, **closed) for number in range(5)]
+    workers = [pod(f"g-{number}", 8, group="g") for number in range(2)]
+    [help] = kinds(answered(loaded(*nodes, gang("g", 2), *workers))).values()
+    assert help.flags == (
+        '--taint "n0 gpu:NoSchedule-"',
+        '--taint "n1 gpu:NoSchedule-"',
+        "--uncordon n0",
+        "--uncordon n1",
+    )
+
+
+def test_capacity_is_not_said_to_be_missing_where_it_cannot_be_freed() -> None:
+    """whatif.md 5.3: the third of three members finds no place on two nodes that hold one each."""
+    workers = [pod(f"g-{number}", 4, group="g") for number in range(3)]
+    assert "Free" not in kinds(answered(loaded(node("n1", 4), node("n2", 4), gang("g", 3), *workers)))
+    busy = loaded(
+        node("n1", 4), node("n2", 4), node("n3", 4), pod("old", 2, on="n3", priority=9), gang("g", 3), *workers
+    )
+    free = kinds(answered(busy))["Free"]
+    assert (free.amount, free.on) == ("2", ("n3",))
+
+
+def tried(document: Plan) -> dict[str, str | None]:
+    return {one.name: one.tried for one in document.pods} | {one.name: one.tried for one in document.pod_groups}
+
+
+def test_the_answer_says_how_much_was_tried() -> None:
+    """whatif.md 5.7: all, some because trials are bounded, or none; null where there was nothing to try."""
+    given = loaded(
+        node("n1", 8), pod("old", 8, on="n1", priority=99), *(pod(f"w-{i}", 5) for i in range(7)), pod("s", 0)
+    )
+    document = answered(given)
+    assert tried(document) == {**{f"w-{i}": "All" for i in range(5)}, "w-5": "None", "w-6": "None", "s": None} | {
+        name: value for name, value in tried(document).items() if value == "Some"
+    }
+    alone = loaded(node("n1", 8), pod("old", 8, on="n1", priority=99), pod("new", 5))
+    assert tried(answered(alone)) == {"new": "All"}
+    assert tried(answered(alone, left=LEAST_WORK)) == {"new": "Some"}
+    assert tried(answered(alone, left=LEAST_WORK - 1)) == {"new": "None"}
+    assert tried(plan(alone).plan) == {"new": None}
+
+
+@pytest.mark.parametrize("waiting", [1, 40])
+def test_trials_take_no_more_than_a_share_of_the_plan_and_a_fixed_amount(waiting: int) -> None:
+    """whatif.md 5.4: counted in objects and attempts, never in seconds."""
+    nodes = [node(f"n{number:03}", 8) for number in range(150)]
+    full = [pod(f"f{number}", 8, on=f"n{number:03}", priority=99) for number in range(150)]
+    given = loaded(*nodes, *full, *(pod(f"w-{number}", 5, priority=number) for number in range(waiting)))
+    with mock.patch.object(module, "plan", wraps=plan) as planned:
+        answered(given)
+    attempts = plan(given).plan.stats.attempts
+    cost = 300 + waiting + attempts * 150 // module.NODES_AN_OBJECT
+    assert planned.call_count * cost <= module.FREE_WORK + (module.SHARE + 1) * cost
+    assert planned.call_count >= 2

@@ -26,8 +26,9 @@ from reprieve.simulation.plan import PlanOptions, plan
 from reprieve.simulation.plan_inputs import starts_at
 from reprieve.simulation.report import Answer, ChangeMade, CompositeOutcome, Help, Plan, PodGroupOutcome, PodOutcome
 from reprieve.simulation.report_refusals import refusal_sentences, refusals_of
-from reprieve.simulation.whatif.suggestions import Trials, helped
 from reprieve.simulation.workloads.owners import key_of
+from reprieve.simulation.whatif.suggestions import helped
+from reprieve.simulation.whatif.trials import Trials
 from reprieve.simulation.workloads.scaling import Workloads
 from reprieve.simulation.workloads.table import TABLE
 
@@ -51,6 +52,7 @@ class WaitingItem(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     parent: str | None = None
     """The CompositePodGroup it is a child of."""
     help: tuple[Help, ...] = ()
+    tried: str | None = None
 
 
 class Waiting(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -228,6 +230,7 @@ def _item(kind: str, one: PodOutcome | PodGroupOutcome | CompositeOutcome) -> Wa
         message=one.message,
         parent=None if isinstance(one, PodOutcome) else one.parent,
         help=() if isinstance(one, CompositeOutcome) else one.help,
+        tried=None if isinstance(one, CompositeOutcome) else one.tried,
     )
 
 

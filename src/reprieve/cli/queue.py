@@ -30,7 +30,7 @@ PAUSE = 2.0
 """Seconds between two tables with `-w`."""
 MOST_OBJECTS = 2_500
 """In larger clusters it is not tried what would help: the queue itself is there in a second."""
-_HOPING = ("Priority", "Resources")
+_HOPING = ("Priority", "Resources", "Constraints")
 """Why somebody waits whom something might help."""
 
 
@@ -50,7 +50,8 @@ def command(
 ) -> None:
     """Show what waits, in the order it will be tried: since when, why in one word, and whom it would evict.
 
-    Why: Ready (it has a place), Preempting, Priority (what runs is as important), Resources, Backoff or Gated.
+    Why: Ready (it has a place), Preempting, Priority (what runs is as important), Resources (no node is large enough),
+    Constraints (the nodes that are may not take it), Backoff or Gated.
     """
     if watch and not source.live:
         refuse("-w: only a live cluster changes: --kubeconfig FILE")
@@ -106,7 +107,8 @@ def _with_suggestions(source: Source, gathered: "Gathered", options: "PlanOption
 
     from reprieve.library.waiting import WaitingRecords
     from reprieve.simulation.whatif.queue_order import queue_of
-    from reprieve.simulation.whatif.suggestions import Trials, helped
+    from reprieve.simulation.whatif.suggestions import helped
+    from reprieve.simulation.whatif.trials import Trials
     from reprieve.simulation.workloads.table import TABLE
 
     records = WaitingRecords()
@@ -117,6 +119,7 @@ def _with_suggestions(source: Source, gathered: "Gathered", options: "PlanOption
 
 def queue_section(queue: "Queue") -> "Section":
     """The queue as a table."""
+    from reprieve.cli.render import help_lines
     from reprieve.cli.sections import Row, Section, Tone
 
     if not queue.items:
@@ -132,7 +135,7 @@ def queue_section(queue: "Queue") -> "Section":
                 item.why,
                 f"{', '.join(item.evicts[:3])}{f' and {len(item.evicts) - 3} more' if len(item.evicts) > 3 else ''}",
             ),
-            below=tuple(f"would help: {help.sentence}" for help in item.help),
+            below=help_lines(item.help, item.tried),
             tone=Tone.GOOD if item.why == "Ready" else Tone.WAITING,
         )
         for item in queue.items

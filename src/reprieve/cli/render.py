@@ -15,6 +15,8 @@ from reprieve.library.wording import count, seconds_text
 from reprieve.observability.records import DecisionRecord
 from reprieve.preemption.outcome import CLUSTER_DOMAIN, WaitsFor
 from reprieve.simulation.report import (
+    NONE,
+    SOME,
     Account,
     Answer,
     ChangeMade,
@@ -469,15 +471,15 @@ def _waiting(
             messages = _group_messages(left, group, record_of("PodGroup", *key))
             cells = (_called(key, groups), f"{len(left)} of {len(pods)} pods", _outcomes(left))
             rows.append(Row(cells, below=messages, tone=Tone.WAITING))
-    alike: dict[tuple[str, str | None], list[PodOutcome]] = defaultdict(list)
+    alike: dict[tuple[str, str | None, tuple[str, ...]], list[PodOutcome]] = defaultdict(list)
     for pod in plan.asked_pods:
         if pod.pod_group is None and pod.node_name is None and pod.outcome != REFUSED:
-            alike[pod.outcome, pod.message].append(pod)
-    for (outcome, message), pods in alike.items():
+            alike[pod.outcome, pod.message, _helps(pod)].append(pod)
+    for (outcome, message, helps), pods in alike.items():
         first = f"pod {pods[0].namespace}/{pods[0].name}"
         who = first if len(pods) == 1 else f"{first} and {len(pods) - 1} more"
         cells = (who, count(len(pods), "pod"), _with_node(pods[0]) if len(pods) == 1 else outcome)
-        rows.append(Row(cells, below=(message or NOT_TRIED, *_helps(pods[0].help)), tone=Tone.WAITING))
+        rows.append(Row(cells, below=(message or NOT_TRIED, *helps), tone=Tone.WAITING))
     if not rows:
         return None
     return Section("Waiting", ("", "", ""), *_first(rows), tone=Tone.WAITING)
@@ -514,11 +516,17 @@ def _group_messages(
     kept = [text for text in kept if text not in (_UNSCHEDULABLE, "") and not text.startswith(_WAITS_FOR_OTHERS)]
     if record.reasons:
         kept = [text for text in kept if not text.startswith(f"0/{record.nodes} nodes are available: ")]
-    return (attempt, *why, *dict.fromkeys(kept), *_helps(group.help))
+    return (attempt, *why, *dict.fromkeys(kept), *_helps(group))
 
 
-def _helps(helps: Iterable[Help]) -> tuple[str, ...]:
-    return tuple(f"would help: {one.sentence}" for one in helps)
+def _helps(waiting: PodOutcome | PodGroupOutcome) -> tuple[str, ...]:
+    return help_lines(waiting.help, waiting.tried)
+
+
+def help_lines(helps: Iterable[Help], tried: str | None) -> tuple[str, ...]:
+    """What would help, a line each; and a line where not everything was tried (whatif.md 5.7)."""
+    stopped = {SOME: "not everything that may help was tried", NONE: "what may help was not tried"}.get(tried or "")
+    return (*(f"would help: {one.sentence}" for one in helps), *([f"({stopped})"] if stopped else []))
 
 
 def _messages(pods: Iterable[PodOutcome], group: str | None, most: int = 3) -> tuple[str, ...]:

@@ -30,7 +30,7 @@ from reprieve.simulation.plan import PlanOptions
 from reprieve.simulation.plan_inputs import starts_at
 from reprieve.simulation.report import Help
 from reprieve.simulation.virtual import VirtualCluster
-from reprieve.simulation.whatif.suggestions import Trials
+from reprieve.simulation.whatif.trials import Trials
 from reprieve.simulation.workloads.rows import Rows
 from reprieve.simulation.workloads.table import TABLE
 

@@ -15,7 +15,8 @@ from reprieve.simulation.plan import plan as simulate
 from reprieve.simulation.plan_inputs import first_remarks
 from reprieve.simulation.report import Answer, Help
 from reprieve.simulation.whatif.changes import Changed, with_changes
-from reprieve.simulation.whatif.suggestions import Trials, Waiting, helped
+from reprieve.simulation.whatif.suggestions import helped
+from reprieve.simulation.whatif.trials import Trials, Waiting
 from reprieve.simulation.workloads.rows import Rows
 from reprieve.simulation.workloads.table import TABLE
 

@@ -26,7 +26,7 @@ def lack_of(cluster: ClusterState, pod: PodRecord, diagnosis: Diagnosis, *, plac
     """What `pod` lacks. For a group of identical pods: after `placed` of them, for each of `more` further ones.
 
     The closest nodes are left out where the members placed are not as many as the amounts alone would allow:
-    then something else than amounts decides.
+    then something else than amounts decides. Nodes that could not hold one more if nothing else ran there do not count.
     """
     nodes = cluster.nodes
     n = len(nodes)
@@ -46,9 +46,24 @@ def lack_of(cluster: ClusterState, pod: PodRecord, diagnosis: Diagnosis, *, plac
         fits = np.maximum(free // asked, 0).min(axis=0)
         if int(fits.sum()) != placed:
             return lack
-        free = free - fits * asked
+        # No eviction frees what fellow members take: a node that is too small for one more beside them is no answer.
+        larger = ((fits + 1) * asked <= have[:, rows] - _of_fellows(cluster, pod, columns, rows)).all(axis=0)
+        rows, free = rows[larger], (free - fits * asked)[:, larger]
+        if not len(rows):
+            return lack
     lack.closest = _closest(cluster, columns, rows, np.maximum(asked - free, 0), asked)
     return lack
+
+
+def _of_fellows(cluster: ClusterState, pod: PodRecord, columns: Sequence[int], rows: npt.NDArray[np.int64]) -> Amounts:
+    """int64[columns, rows]: what running members of its group have."""
+    found = np.zeros((len(columns), len(rows)), dtype=np.int64)
+    group = cluster.groups.get(pod.group) if pod.group is not None else None
+    at = {row: turn for turn, row in enumerate(rows.tolist())}
+    for fellow in group.running() if group is not None else ():
+        if fellow.row in at:
+            found[:, at[fellow.row]] += fellow.signature.delta[columns]
+    return found
 
 
 def _too_big(cluster: ClusterState, wanted: Sequence[tuple[int, int]], have: Amounts) -> list[TooBig]:

@@ -15,13 +15,17 @@ class Document(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Base of the parts of the document; every field is always written."""
 
 
+ALL, SOME, NONE = "All", "Some", "None"
+"""How much of what may help was tried."""
+
+
 class Help(Document, frozen=True, kw_only=True):
     """A smallest change after which a waiting pod or group would run (whatif.md 5).
 
     `kind`: Nodes (more like one that is there), Domain (more of them in the topology domain that comes closest), Free
     (room on nodes that are there), Node (a larger one), MinCount, Toleration, Uncordon, Selector, Ports, Policy,
-    Priority or Workload (one that ends). `amount` of `resource`, on `nodes` nodes; `priority` or `min_count` it would
-    need.
+    Priority, Workload (one that ends) or Combination (two changes, neither of which is enough alone). `amount` of
+    `resource`, on `nodes` nodes; `priority` or `min_count` it would need.
     """
 
     kind: str
@@ -34,6 +38,8 @@ class Help(Document, frozen=True, kw_only=True):
     priority: int | None = None
     min_count: int | None = None
     workload: str | None = None
+    parts: tuple[str, ...] = ()
+    """Of a combination: the kinds of its two changes."""
     like: str | None = None
     """The node that new ones are like."""
     on: tuple[str, ...] = ()
@@ -59,6 +65,8 @@ class PodOutcome(Document, frozen=True, kw_only=True):
     message: str | None = None
     help: tuple[Help, ...] = ()
     """For a pod of a group it is reported on the group."""
+    tried: str | None = None
+    """How much of what may help was tried: All, Some or None; null where nothing was to be tried."""
     asked: bool = True
     """Whether the question is about it; else it waits in the cluster anyway (whatif.md 13)."""
 
@@ -84,6 +92,7 @@ class PodGroupOutcome(Document, frozen=True, kw_only=True):
     evicted: int = 0
     lost: int = 0
     help: tuple[Help, ...] = ()
+    tried: str | None = None
     asked: bool = True
     """Whether the question is about a pod of it, or it has none that waits."""
 

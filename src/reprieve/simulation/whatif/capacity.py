@@ -32,7 +32,7 @@ from reprieve.simulation.plan import PlanOptions, plan
 from reprieve.simulation.report import ChangeMade, Document, Plan
 from reprieve.simulation.report_refusals import REFUSED
 from reprieve.simulation.whatif.changes import HOSTNAME
-from reprieve.simulation.whatif.suggestions import workload_of_pod
+from reprieve.simulation.whatif.pod_edits import workload_of_pod
 
 MOST_COPIES: Final = 1_000
 """Copies of the shape that are tried."""

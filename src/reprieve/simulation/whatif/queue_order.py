@@ -10,10 +10,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+import numpy as np
+import numpy.typing as npt
+
 from reprieve.api.durations import readable_time
 from reprieve.api.group_sources import pod_group_name
 from reprieve.api.manifests import Manifests
-from reprieve.api.requests import pod_requests, resource_list
+from reprieve.api.requests import pod_requests
 from reprieve.scheduling.decision import Decision, Result
 from reprieve.scheduling.engine import Engine
 from reprieve.simulation.plan import Observer, PlanOptions, plan
@@ -25,6 +28,7 @@ PREEMPTING: Final = "Preempting"
 BACKOFF: Final = "Backoff"
 PRIORITY: Final = "Priority"
 RESOURCES: Final = "Resources"
+CONSTRAINTS: Final = "Constraints"
 GATED: Final = "Gated"
 
 Key = tuple[str, str, str]
@@ -36,8 +40,9 @@ class QueueItem(Document, frozen=True, kw_only=True):
 
     `since`: RFC 3339; None where nothing says when it was created, and its turn in the input decides.
 
-    `why`: Ready (it has a place), Preempting, Priority (what runs is as important), Resources (nothing would be large
-    enough, or something else than room is missing), Backoff (it waits for its next try) or Gated.
+    `why`: Ready (it has a place), Preempting, Priority (on a node that may take it and is large enough what runs is as
+    important), Resources (no node is large enough), Constraints (nodes that are large enough may not take it: selector,
+    affinity, taints, cordon, ports, volumes), Backoff (it waits for its next try) or Gated.
     """
 
     position: int
@@ -52,6 +57,8 @@ class QueueItem(Document, frozen=True, kw_only=True):
     evicts: tuple[str, ...] = ()
     help: tuple[Help, ...] = ()
     """What would help it (whatif.md 5)."""
+    tried: str | None = None
+    """How much of what may help was tried: All, Some or None; null where nothing was to be tried."""
 
 
 class Queue(Document, frozen=True, kw_only=True):
@@ -109,7 +116,6 @@ def queue_of(
     strongest = max(
         (loaded.object.spec.priority or 0 for loaded in manifests.pods if loaded.object.spec.node_name), default=None
     )
-    largest = _largest(manifests)
     requests_of = {
         (loaded.object.namespace, loaded.object.name): pod_requests(loaded.object)
         for loaded in manifests.pods
@@ -132,10 +138,11 @@ def queue_of(
                 priority=pods[0].priority,
                 pods=len(pods),
                 since=readable_time(created[key][0]) if created.get(key, _NEVER)[1] else None,
-                why=_why(decision, pods, requests, strongest, largest),
+                why=_why(decision, pods[0].priority, requests, strongest, first.engine),
                 message=_message(group, pods),
                 evicts=evicts,
                 help=group.help if group is not None else pods[0].help,
+                tried=group.tried if group is not None else pods[0].tried,
             )
         )
     return Queue(items=tuple(items), refused=tuple(refusal_sentences(document)))
@@ -143,13 +150,13 @@ def queue_of(
 
 def _why(
     decision: Decision | None,
-    pods: list[PodOutcome],
+    priority: int,
     requests: list[dict[str, int]],
     strongest: int | None,
-    largest: dict[str, int],
+    engine: Engine | None,
 ) -> str:
-    """In one word. `requests`: of each of the pods."""
-    if decision is None:
+    """In one word. `requests`: of each of the pods; `strongest`: the highest priority of what runs."""
+    if decision is None or engine is None:
         return GATED
     if decision.result is Result.SCHEDULED:
         return READY
@@ -157,16 +164,26 @@ def _why(
         return PREEMPTING
     if decision.put_off is not None or decision.result is Result.ERROR:
         return BACKOFF
-    fits_somewhere = all(amount <= largest.get(name, 0) for one in requests for name, amount in one.items())
-    return PRIORITY if fits_somewhere and strongest is not None and strongest >= pods[0].priority else RESOURCES
+    large = [_large_enough(engine, one) for one in {tuple(sorted(each.items())): each for each in requests}.values()]
+    if not all(rows.any() for rows in large):
+        return RESOURCES
+    diagnosis = decision.diagnosis
+    if diagnosis is not None:
+        cured = np.zeros(len(engine.cluster.nodes), dtype=np.bool_)
+        cured[[row for row in diagnosis.resolvable_rows() if row < len(cured)]] = True
+        if not any((rows & cured).any() for rows in large):
+            return CONSTRAINTS
+    return PRIORITY if strongest is not None and strongest >= priority else RESOURCES
 
 
-def _largest(manifests: Manifests) -> dict[str, int]:
-    """Of each resource, the most that one node has for pods."""
-    found: dict[str, int] = {}
-    for loaded in manifests.nodes:
-        for name, amount in resource_list(loaded.object.status.allocatable).items():
-            found[name] = max(found.get(name, 0), amount)
+def _large_enough(engine: Engine, requests: dict[str, int]) -> npt.NDArray[np.bool_]:
+    """bool[rows]: nodes that would hold a pod if nothing else was on them, as far as amounts go."""
+    nodes = engine.cluster.nodes
+    amounts = [(engine.cluster.resources.column(name), amount) for name, amount in requests.items()]
+    nodes.fit_columns()
+    found = nodes.alive[: len(nodes)].copy()
+    for column, amount in amounts:
+        found &= nodes.allocatable[column, : len(nodes)] >= amount
     return found
 
 

@@ -4,16 +4,16 @@ Terms: a trial plans the same input again with one change more, as the flags of 
 input is never changed, so there is nothing to undo.  A suggestion holds if with it the pod or gang runs at the end, and
 with one step less of the same sort it does not.
 
-Invariants: what could not be tried is left out; the number of trials is bounded by the size of the input (`MOST_WORK`),
-never by the clock, so the same input gets the same suggestions.
+Invariants: what could not be tried is left out; the work of the trials is bounded by that of the plan itself and by
+`MOST_WORK`, never by the clock, so the same input gets the same suggestions. The answer says where it stopped early.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from dataclasses import replace as with_fields
+from contextlib import suppress
+from functools import partial
 from typing import Final, TypeVar
 
 from msgspec.structs import replace
@@ -21,26 +21,28 @@ from msgspec.structs import replace
 from reprieve.api import objects
 from reprieve.api.errors import InputError
 from reprieve.api.group_sources import pod_group_name
-from reprieve.api.manifests import Loaded, Manifests
+from reprieve.api.manifests import Manifests
 from reprieve.api.meta import KubernetesObject
-from reprieve.api.quantity import milli_value_of, value_of
 from reprieve.api.requests import pod_requests, resource_list
 from reprieve.cluster.taints import tolerates
-from reprieve.simulation.plan import PlanOptions, plan
-from reprieve.simulation.plan_inputs import starts_at
-from reprieve.simulation.report import Answer, Help, Plan
+from reprieve.simulation.report import ALL, NONE, SOME, Answer, Help, Plan, PodGroupOutcome, PodOutcome
 from reprieve.simulation.whatif.changes import HOSTNAME, Change, changed, named
-from reprieve.simulation.workloads.expanding import expand
-from reprieve.simulation.workloads.owners import HASH, reference_of
-from reprieve.simulation.workloads.rows import Rows
-from reprieve.simulation.workloads.table import TABLE
+from reprieve.simulation.whatif.node_space import NodeSpace, requested
+from reprieve.simulation.whatif.pairs import Part, pairs
+from reprieve.simulation.whatif.pod_edits import (
+    LIFECYCLE,
+    amount_of,
+    edited,
+    holds,
+    may_take,
+    preempting,
+    text_of,
+    without_ports,
+    without_selectors,
+    workload_of_pod,
+)
+from reprieve.simulation.whatif.trials import SpentError, Trials, Waiting
 
-MOST_WORK: Final = 25_000
-"""Objects that the trials of one answer may plan in all; many rules of one pod count as objects do."""
-FEW_RULES: Final = 8
-"""Affinity terms and spread constraints of a pod that count with it."""
-LEAST_WORK: Final = 200
-"""A trial counts as so many objects at least."""
 MOST_HELPED: Final = 5
 """For so many of those who wait it is reported what would help, the most important first."""
 MOST_NODES: Final = 64
@@ -48,76 +50,14 @@ MOST_SHAPES: Final = 3
 MOST_DOMAINS: Final = 8
 MOST_WORKLOADS: Final = 24
 MOST_TAINTS: Final = 3
+MOST_ENDING: Final = 3
+"""Workloads whose end is combined with another change."""
+MOST_LOOKED_AT: Final = 1_000
+"""Workloads of which it is worked out whether their end would leave enough capacity."""
 HIGHEST_PRIORITY: Final = 1_000_000_000
-_LIFECYCLE: Final = "node.kubernetes.io/"
 _REJECTING: Final = ("NoSchedule", "NoExecute")
 
 _T = TypeVar("_T", bound=KubernetesObject)
-
-Waiting = tuple[str, str, str]
-"""(Pod or PodGroup, namespace, name)."""
-
-
-@dataclass(slots=True)
-class Trials:
-    """Plans an input again and again. `base`: before its workloads were expanded, to which flags apply."""
-
-    manifests: Manifests
-    options: PlanOptions
-    base: Manifests | None = None
-    rows: Rows = TABLE
-    run: Sequence[str] = ()
-    left: int = MOST_WORK
-    spent: bool = False
-    """Something was not tried because there had been trials enough."""
-    _known: dict[tuple[Waiting, tuple[str, ...]], bool] = field(default_factory=dict)
-
-    def runs(self, who: Waiting, changes: Sequence[Change]) -> bool:
-        """Whether it runs after these changes. Raises _Spent when there have been trials enough."""
-        key = (who, tuple(map(str, changes)))
-        if key not in self._known:
-            self._known[key] = self.runs_in(who, self._changed(changes))
-        return self._known[key]
-
-    def runs_in(self, who: Waiting, manifests: Manifests) -> bool:
-        """Whether it runs in another input."""
-        cost = max(LEAST_WORK, sum(map(len, manifests.objects.values())) + sum(map(_rules, manifests.pods)))
-        if cost > self.left:
-            self.spent = True
-            raise _SpentError
-        self.left -= cost
-        now = self.options.now  # what a change adds may be newer
-        now = max(now, starts_at(manifests.all())) if now is not None else None
-        options = with_fields(self.options, first_decision=False, observer=None, on_object=None, now=now, account=False)
-        try:
-            return _runs(plan(manifests, options).plan, who)
-        except InputError:
-            return False
-
-    def _changed(self, changes: Sequence[Change]) -> Manifests:
-        """The input as it is when the flags are given too; groups that were made are there only when it is expanded."""
-        base = self.base
-        if base is not None and base.pod_makers:
-            try:
-                return expand(changed(base, changes, rows=self.rows).manifests, rows=self.rows, run=self.run).manifests
-            except InputError:
-                pass
-        return changed(self.manifests, changes, rows=self.rows).manifests
-
-
-def _rules(loaded: Loaded[objects.Pod]) -> int:
-    """How many rules about other pods a pod has beyond a few: each takes about as long as an object."""
-    spec = loaded.object.spec
-    affinity, count = spec.affinity, len(spec.topology_spread_constraints)
-    for kind in () if affinity is None else (affinity.pod_affinity, affinity.pod_anti_affinity):
-        if kind is not None:
-            count += len(kind.required_during_scheduling_ignored_during_execution)
-            count += len(kind.preferred_during_scheduling_ignored_during_execution)
-    return max(0, count - FEW_RULES)
-
-
-class _SpentError(Exception):
-    """There have been trials enough."""
 
 
 def helped(
@@ -138,30 +78,34 @@ def helped(
         for group in document.pod_groups
         if group.asked and group.outcome == "Unschedulable"
     ]
-    found: dict[Waiting, tuple[Help, ...]] = {}
+    found: dict[Waiting, tuple[tuple[Help, ...], str | None]] = {one: ((), NONE) for _, one in waiting}
+    if only is not None:
+        found = {}
+    trials.attempts = max(trials.attempts, document.stats.attempts)
     chosen = [one for one in sorted(waiting) if only in (None, one[1])][:MOST_HELPED]
     for turn, (_, who) in enumerate(chosen):
-        share = trials.left // (len(chosen) - turn)
-        aside, trials.left = trials.left - share, share
-        found[who] = tuple(_Finder(who, trials, document).all(hints(who)))
-        trials.left += aside
-    pods = tuple(replace(pod, help=found.get(("Pod", pod.namespace, pod.name), ())) for pod in document.pods)
-    groups = tuple(
-        replace(group, help=found.get(("PodGroup", group.namespace, group.name), ())) for group in document.pod_groups
-    )
+        left = trials.allowed()
+        share = left // (len(chosen) - turn)
+        trials.left, before, trials.spent, spent = share, trials.made, False, trials.spent
+        helps = tuple(Finder(who, trials, document).all(hints(who)))
+        found[who] = helps, ALL if not trials.spent else SOME if trials.made > before else NONE
+        trials.left += left - share
+        trials.spent = trials.spent or spent
+    nothing: tuple[tuple[Help, ...], str | None] = ((), None)
+
+    def with_help(one: _Outcome, kind: str) -> _Outcome:
+        helps, tried = found.get((kind, one.namespace, one.name), nothing)
+        return replace(one, help=helps, tried=tried)
+
+    pods = tuple(with_help(pod, "Pod") for pod in document.pods)
+    groups = tuple(with_help(group, "PodGroup") for group in document.pod_groups)
     return Answer(replace(document, pods=pods, pod_groups=groups), answer.account)
 
 
-def _runs(document: Plan, who: Waiting) -> bool:
-    kind, namespace, name = who
-    if kind == "Pod":
-        return any((pod.namespace, pod.name, pod.outcome) == (namespace, name, "Scheduled") for pod in document.pods)
-    return any(
-        (group.namespace, group.name, group.outcome) == (namespace, name, "Scheduled") for group in document.pod_groups
-    )
+_Outcome = TypeVar("_Outcome", PodOutcome, PodGroupOutcome)
 
 
-class _Finder:
+class Finder:
     """Looks for the smallest changes for one who waits."""
 
     def __init__(self, who: Waiting, trials: Trials, document: Plan) -> None:
@@ -179,6 +123,7 @@ class _Finder:
         groups = (one.object for one in manifests.pod_groups if (one.object.namespace, one.object.name) == who[1:])
         self._group = next(groups, None) if kind == "PodGroup" else None
         self._nodes = [loaded.object for loaded in manifests.nodes]
+        self._of_workload: Mapping[str, Sequence[objects.Pod]] = {}
 
     def all(self, hints: Sequence[Help]) -> Iterator[Help]:
         """Every suggestion that holds; the first sorts are those that nobody else pays for."""
@@ -193,19 +138,74 @@ class _Finder:
             self._higher_priority,
             self._workload_ends,
         )
+        found = False
         for sort in sorts:
             try:
-                yield from sort()
-            except _SpentError:
+                for help in sort():
+                    found = True
+                    yield help
+            except SpentError:
                 return
+        if not found:
+            with suppress(SpentError):
+                yield from pairs(self)
 
     def _works(self, *changes: Change) -> bool:
         return self._trials.runs(self._who, changes)
+
+    def works_with(self, changes: Sequence[Change], edits: Sequence[Callable[[Manifests], Manifests]]) -> bool:
+        """Whether it runs after these changes and edits."""
+        try:
+            manifests = self._trials.after(changes)
+        except InputError:
+            return False
+        for edit in edits:
+            manifests = edit(manifests)
+        return self._trials.runs_in(self._who, manifests)
+
+    def parts(self) -> list[Part]:
+        """The changes that are combined, those of its own first."""
+        found = []
+        if any(pod != without_selectors(pod) for pod in self._pods):
+            edit = self._editor(without_selectors)
+            found.append(
+                Part("Selector", lambda _: "a node selector or affinity that lets it on more nodes", edit=edit)
+            )
+        for (key, value, effect), names in self._taints():
+            text = f"{key}{f'={value}' if value else ''}:{effect}"
+            choices = tuple((name, Change("taint", f"{name} {key}:{effect}-")) for name in names[:MOST_NODES])
+            found.append(Part("Toleration", partial(_tolerated, text), choices))
+        cordoned = sorted(node.name for node in self._nodes if node.spec.unschedulable)[:MOST_NODES]
+        if cordoned:
+            choices = tuple((name, Change("uncordon", name)) for name in cordoned)
+            found.append(Part("Uncordon", lambda chosen: f"{named(chosen)} uncordoned", choices))
+        if any(pod != without_ports(pod) for pod in self._pods):
+            found.append(Part("Ports", lambda _: "its host ports free", edit=self._editor(without_ports)))
+        if any(pod.spec.preemption_policy == "Never" for pod in self._pods):
+            edit = self._editor(preempting)
+            found.append(Part("Policy", lambda _: "a preemptionPolicy that is not Never", edit=edit))
+        steps = self._priorities()
+        if steps:
+            change = Change("set-priority", f"{self._called}={steps[-1]}")
+            found.append(Part("Priority", lambda _: f"a priority of {steps[-1]}", ((self._called, change),)))
+        for name in self._workloads()[:MOST_ENDING]:
+            choices = ((name, Change("without", name)),)
+            found.append(Part("Workload", lambda chosen: f"{chosen[0]} gone, or ended", choices))
+        return found
 
     @property
     def _called(self) -> str:
         kind, namespace, name = self._who
         return f"{namespace}/{kind.lower()}/{name}"
+
+    @property
+    def asked(self) -> dict[str, int]:
+        """What a pod that waits asks for: cpu in milli-units, others in base units."""
+        return pod_requests(next((pod for pod in self._pods if not pod.spec.node_name), self._pods[0]))
+
+    def may_take(self, node: objects.Node) -> bool:
+        """Whether taints, selectors and affinity of a pod let it on a new node like this one."""
+        return all(may_take(node, pod) for pod in self._pods)
 
     @property
     def _waits_for(self) -> int:
@@ -231,7 +231,7 @@ class _Finder:
             most = min(MOST_NODES, found[0][0] - 1 if found else MOST_NODES, self._all_waiting)
             try:
                 number = self._fewest(like, per_node, most)
-            except _SpentError:  # what was found holds, though another sort might do with fewer
+            except SpentError:  # what was found holds, though another sort might do with fewer
                 break
             if number is not None:
                 found.insert(0, (number, like, domain))
@@ -263,11 +263,10 @@ class _Finder:
         number = min(most, max(1, -(-self._waits_for // max(1, per_node))))
         if number < 1:
             return None
-        while not works(number):
-            low = number
-            if number >= most:
+        if not works(number):
+            low, number = number, most
+            if low == most or not works(most):
                 return None
-            number = min(most, number * 2)
         while number - low > 1:
             middle = number - 1 if low == 0 else (low + number) // 2
             if works(middle):
@@ -285,19 +284,19 @@ class _Finder:
     def _shapes(self, topology: str) -> Iterator[tuple[str, str, int]]:
         """(node, its domain, pods of it that an empty one holds) of each sort of nodes, the roomiest first."""
         kinds: dict[object, objects.Node] = {}
+        asked = self.asked
         for node in sorted(self._nodes, key=lambda one: one.name):
             domain = node.metadata.labels.get(topology, "") if topology else ""
-            if topology and not domain:
+            if (topology and not domain) or not self.may_take(node):
                 continue
-            taints = tuple((t.key, t.value, t.effect) for t in node.spec.taints if not t.key.startswith(_LIFECYCLE))
+            taints = tuple((t.key, t.value, t.effect) for t in node.spec.taints if not t.key.startswith(LIFECYCLE))
             labels = tuple(sorted((k, v) for k, v in node.metadata.labels.items() if k != HOSTNAME and v != node.name))
             shape = (domain, tuple(sorted((k, str(v)) for k, v in node.status.allocatable.items())), taints, labels)
             kinds.setdefault(shape, node)
-        asked = pod_requests(next((pod for pod in self._pods if not pod.spec.node_name), self._pods[0]))
         found = [
-            (-_holds(node, asked), node.name, node.metadata.labels.get(topology, "") if topology else "")
+            (-holds(node, asked), node.name, node.metadata.labels.get(topology, "") if topology else "")
             for node in kinds.values()
-            if _holds(node, asked) > 0
+            if holds(node, asked) > 0
         ]
         for room, name, domain in sorted(found):
             yield name, domain, -room
@@ -311,16 +310,20 @@ class _Finder:
             sentence = f"{number} uncordoned, {named(chosen)}: nothing goes there meanwhile ({_abbreviated(flags)})."
             yield Help(kind="Uncordon", nodes=len(chosen), amount=str(len(chosen)), flags=flags, sentence=sentence)
 
-    def _untainted(self) -> Iterator[Help]:
+    def _taints(self) -> list[tuple[tuple[str, str, str], list[str]]]:
+        """Taints that keep it away, each with the nodes that have it; the first MOST_TAINTS."""
         tainted: dict[tuple[str, str, str], list[str]] = defaultdict(list)
         for node in sorted(self._nodes, key=lambda one: one.name):
             for taint in node.spec.taints:
                 parts = (taint.key, taint.value, taint.effect)
-                if taint.effect not in _REJECTING or taint.key.startswith(_LIFECYCLE):
+                if taint.effect not in _REJECTING or taint.key.startswith(LIFECYCLE):
                     continue
                 if not all(any(tolerates(t, parts) for t in pod.spec.tolerations) for pod in self._pods):
                     tainted[parts].append(node.name)
-        for (key, value, effect), names in sorted(tainted.items())[:MOST_TAINTS]:
+        return sorted(tainted.items())[:MOST_TAINTS]
+
+    def _untainted(self) -> Iterator[Help]:
+        for (key, value, effect), names in self._taints():
             text = f"{key}{f'={value}' if value else ''}:{effect}"
             chosen = self._fewest_of([(name, Change("taint", f"{name} {key}:{effect}-")) for name in names])
             if chosen:
@@ -390,15 +393,22 @@ class _Finder:
     def _is(self, namespace: str, name: str) -> bool:
         return (namespace, name) == self._who[1:]
 
-    def _higher_priority(self) -> Iterator[Help]:
-        has = max(pod.spec.priority or 0 for pod in self._pods)
+    @property
+    def _priority(self) -> int:
         if self._group is not None:
-            open_priority = self._group.foreign is not None and not self._group.spec.priority_class_name
-            has = has if open_priority else self._group.spec.priority or 0
+            return self._group.spec.priority or 0
+        return max(pod.spec.priority or 0 for pod in self._pods)
+
+    def _priorities(self) -> list[int]:
+        """Just above each priority that there is, not below its own."""
+        has = self._priority
         manifests = self._trials.manifests
         levels = {loaded.object.spec.priority or 0 for loaded in manifests.pods}
         levels |= {loaded.object.spec.priority or 0 for loaded in manifests.pod_groups}
-        steps = sorted(level + 1 for level in levels if has <= level < HIGHEST_PRIORITY)
+        return sorted(level + 1 for level in levels if has <= level < HIGHEST_PRIORITY)
+
+    def _higher_priority(self) -> Iterator[Help]:
+        has, steps = self._priority, self._priorities()
 
         def works(priority: int) -> bool:
             return self._works(Change("set-priority", f"{self._called}={priority}"))
@@ -421,17 +431,31 @@ class _Finder:
 
     # -- others ------------------------------------------------------------------------------------
 
-    def _workload_ends(self) -> Iterator[Help]:
+    def _workloads(self) -> list[str]:
+        """Workloads that run, the smallest first, without which there would be places by amounts; the first of them.
+
+        Pods of a lower priority count as gone, as it may evict them.
+        """
         pods: dict[str, list[objects.Pod]] = defaultdict(list)
-        for loaded in self._trials.manifests.pods:
-            if loaded.object.spec.node_name and loaded.object not in self._pods:
-                name = workload_of_pod(loaded.object)
+        for pod in (loaded.object for loaded in self._trials.manifests.pods):
+            if pod.spec.node_name and pod not in self._pods and pod.status.phase not in ("Succeeded", "Failed"):
+                name = workload_of_pod(pod)
                 if name is not None:
-                    pods[name].append(loaded.object)
+                    pods[name].append(pod)
+        self._of_workload = pods
         order = sorted(pods, key=lambda name: (len(pods[name]), min(p.spec.priority or 0 for p in pods[name]), name))
-        for name in order[:MOST_WORKLOADS]:
+        rivals: Callable[[objects.Pod], bool] = lambda pod: (pod.spec.priority or 0) >= self._priority  # noqa: E731
+        there = (loaded.object for loaded in self._trials.manifests.pods)
+        space = NodeSpace(self._nodes, requested(there, rivals), self.asked)
+        missing = self._waits_for - space.places()
+        return [name for name in order[:MOST_LOOKED_AT] if space.more_places(requested(pods[name], rivals)) >= missing][
+            :MOST_WORKLOADS
+        ]
+
+    def _workload_ends(self) -> Iterator[Help]:
+        for name in self._workloads():
             if self._works(Change("without", name)):
-                number = len(pods[name])
+                number = len(self._of_workload[name])
                 flag = f"--without {name}"
                 sentence = f"{name} with its {number} pod{'' if number == 1 else 's'} gone, or ended ({flag})."
                 yield Help(kind="Workload", workload=name, amount=str(number), flags=(flag,), sentence=sentence)
@@ -444,9 +468,9 @@ class _Finder:
         edit: Callable[[int], Manifests | None] | None = {
             "Free": lambda less: self._freed(hint, less),
             "Node": lambda less: self._larger_node(hint) if not less else None,
-            "Selector": lambda less: self._with_pods(_without_selectors) if not less else None,
-            "Ports": lambda less: self._with_pods(_without_ports) if not less else None,
-            "Policy": lambda less: self._with_pods(_preempting) if not less else None,
+            "Selector": lambda less: self._with_pods(without_selectors) if not less else None,
+            "Ports": lambda less: self._with_pods(without_ports) if not less else None,
+            "Policy": lambda less: self._with_pods(preempting) if not less else None,
         }.get(hint.kind)
         if edit is None:
             return False
@@ -456,34 +480,52 @@ class _Finder:
         return less is None or not self._trials.runs_in(self._who, less)
 
     def _freed(self, hint: Help, less: int) -> Manifests | None:
-        """The input with room on as many nodes as the hint says; `less`: the smallest amount less on one of them.
+        """The input with capacity freed on as many nodes as the hint says; `less`: the smallest amount less on one.
 
-        Where fewer nodes lack as little, the others that must find a place find it on the first of them.
+        None where so much is not in use on so many nodes that lack as little: then it cannot be freed.
         """
-        if not hint.missing or not hint.on:
+        names = self._lacking_as_little(hint)
+        if not hint.missing or len(names) < (hint.nodes or 1):
             return None
-        number = hint.nodes or 1
-        names, more = (hint.on[:number], 0) if number <= len(hint.on) else (hint.on[:1], number - 1)
-        asked = pod_requests(next((pod for pod in self._pods if not pod.spec.node_name), self._pods[0]))
 
         def roomier(node: objects.Node) -> objects.Node:
             if node.name not in names:
                 return node
             allocatable = dict(node.status.allocatable)
             for turn, (name, amount) in enumerate(hint.missing.items()):
-                whole = _amount(allocatable.get(name, "0"), name) + _amount(amount, name) + more * asked.get(name, 0)
-                allocatable[name] = _text(whole - (less and node.name == names[-1] and turn == 0), name)
-            for name, each in asked.items():
-                if name not in hint.missing and more:  # for the others nothing is missing for the first alone
-                    allocatable[name] = _text(_amount(allocatable.get(name, "0"), name) + more * each, name)
+                whole = amount_of(allocatable.get(name, "0"), name) + amount_of(amount, name)
+                allocatable[name] = text_of(whole - (less and node.name == names[-1] and turn == 0), name)
             return replace(node, status=replace(node.status, allocatable=allocatable))
 
         return self._edited(objects.Node, roomier)
 
+    def _lacking_as_little(self, hint: Help) -> list[str]:
+        """The nodes of the hint and others with the same capacity in use, as many as it says, with that much in use."""
+        taken = requested(loaded.object for loaded in self._trials.manifests.pods)
+        known = {node.name: node for node in self._nodes}
+        on = [name for name in hint.on if name in known]
+        if not on:
+            return []
+
+        def free(node: objects.Node) -> tuple[tuple[str, int], ...]:
+            there, has = resource_list(node.status.allocatable), taken.get(node.name, Counter())
+            return tuple((name, there.get(name, 0) - has[name]) for name in sorted(hint.missing))
+
+        alike = free(known[on[0]])
+        others = (name for name in sorted(known) if name not in on and free(known[name]) == alike)
+        names = [*on, *(name for name in others if self.may_take(known[name]))][: hint.nodes or 1]
+        enough = all(
+            taken.get(name, Counter())[resource] >= amount_of(amount, resource)
+            for name in names
+            for resource, amount in hint.missing.items()
+        )
+        return names if enough else []
+
     def _larger_node(self, hint: Help) -> Manifests | None:
         """The input with one more node, as large as what the pod asks for."""
         asked = pod_requests(self._pods[0])
-        names = sorted(self._nodes, key=lambda node: (-_holds(node, {hint.resource or "": 1}), node.name))
+        largest = {hint.resource or "": 1}
+        names = sorted(self._nodes, key=lambda node: (not self.may_take(node), -holds(node, largest), node.name))
         if not names:
             return None
         manifests = changed(self._trials.manifests, [Change("add-nodes", "1", names[0].name)]).manifests
@@ -493,85 +535,39 @@ class _Finder:
                 return node
             allocatable = dict(node.status.allocatable)
             for name, amount in asked.items():
-                if amount > _amount(allocatable.get(name, "0"), name):
-                    allocatable[name] = _text(amount, name)
+                if amount > amount_of(allocatable.get(name, "0"), name):
+                    allocatable[name] = text_of(amount, name)
             return replace(node, status=replace(node.status, allocatable=allocatable))
 
-        return _edited(manifests, objects.Node, larger)
+        return edited(manifests, objects.Node, larger)
 
     def _with_pods(self, edit: Callable[[objects.Pod], objects.Pod]) -> Manifests:
-        ours = {id(pod) for pod in self._pods}
-        made = self._edited(objects.Pod, lambda pod: edit(pod) if id(pod) in ours else pod)
-        if edit is _preempting and self._group is not None:
-            group = self._group
-            policy = replace(group, spec=replace(group.spec, preemption_policy="PreemptLowerPriority"))
-            made = _edited(made, objects.PodGroup, lambda one: policy if one is group else one)
-        return made
+        return self._editor(edit)(self._trials.manifests)
+
+    def _editor(self, edit: Callable[[objects.Pod], objects.Pod]) -> Callable[[Manifests], Manifests]:
+        """An edit of its pods in an input, and where they may preempt of its group."""
+        ours, group = {pod.key for pod in self._pods}, self._group
+
+        def allowed(one: objects.PodGroup) -> objects.PodGroup:
+            if group is None or one.key != group.key:
+                return one
+            return replace(one, spec=replace(one.spec, preemption_policy="PreemptLowerPriority"))
+
+        def changed_pods(manifests: Manifests) -> Manifests:
+            made = edited(manifests, objects.Pod, lambda pod: edit(pod) if pod.key in ours else pod)
+            return edited(made, objects.PodGroup, allowed) if edit is preempting and group is not None else made
+
+        return changed_pods
 
     def _edited(self, kind: type[_T], edit: Callable[[_T], _T]) -> Manifests:
-        return _edited(self._trials.manifests, kind, edit)
+        return edited(self._trials.manifests, kind, edit)
 
 
 # -- parts -----------------------------------------------------------------------------------------
 
 
-def _edited(manifests: Manifests, kind: type[_T], edit: Callable[[_T], _T]) -> Manifests:
-    """The input with other objects of a kind."""
-    found = dict(manifests.objects)
-    listed = manifests.of(kind)
-    found[kind] = [Loaded(edit(one.object), one.origin, one.order, one.created) for one in listed]
-    return with_fields(manifests, objects=found, pod_makers=[])
-
-
-def workload_of_pod(pod: objects.Pod) -> str | None:
-    """What `--without` calls the workload of a pod; None for daemons and static pods, which no one ends."""
-    namespace = pod.namespace or "default"
-    group = pod_group_name(pod)
-    if group is not None:
-        return f"{namespace}/podgroup/{group}"
-    reference = reference_of(pod)
-    if reference is None:
-        return f"{namespace}/pod/{pod.name}"
-    if reference.kind in ("DaemonSet", "Node"):
-        return None
-    label = pod.metadata.labels.get(HASH)
-    if reference.kind == "ReplicaSet" and label and reference.name.endswith(f"-{label}"):
-        return f"{namespace}/deployment/{reference.name.removesuffix(f'-{label}')}"
-    return f"{namespace}/{reference.kind.lower()}/{reference.name}"
-
-
-def _holds(node: objects.Node, asked: Mapping[str, int]) -> int:
-    """How many pods that ask for this an empty node has room for, as far as amounts go."""
-    there = resource_list(node.status.allocatable)
-    return min((there.get(name, 0) // amount for name, amount in asked.items() if amount), default=1)
-
-
-def _amount(text: str | int | float, name: str) -> int:
-    """An amount as integers are kept: cpu in milli-units, others in base units."""
-    return milli_value_of(text) if name == "cpu" else value_of(text)
-
-
-def _text(amount: int, name: str) -> str:
-    return f"{amount}m" if name == "cpu" else str(amount)
-
-
-def _without_selectors(pod: objects.Pod) -> objects.Pod:
-    affinity = pod.spec.affinity
-    if affinity is not None and affinity.node_affinity is not None:
-        of_node = replace(affinity.node_affinity, required_during_scheduling_ignored_during_execution=None)
-        affinity = replace(affinity, node_affinity=of_node)
-    return replace(pod, spec=replace(pod.spec, node_selector={}, affinity=affinity))
-
-
-def _without_ports(pod: objects.Pod) -> objects.Pod:
-    containers = tuple(
-        replace(one, ports=tuple(replace(port, host_port=0) for port in one.ports)) for one in pod.spec.containers
-    )
-    return replace(pod, spec=replace(pod.spec, containers=containers))
-
-
-def _preempting(pod: objects.Pod) -> objects.Pod:
-    return replace(pod, spec=replace(pod.spec, preemption_policy="PreemptLowerPriority"))
+def _tolerated(taint: str, nodes: Sequence[str]) -> str:
+    return f"the taint {taint} tolerated, or taken off {named(nodes)}"
 
 
 def _abbreviated(flags: Sequence[str], most: int = 3) -> str:
