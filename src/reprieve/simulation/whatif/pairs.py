@@ -5,14 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 from reprieve.api.manifests import Manifests
 from reprieve.simulation.report import Help
 from reprieve.simulation.whatif.changes import Change
-
-if TYPE_CHECKING:
-    from reprieve.simulation.whatif.suggestions import Finder
 
 MOST_PAIRS: Final = 15
 """Pairs that are tried for one pod or group."""
@@ -31,6 +28,16 @@ class Part:
     def apply(self, manifests: Manifests) -> Manifests:
         """The input with the edit; flags are made before."""
         return manifests if self.edit is None else self.edit(manifests)
+
+
+class Finder(Protocol):
+    """What looks for changes for one pod or group."""
+
+    def parts(self) -> list[Part]:
+        """The changes that are combined."""
+
+    def works_with(self, changes: Sequence[Change], edits: Sequence[Callable[[Manifests], Manifests]]) -> bool:
+        """Whether it runs after these changes and edits. Raises as trials do."""
 
 
 def pairs(finder: Finder) -> Iterator[Help]:

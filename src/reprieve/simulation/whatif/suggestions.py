@@ -395,9 +395,9 @@ class Finder:
 
     @property
     def _priority(self) -> int:
-        if self._group is not None:
-            return self._group.spec.priority or 0
-        return max(pod.spec.priority or 0 for pod in self._pods)
+        """Its own, as admission has left it."""
+        outcomes = self._document.pods if self._who[0] == "Pod" else self._document.pod_groups
+        return next((one.priority for one in outcomes if (one.namespace, one.name) == self._who[1:]), 0)
 
     def _priorities(self) -> list[int]:
         """Just above each priority that there is, not below its own."""
