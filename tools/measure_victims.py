@@ -84,7 +84,7 @@ class Tally:
         self.optimal += price == best
         self.higher += price[1] > best[1]
         self.dearer += price > compatible
-        self.excess.append(price[3] / best[3] if best[3] else 1.0 + price[3])
+        self.excess.append(price[-2] / best[-2] if best[-2] else 1.0 + price[-2])
 
 
 def random_clusters(seeds: range, nodes: tuple[int, int]) -> None:
@@ -272,7 +272,7 @@ def optimum_shown(problem: Problem, seconds: float) -> str:
         best: Optimum = cheapest(problem, seconds=seconds)
     except NoSolutionError:
         return "no answer in time"
-    return f"{best.price[3]}" if best.proven else f"<= {best.price[3]}, bound {best.bound:.0f}"
+    return f"{best.price[-2]}" if best.proven else f"<= {best.price[-2]}, bound {best.bound:.0f}"
 
 
 # -- times -------------------------------------------------------------------------------------------------------------

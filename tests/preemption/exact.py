@@ -18,8 +18,9 @@ import numpy as np
 
 OFFSET = 1 << 31
 """What preemption.md 3 adds to every priority before summing."""
-Price = tuple[int, int, int, int, float]
-"""Violations, highest priority, sum of priorities, pods, and the earliest start among the highest, negated."""
+Price = tuple[float, ...]
+"""Violations, highest priority, gangs that break (if they count), sum of priorities, pods, and the earliest start among
+the highest, negated."""
 NOBODY: Price = (0, -OFFSET, 0, 0, -np.inf)
 """What it costs to evict nobody: less than anything else."""
 
@@ -35,6 +36,8 @@ class Unit:
     grouped: bool
     takes: dict[int, tuple[int, ...]]
     charged: dict[str, int] = field(default_factory=dict)
+    breaks: int = 0
+    """Gangs that fall below their minimum with it."""
 
     @property
     def importance(self) -> tuple[object, ...]:
@@ -59,13 +62,20 @@ class Problem:
     units: tuple[Unit, ...]
     kinds: tuple[Kind, ...]
     allowed: dict[str, int] = field(default_factory=dict)
+    gangs: bool = False
+    """Whether gangs that break count, as they do by default (cost.md 1.1)."""
+
+    @property
+    def nobody(self) -> Price:
+        """What it costs to evict no pod."""
+        return (*NOBODY[:2], 0, *NOBODY[2:]) if self.gangs else NOBODY
 
     def price(self, victims: Iterable[str]) -> Price:
         """What it costs to evict the units of these names."""
         gone = set(victims)
         evicted = sorted((unit for unit in self.units if unit.name in gone), key=lambda unit: unit.importance)
         if not evicted:
-            return NOBODY
+            return self.nobody
         left = dict(self.allowed)
         violations = 0
         for unit in evicted:
@@ -76,6 +86,7 @@ class Problem:
         return (
             violations,
             highest,
+            *((sum(unit.breaks for unit in evicted),) if self.gangs else ()),
             sum((unit.priority + OFFSET) * unit.pods for unit in evicted),
             sum(unit.pods for unit in evicted),
             -min(unit.start for unit in evicted if unit.priority == highest),
@@ -222,6 +233,10 @@ def cheapest(problem: Problem, *, seconds: float | None = None) -> Optimum:
     for turn, level in enumerate(levels):
         if level > highest:
             program.high[turn] = 0.0
+    breaks = {turn: float(unit.breaks) for turn, unit in enumerate(units) if unit.breaks}
+    if problem.gangs and breaks:
+        values, _ = program.solve(breaks)
+        program.add(breaks, -np.inf, round(sum(breaks[turn] for turn in breaks if values[turn] > 0.5)))
     # The sum of priorities with its offset: fewest pods first, then the smaller sum (they are far below the offset).
     assert sum(abs(unit.priority) * unit.pods for unit in units) < OFFSET
     pods = {turn: float(unit.pods) for turn, unit in enumerate(units)}

@@ -54,6 +54,7 @@ class Instance:
             tuple(unit.plain() for unit in self.units),
             tuple(Kind(amounts, count, everywhere) for amounts, count in kinds.items()),
             dict(self.budgets),
+            gangs=True,
         )
 
 
@@ -94,7 +95,8 @@ class _Running:
             before = takes.get(at, (0, 0))
             takes[at] = (before[0] + cpu, before[1] + gpu)
         charged = {self.budget: len(self.pods)} if self.budget is not None else {}
-        return Unit(f"default/{self.name}", self.priority, len(self.pods), self.start, self.whole, dict(takes), charged)
+        name, size = f"default/{self.name}", len(self.pods)
+        return Unit(name, self.priority, size, self.start, self.whole, dict(takes), charged, int(self.whole))
 
 
 def instance(seed: int, *, nodes: tuple[int, int] = (4, 20)) -> Instance:

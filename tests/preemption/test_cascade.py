@@ -14,7 +14,7 @@ from reprieve.framework.gates import FeatureGates
 from reprieve.framework.profile import Profile
 from reprieve.preemption.cascade import MOST_RETURNING, Cascades
 from reprieve.preemption.cost import UPSTREAM, criteria_of
-from reprieve.preemption.criteria import STANDARD
+from reprieve.preemption.criteria import UPSTREAM_ORDER
 from reprieve.preemption.default_preemption import DefaultPreemption
 from reprieve.preemption.options import PreemptionOptions
 from reprieve.preemption.outcome import COMPATIBLE, MINIMIZE_VICTIMS, CascadeStep, Preemption, Reason, Verdict
@@ -28,7 +28,7 @@ PLACEMENTS = [COMPATIBLE, MINIMIZE_VICTIMS]
 
 
 def _with(depth: int, *cost: str, placement: str = MINIMIZE_VICTIMS) -> dict[str, Profile]:
-    plugin = DefaultPreemption(PreemptionOptions(cost=cost or STANDARD, cascade_depth=depth, placement=placement))
+    plugin = DefaultPreemption(PreemptionOptions(cost=cost or UPSTREAM_ORDER, cascade_depth=depth, placement=placement))
     profile = profile_with(plugin)
     return {profile.name: profile}
 
@@ -185,7 +185,7 @@ def test_the_criterion_counts_pods_in_turn() -> None:
         pod("x", gpu=1, node="m", priority=30),
         pod("y", gpu=1, node="m", priority=60),
     ]
-    world = World(*items, *gang("w", 1, gpu=1, priority=100), profiles=_with(1, "cascade", *STANDARD))
+    world = World(*items, *gang("w", 1, gpu=1, priority=100), profiles=_with(1, "cascade", *UPSTREAM_ORDER))
     found = world.step().preemption
     assert found is not None
     assert found.cost is not None
@@ -365,7 +365,7 @@ def test_what_goes_in_turn_is_counted_with_what_goes() -> None:
     v, w = units["default/v"], units["default/w"]
     reason = Reason(world.record("p"), 0, "NodeResourcesFit", "")
     verdicts = [Verdict(v, False, reason), Verdict(w, False, None)]
-    criteria = criteria_of(("cascade", *STANDARD, "units"), depth=1)
+    criteria = criteria_of(("cascade", *UPSTREAM_ORDER, "units"), depth=1)
     cascades = Cascades(world.engine.running["default-scheduler"], criteria, 1)
     own = (0.0, 0.0, 50.0, 50.0 + (1 << 31), 1.0, 0.0, 1.0)
     assert cascades.cost(verdicts, [], own) == own

@@ -6,6 +6,7 @@ import random
 from typing import Any
 
 from reprieve.preemption.cheaper_for_pod import cheapest_on_row, judged
+from reprieve.preemption.cost import UPSTREAM
 from tests.building import START, World, group, node, pdb, pod
 from tests.preemption import tiny
 from tests.preemption.seeds import each_seed
@@ -53,7 +54,7 @@ def test_the_cheapest_set_of_a_node(seed: int) -> None:
     made = problem([(cores - taken,)], units, [kind((wants,))], **allowed)
     cluster, row, new = world.engine.cluster, world.row("n"), world.record("new")
     before = cluster.digest()
-    found, best = cheapest_on_row(cluster, new, row), tiny.cheapest(made)
+    found, best = cheapest_on_row(world.engine.running["default-scheduler"], UPSTREAM, new, row), tiny.cheapest(made)
     assert cluster.digest() == before
     if best is None or best[3] == 0:
         assert found is None, "it does not fit there, or does without"

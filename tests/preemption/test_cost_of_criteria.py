@@ -100,7 +100,7 @@ def test_what_guides_a_search_by_criteria_of_ones_own(names: list[str], first: b
     assert pricing is not None
     assert (pricing.budgets_first, pricing.by_limit) == (first, limit)
     costs = {"pdbViolations": 1, "highestPriority": 2, "pods": 5}
-    assert pricing.price([0, 1, 2], [True, False, False]) == tuple(float(costs[name]) for name in names)
+    assert pricing.price([0, 1, 2], [True, False, False], 0) == tuple(float(costs[name]) for name in names)
     weight = dict(zip(names_of(units), pricing.weight, strict=True))
     assert all(each > 0 for each in pricing.weight), "nobody is for nothing"
     guiding = next(name for name in names if name != "pdbViolations")

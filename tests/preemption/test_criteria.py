@@ -18,8 +18,8 @@ from reprieve.framework.gates import FeatureGates
 from reprieve.framework.preemption_cost import Costs, EvictionUnits, PreemptionCost
 from reprieve.framework.profile import Profile
 from reprieve.framework.status import PluginError
-from reprieve.preemption.cost import UPSTREAM, criteria_of
-from reprieve.preemption.criteria import IN_TREE, STANDARD
+from reprieve.preemption.cost import DEFAULT, UPSTREAM, criteria_of
+from reprieve.preemption.criteria import IN_TREE, STANDARD, UPSTREAM_ORDER
 from reprieve.preemption.default_preemption import DefaultPreemption
 from reprieve.preemption.options import PreemptionOptions
 from reprieve.preemption.outcome import COMPATIBLE, MINIMIZE_VICTIMS, Preemption
@@ -41,7 +41,9 @@ def _at(seconds: float) -> str:
 
 
 def _with(*cost: str, placement: str = COMPATIBLE, **more: Any) -> dict[str, Profile]:
-    profile = profile_with(DefaultPreemption(PreemptionOptions(cost=cost or STANDARD, placement=placement, **more)))
+    profile = profile_with(
+        DefaultPreemption(PreemptionOptions(cost=cost or UPSTREAM_ORDER, placement=placement, **more))
+    )
     return {profile.name: profile}
 
 
@@ -131,14 +133,14 @@ def test_each_criterion_decides_between_nodes(criterion: str, running: list[Any]
     one = pod("p", gpu=2, priority=9)
     usual = _preempts(World(*_nodes(), *running, one, profiles=_with()))
     assert usual.domain != domain
-    found = _preempts(World(*_nodes(), *running, one, profiles=_with(criterion, *STANDARD)))
+    found = _preempts(World(*_nodes(), *running, one, profiles=_with(criterion, *UPSTREAM_ORDER)))
     assert found.domain == domain
     assert found.compared is not None
     assert found.compared.steps[-1] == (IN_TREE[criterion].text, 1)
     assert found.cost is not None
     assert found.compared.cost is not None
     assert found.cost[0] < found.compared.cost[0]
-    assert [one.name for one in found.criteria] == [criterion, *STANDARD]
+    assert [one.name for one in found.criteria] == [criterion, *UPSTREAM_ORDER]
 
 
 @pytest.mark.parametrize("placement", [COMPATIBLE, MINIMIZE_VICTIMS])
@@ -149,7 +151,9 @@ def test_each_criterion_decides_between_placements(
     """cost.md 1.2: for a gang that may use either node as its domain."""
     crew: list[Any] = [group("crew", min_count=1, priority=9, topology="kubernetes.io/hostname")]
     crew.append(pod("p", gpu=2, priority=9, group="crew"))
-    found = _preempts(World(*_nodes(), *running, *crew, profiles=_with(criterion, *STANDARD, placement=placement)))
+    found = _preempts(
+        World(*_nodes(), *running, *crew, profiles=_with(criterion, *UPSTREAM_ORDER, placement=placement))
+    )
     assert found.domain == domain
 
 
@@ -157,7 +161,7 @@ def test_each_criterion_decides_between_placements(
 def test_each_criterion_leads_the_search_for_victims(criterion: str, running: list[Any], domain: str) -> None:
     """cost.md 1.2: and for a gang that looks for the cheapest eviction anywhere."""
     crew = gang("crew", 1, gpu=2, priority=9)
-    profiles = _with(criterion, *STANDARD, placement=MINIMIZE_VICTIMS)
+    profiles = _with(criterion, *UPSTREAM_ORDER, placement=MINIMIZE_VICTIMS)
     found = _preempts(World(*_nodes(), *running, *crew, profiles=profiles))
     names = World(*_nodes()).engine.cluster.nodes.names
     assert {names[row] for _, row in found.nominations} == {domain}
@@ -182,7 +186,7 @@ def test_of_two_equal_gangs_the_one_that_saved_a_minute_ago_goes() -> None:
         for name, seconds in (("a", -3600.0), ("b", -60.0)):
             items.append(saved(name, seconds))
             items += [pod(f"{name}{i}", gpu=1, node=f"n{i + 1}", group=name, start=-9000) for i in range(2)]
-        return World(*items, profiles=_with("lostWork", *STANDARD, placement=placement))
+        return World(*items, profiles=_with("lostWork", *UPSTREAM_ORDER, placement=placement))
 
     for placement in (COMPATIBLE, MINIMIZE_VICTIMS):
         assert _gone(_preempts(world(placement).add(*gang("crew", 2, gpu=1, priority=9)))) == ["b0", "b1"]
@@ -263,7 +267,7 @@ def _darlings(kind: type[PreemptionCost]) -> dict[str, Profile]:
     document = {
         "apiVersion": "kubescheduler.config.k8s.io/v1",
         "kind": "KubeSchedulerConfiguration",
-        "profiles": [{"pluginConfig": [{"name": "DefaultPreemption", "args": {"cost": [kind.name, *STANDARD]}}]}],
+        "profiles": [{"pluginConfig": [{"name": "DefaultPreemption", "args": {"cost": [kind.name, *UPSTREAM_ORDER]}}]}],
     }
     found = third_party([f"{kind.__module__}:{kind.__qualname__}"], found=())
     (profile,) = profiles_of(configuration_of(document), FeatureGates(), third_party=found)
@@ -306,11 +310,12 @@ def test_what_a_criterion_depends_on_has_to_be_hashable() -> None:
     assert any("something hashable, or None" in rejection.message for rejection in decision.rejections)
 
 
-def test_the_default_list_of_criteria_is_upstreams() -> None:
-    """cost.md 1.1."""
-    assert UPSTREAM.upstream
-    assert UPSTREAM.names == STANDARD
-    assert not criteria_of(("lostWork",)).upstream
+def test_the_default_list_of_criteria() -> None:
+    """cost.md 1.1: kube-scheduler's, with gangs that break before the sum of priorities."""
+    assert (UPSTREAM.upstream, UPSTREAM.native, UPSTREAM.names) == (True, True, UPSTREAM_ORDER)
+    assert (DEFAULT.upstream, DEFAULT.native, DEFAULT.names) == (False, True, STANDARD)
+    assert [name for name in STANDARD if name != "gangsBroken"] == list(UPSTREAM_ORDER)
+    assert not criteria_of(("lostWork",)).native
     with pytest.raises((ConfigurationError, PluginError)):
         World(profiles=_with("nonsense"))
 

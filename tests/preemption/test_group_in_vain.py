@@ -149,13 +149,14 @@ def test_the_decision_reports_all_of_it(gone: list[str], options: dict[str, Any]
     assert [criterion.name for criterion in found.criteria] == [
         "pdbViolations",
         "highestPriority",
+        "gangsBroken",
         "prioritySum",
         "pods",
         "startTime",
     ]
     assert len(found.victims) == 1
     victim = found.victims[0]
-    assert found.cost == (0, victim.unit.priority, victim.unit.priority + (1 << 31), 1, -1_600_000_000.0)
+    assert found.cost == (0, victim.unit.priority, 0, victim.unit.priority + (1 << 31), 1, -1_600_000_000.0)
     assert victim.reason is not None
     assert (victim.reason.pod.name, victim.reason.plugin, victim.reason.text) == (
         "crew-0",

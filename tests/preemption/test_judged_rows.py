@@ -13,7 +13,7 @@ import pytest
 
 from reprieve.cluster.changes import ChangeReader
 from reprieve.preemption.cheaper_for_pod import Cheapest
-from reprieve.preemption.judged_units import JudgedUnits
+from reprieve.preemption.judged_units import HIGHEST, LATEST, PODS, WEIGHT, JudgedUnits
 from reprieve.preemption.outcome import NO_VICTIMS_POD
 from reprieve.preemption.row_answers import Candidate, Misfit, RowAnswers, _below, _kinds
 from reprieve.preemption.unit_matrices import ABOVE_ALL, UnitMatrices, Units
@@ -163,11 +163,12 @@ def _reprieved(there: Sequence[_One], left: tuple[int, int]) -> list[_One] | Non
 
 def _cost(gone: Sequence[_One]) -> tuple[float, ...]:
     if not gone:
-        return (0, 0, 0, 0, 0)
+        return (0, 0, 0, 0, 0, 0)
     highest = max(one.priority for one in gone)
     return (
         sum(one.violates for one in gone),
         highest,
+        0,
         sum((one.priority + OFFSET) * one.size for one in gone),
         sum(one.size for one in gone),
         -min(one.start for one in gone if one.priority == highest),
@@ -206,34 +207,34 @@ def test_no_set_of_victims_on_a_row_costs_less_than_its_bound(seed: int) -> None
     left = [(chance.randint(-4, 0), chance.randint(-2, 0)) for _ in rows]
     judged = _judged(rows, left, 9)
     costs = judged.cost.T.tolist()
-    does = [cost for cost in costs if cost[3]]
+    does = [cost for cost in costs if cost[PODS]]
     highest = min((cost[1] for cost in does), default=float("inf"))
-    worth = min((cost[2] for cost in does if cost[1] == highest), default=float("inf"))
+    worth = min((cost[WEIGHT] for cost in does if cost[1] == highest), default=float("inf"))
     least = judged.least(highest, worth).T.tolist()
     for units, have, said, cost in zip(rows, left, least, costs, strict=True):
-        if not cost[3]:
+        if not cost[PODS]:
             continue
         for size in range(1, len(units) + 1):
             for gone in combinations(units, size):
                 if all(have[r] + sum(one.amounts[r] for one in gone) >= 0 for r in (0, 1)):
                     of = _cost(gone)
-                    assert (said[1], said[2], said[3]) <= (of[1], of[2], of[3])
-                    assert tuple(said[1:]) <= of[1:] or of[1:4] != tuple(said[1:4])
+                    assert tuple(said[HIGHEST:LATEST]) <= of[HIGHEST:LATEST]
+                    assert tuple(said[1:]) <= of[1:] or of[1:LATEST] != tuple(said[1:LATEST])
 
 
 @pytest.mark.parametrize(
     ("units", "lack", "least"),
     [
         # Like ones: as many as it takes, and the start of the first of the last so many.
-        ([(1, 2.0, 1), (1, 3.0, 1), (1, 5.0, 1)], 2, (1, 2 * (1 + OFFSET), 2, -3.0)),
-        ([(1, 2.0, 1), (1, 3.0, 1), (1, 5.0, 1)], 1, (1, 1 + OFFSET, 1, -5.0)),
+        ([(1, 2.0, 1), (1, 3.0, 1), (1, 5.0, 1)], 2, (1, 0, 2 * (1 + OFFSET), 2, -3.0)),
+        ([(1, 2.0, 1), (1, 3.0, 1), (1, 5.0, 1)], 1, (1, 0, 1 + OFFSET, 1, -5.0)),
         # Two of the largest, though one of another would be cheaper by itself.
-        ([(1, 2.0, 3), (1, 3.0, 1), (1, 5.0, 1)], 4, (1, 2 * (1 + OFFSET), 2, -3.0)),
+        ([(1, 2.0, 3), (1, 3.0, 1), (1, 5.0, 1)], 4, (1, 0, 2 * (1 + OFFSET), 2, -3.0)),
         # So many as it takes of the largest first, not as if all were as large.
-        ([(1, 2.0, 3), (1, 3.0, 1), (1, 4.0, 1), (1, 5.0, 1)], 5, (1, 3 * (1 + OFFSET), 3, -3.0)),
+        ([(1, 2.0, 3), (1, 3.0, 1), (1, 4.0, 1), (1, 5.0, 1)], 5, (1, 0, 3 * (1 + OFFSET), 3, -3.0)),
         # The lowest priority that suffices, and the others as light as the lightest.
-        ([(5, 2.0, 2), (2, 3.0, 2), (0, 5.0, 2)], 4, (2, 2 + 2 * OFFSET, 2, -3.0)),
-        ([(5, 2.0, 2), (2, 3.0, 2), (0, 5.0, 2)], 6, (5, 5 + 3 * OFFSET, 3, -2.0)),
+        ([(5, 2.0, 2), (2, 3.0, 2), (0, 5.0, 2)], 4, (2, 0, 2 + 2 * OFFSET, 2, -3.0)),
+        ([(5, 2.0, 2), (2, 3.0, 2), (0, 5.0, 2)], 6, (5, 0, 5 + 3 * OFFSET, 3, -2.0)),
     ],
 )
 def test_what_a_row_costs_at_least(units: list[tuple[int, float, int]], lack: int, least: tuple[float, ...]) -> None:
@@ -246,8 +247,8 @@ def test_what_a_row_costs_at_least(units: list[tuple[int, float, int]], lack: in
 def test_where_nobody_has_started_nobody_started_earlier() -> None:
     row = [_One(1, 1, float("inf"), (1, 0))] * 2
     judged = _judged([row], [(-1, 0)], 9)
-    assert judged.cost[:, 0].tolist() == [0, 1, 1 + OFFSET, 1, -float("inf")]
-    assert judged.least(float("inf"), float("inf"))[4, 0] == -float("inf")
+    assert judged.cost[:, 0].tolist() == [0, 1, 0, 1 + OFFSET, 1, -float("inf")]
+    assert judged.least(float("inf"), float("inf"))[LATEST, 0] == -float("inf")
 
 
 # -- stretches -------------------------------------------------------------------------------------------------------
@@ -430,11 +431,11 @@ def test_many_answers_at_once(whole: bool) -> None:
     found, _ = _answers(5 if whole else 8)
     at = rows.tolist()
     found.search(at[0], None)
-    cost = np.zeros((5, 5))
-    cost[:, 0] = [0, 1, 2, 3, 4]
-    cost[:, 4] = [0, 1, 2, 4, 4]
+    cost = np.zeros((6, 5))
+    cost[:, 0] = [0, 1, 9, 2, 3, 4]
+    cost[:, 4] = [0, 1, 9, 2, 4, 4]
     least = cost.copy()
-    least[2, 4] = 1
+    least[WEIGHT, 4] = 1
     judged = JudgedRows(
         units=np.array([True, True, False, True, True]),
         short=np.array([[False, True, False, True, False], [False, False, False, True, False]]),

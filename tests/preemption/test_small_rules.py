@@ -457,8 +457,8 @@ def test_what_counts_if_nothing_is_configured() -> None:
         "Reprieve",
         "MinimizeVictims",
     )
-    assert (evictions.criteria.upstream, evictions.cascades, evictions.plain, evictions.share) == (
-        True,
+    assert (evictions.criteria.names, evictions.cascades, evictions.plain, evictions.share) == (
+        STANDARD,
         None,
         False,
         True,

@@ -150,7 +150,7 @@ def cheapest(made: Problem) -> Price | None:
 
 def as_searched(price: Price) -> SearchedPrice:
     """A price as the search has it."""
-    return NOBODY_GOES if price == NOBODY else (price[0], price[1], price[2:])
+    return NOBODY_GOES if price == NOBODY else (int(price[0]), int(price[1]), price[2:])
 
 
 def names(made: Problem, gone: Collection[int]) -> tuple[str, ...]:

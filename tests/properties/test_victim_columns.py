@@ -14,8 +14,10 @@ from reprieve.api import objects
 from reprieve.cluster.pods import PodRecord
 from reprieve.framework.plugin import CycleState
 from reprieve.preemption.cheaper_for_pod import cheapest_on_row
+from reprieve.preemption.cost import DEFAULT
 from reprieve.preemption.default_preemption import DefaultPreemption
 from reprieve.preemption.for_pod import PodPreemption
+from reprieve.preemption.judged_units import GANGS, PODS
 from reprieve.preemption.row_answers import Candidate, RowAnswers
 from reprieve.preemption.victim_columns import VictimColumns
 from tests.building import World, group, node, pdb, pod
@@ -82,7 +84,7 @@ class _Changing:
 
     def change_group(self, name: str) -> None:
         whole = self.chance.random() < 0.6
-        made = group(name, min_count=1, priority=self.chance.choice(PRIORITIES), whole=whole)
+        made = group(name, min_count=self.chance.randint(1, 4), priority=self.chance.choice(PRIORITIES), whole=whole)
         self.world.engine.set_group(made, 0.0)
 
     def change_budget(self, index: int) -> None:
@@ -120,18 +122,21 @@ class _Changing:
 
 def _singly(preemption: PodPreemption, state: CycleState, rows: list[int]) -> RowAnswers:
     cluster = state.cluster
-    answers = RowAnswers(cluster.changes(), len(cluster.nodes))
+    answers = RowAnswers(cluster.changes(), len(cluster.nodes), DEFAULT)
     for row in rows:
         answer, spans = preemption._on_row(state, row, numbers=True)
         answers.put(row, answer, preemption._same_for(state, row, numbers=True), fragile=spans)
         if isinstance(answer, Candidate):
-            met("several", answer.cost[3] > 1)
+            met("several", answer.cost[PODS] > 1)
+            met("breaking", answer.cost[GANGS] > 0)
             met("violating", answer.cost[0] > 0)
             met("spanning", spans)
     return answers
 
 
-@must_meet(**{"several": 1_000, "violating": 500, "spanning": 500, "cheaper": 100, "nothing cheaper": 500})
+@must_meet(
+    **{"several": 1_000, "violating": 500, "spanning": 500, "breaking": 500, "cheaper": 100, "nothing cheaper": 500}
+)
 @many
 @given(st.integers(0, 2**32))
 def test_rows_together_are_judged_as_one_by_one(seed: int) -> None:
@@ -141,14 +146,14 @@ def test_rows_together_are_judged_as_one_by_one(seed: int) -> None:
     """
     case = _Changing(seed)
     cluster, chance, preemption = case.world.engine.cluster, case.chance, case.preemption
-    kept = VictimColumns(cluster)
+    kept = VictimColumns(cluster, by_gang=True)
     for _ in range(8):
         for _ in range(chance.randint(0, 3)):
             case.happen()
         pod = case.probe()
         state = CycleState(cluster, pod)
         rows = sorted(chance.sample(range(len(cluster.nodes)), chance.randint(1, len(cluster.nodes))))
-        together = RowAnswers(cluster.changes(), len(cluster.nodes))
+        together = RowAnswers(cluster.changes(), len(cluster.nodes), DEFAULT)
         lacking = preemption._lacking(state)
         together.put_all(np.array(rows), kept.judge(pod, np.array(rows)), lacking)
         singly = _singly(preemption, state, rows)
@@ -157,7 +162,7 @@ def test_rows_together_are_judged_as_one_by_one(seed: int) -> None:
         good = [row for row in rows if singly.good[row]]
         assert [together._cost_of(row) for row in good] == [singly._cost_of(row) for row in good]
         for row in good:
-            cheapest = cheapest_on_row(cluster, pod, row)
+            cheapest = cheapest_on_row(case.world.engine.running["default-scheduler"], DEFAULT, pod, row)
             assert cheapest is not None
             assert tuple(together._least[:, row].tolist()) <= cheapest.cost
             if not together._open[row]:

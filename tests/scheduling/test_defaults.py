@@ -51,7 +51,7 @@ TAKEN: dict[str, Json] = {
         "minCandidateNodesPercentage": 10,
         "minCandidateNodesAbsolute": 100,
         "victimSearch": "Reprieve",
-        "cost": ["pdbViolations", "highestPriority", "prioritySum", "pods", "startTime"],
+        "cost": ["pdbViolations", "highestPriority", "gangsBroken", "prioritySum", "pods", "startTime"],
         "cascadeDepth": 0,
         "placement": "MinimizeVictims",
         "holdSeconds": 600,
@@ -103,7 +103,8 @@ def _preemption(profile: Profile) -> PreemptionOptions:
     return dataclasses.replace(found, cost=tuple(found.cost))
 
 
-STANDARD = ("pdbViolations", "highestPriority", "prioritySum", "pods", "startTime")
+STANDARD = ("pdbViolations", "highestPriority", "gangsBroken", "prioritySum", "pods", "startTime")
+UPSTREAM = tuple(name for name in STANDARD if name != "gangsBroken")
 OURS = PreemptionOptions(
     group_policy=True,
     victim_search="Reprieve",
@@ -114,7 +115,7 @@ OURS = PreemptionOptions(
     successor=True,
     wait_for_completions=0.0,
 )
-COMPATIBLE = dataclasses.replace(OURS, placement="Compatible", hold_seconds=0.0, successor=False)
+COMPATIBLE = dataclasses.replace(OURS, placement="Compatible", cost=UPSTREAM, hold_seconds=0.0, successor=False)
 
 
 def test_the_preemption_options_of_the_default_profile() -> None:

@@ -5,7 +5,7 @@ differs decides.  A criterion says what evicting each of some units costs; it is
 """
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import ClassVar, Protocol
 
@@ -49,6 +49,8 @@ class EvictionUnits:
     """`bool[units]`: a PodDisruptionBudget would be violated by it."""
     scheduled: Mapping[str, int]
     """Members of each gang that run before anybody goes, by `namespace/name`; groups with no unit here may lack."""
+    slack: Mapping[str, int] = field(default_factory=dict)
+    """Of those that have their minCount, how many members they can lose and still have it."""
 
     def __len__(self) -> int:
         return len(self.pods)

@@ -58,7 +58,7 @@ from reprieve.observability.shortages import lack_of
 from reprieve.plugins.gang_scheduling import GREEDY, RETRY
 from reprieve.preemption.cost import UPSTREAM
 from reprieve.preemption.cost_report import by_criterion, cost_sentences, decisive, lost_by, names_of, plain, turns
-from reprieve.preemption.criteria import STANDARD, HighestPriority, PdbViolations, Pods, PrioritySum, StartTime
+from reprieve.preemption.criteria import UPSTREAM_ORDER, HighestPriority, PdbViolations, Pods, PrioritySum, StartTime
 from reprieve.preemption.lost_work import EvictedPods
 from reprieve.preemption.outcome import CascadeStep, Criterion, Preemption, PreemptionInVain, PutOff, Verdict
 from reprieve.preemption.outcome import Cost as CostKey
@@ -267,7 +267,7 @@ def preemption_record(cluster: ClusterState, preemption: Preemption, now: float)
     lost = sum(max(0.0, now - pod.start) for verdict in evicted for pod in verdict.unit.pods if pod.start is not None)
     return PreemptionRecord(
         domain=preemption.domain,
-        potential_victims=len(preemption.verdicts),
+        potential_victims=len(preemption.verdicts) + len(preemption.remains),
         evicted=[_evicted_unit(cluster, verdict, now) for verdict in evicted],
         reprieved=[_unit(names, verdict, now) for verdict in spared],
         reprieved_total=reprieved,
@@ -384,7 +384,7 @@ def _candidate(domain: str, criteria: Sequence[Criterion], key: CostKey | None) 
         priority_sum=int(costs.get(PrioritySum.name, 0)),
         pods=int(costs.get(Pods.name, 0)),
         earliest_start=_started(costs[StartTime.name]) if StartTime.name in costs else "",
-        others={name: plain(cost) for name, cost in costs.items() if name not in STANDARD and isfinite(cost)},
+        others={name: plain(cost) for name, cost in costs.items() if name not in UPSTREAM_ORDER and isfinite(cost)},
     )
 
 

@@ -12,13 +12,15 @@ import numpy as np
 from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.state import ClusterState
 from reprieve.framework.diagnoser import nominated_pods
+from reprieve.framework.running import RunningProfile
+from reprieve.preemption.cost import Criteria, pricing_of
 from reprieve.preemption.free_resources import FreeResources
 from reprieve.preemption.order import Ranking, by_importance
 from reprieve.preemption.outcome import Cost, Verdict
 from reprieve.preemption.reprieving import judge_by_numbers
 from reprieve.preemption.units import PreemptionUnit, units_below
 from reprieve.preemption.victim_search.for_one import cheapest_for_one
-from reprieve.preemption.victim_search.problem import Kind, Numbers, budgets_that_matter, shares_of
+from reprieve.preemption.victim_search.problem import Kind, Numbers, budgets_that_matter, gangs_of, shares_of
 from reprieve.preemption.victim_search.state import Eviction
 
 
@@ -30,13 +32,15 @@ class Cheapest:
     units: tuple[PreemptionUnit, ...]
 
 
-def cheapest_on_row(cluster: ClusterState, pod: PodRecord, row: int) -> Cheapest | None:
-    """The cheapest eviction on the row that leaves the pod its resources, by upstream's criteria; None if none does.
+def cheapest_on_row(running: RunningProfile, criteria: Criteria, pod: PodRecord, row: int) -> Cheapest | None:
+    """The cheapest eviction on the row that leaves the pod its resources, by the criteria; None if none does.
 
     The pod's own nomination has been lifted in the present view.
     """
+    cluster = running.cluster
     nodes = cluster.nodes
-    ranking = Ranking(cluster, units_below(cluster, pod.priority, list(nodes.pods[row].values())))
+    units = units_below(cluster, pod.priority, list(nodes.pods[row].values()))
+    ranking = Ranking(cluster, units, criteria, criteria.costing(cluster, running.evaluator, units))
     columns = [column for column, _ in pod.signature.requests]
     free = nodes.allocatable[columns, row] - nodes.used[columns, row]
     for unit in ranking.ordered:
@@ -59,12 +63,15 @@ def cheapest_on_row(cluster: ClusterState, pod: PodRecord, row: int) -> Cheapest
         charged=charged,
         allowed=allowed,
         exact=True,
+        pricing=pricing_of(criteria, ranking.ordered, ranking.violations, ranking.costing),
+        gangs=gangs_of(ranking),
     )
     found = cheapest_for_one(Eviction(numbers))
     if found is None or not found[0]:
         return None
-    units, (violations, highest, cost), _ = found
-    return Cheapest((violations, highest, *cost), tuple(ranking.ordered[unit] for unit in units))
+    gone, (violations, highest, cost), _ = found
+    whole = (violations, highest, *cost) if numbers.pricing is None else cost
+    return Cheapest(whole, tuple(ranking.ordered[unit] for unit in gone))
 
 
 def judged(cluster: ClusterState, pod: PodRecord, row: int, gone: tuple[PreemptionUnit, ...]) -> tuple[Verdict, ...]:

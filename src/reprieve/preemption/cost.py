@@ -1,7 +1,8 @@
 """What an eviction costs, for choosing between domains, placements and units (preemption.md 3; cost.md 1).
 
-The comparison is a list of criteria; the first in which two evictions differ decides.  `UPSTREAM` is the list that
-counts if nothing is configured: with it, what is decided is what kube-scheduler's comparison decides.
+The comparison is a list of criteria; the first in which two evictions differ decides.  `DEFAULT` is the list that
+counts if nothing is configured; with `UPSTREAM` what is decided is what kube-scheduler's comparison decides.  The fast
+paths and the search know both of these *native* lists by themselves.
 """
 
 from collections.abc import Hashable, Mapping, Sequence
@@ -17,7 +18,20 @@ from reprieve.framework.configuration import ConfigurationError
 from reprieve.framework.evaluation import Evaluator
 from reprieve.framework.plugin import Plugin
 from reprieve.framework.preemption_cost import Costs, EvictionUnits, PreemptionCost
-from reprieve.preemption.criteria import IN_TREE, PRIORITY_OFFSET, STANDARD, Cascade, HighestPriority, PdbViolations
+from reprieve.preemption.criteria import (
+    IN_TREE,
+    PRIORITY_OFFSET,
+    STANDARD,
+    UPSTREAM_ORDER,
+    Cascade,
+    GangsBroken,
+    HighestPriority,
+    LostWorkCost,
+    PdbViolations,
+    StartTime,
+    TenantSpread,
+)
+from reprieve.preemption.gangs import broken, losses, slack_of, standing
 from reprieve.preemption.outcome import Cost as Cost
 from reprieve.preemption.outcome import Criterion, Verdict
 from reprieve.preemption.units import PreemptionUnit
@@ -54,7 +68,32 @@ class Criteria:
     @cached_property
     def upstream(self) -> bool:
         """It is kube-scheduler's comparison."""
-        return self.names == STANDARD
+        return self.names == UPSTREAM_ORDER
+
+    @cached_property
+    def native(self) -> bool:
+        """It is the default comparison or kube-scheduler's: the search and the fast paths know them by themselves."""
+        return self.upstream or self.names == STANDARD
+
+    @cached_property
+    def counts_gangs(self) -> bool:
+        """Gangs that fall below their minimum count."""
+        return GangsBroken.name in self.names
+
+    @cached_property
+    def never_less(self) -> int:
+        """By so many criteria, the first ones, a set of units never costs less than a part of it does."""
+        for turn, cost in enumerate(self.costs):
+            if isinstance(cost, StartTime) and HighestPriority.name in self.names[:turn]:
+                continue
+            if not cost.additive and not isinstance(cost, HighestPriority | GangsBroken | TenantSpread | LostWorkCost):
+                return turn
+        return len(self.costs)
+
+    @cached_property
+    def in_tree(self) -> bool:
+        """No plugin adds any of them."""
+        return all(name in IN_TREE for name in self.names)
 
     @cached_property
     def timeless(self) -> bool:
@@ -85,13 +124,19 @@ class Criteria:
         return None if self.upstream else Costing(cluster, evaluator, units)
 
     def cost_of(self, verdicts: Sequence[Verdict], costing: "Costing | None" = None) -> Cost | None:
-        """A sortable cost, cheapest first: a number by each criterion, in order. None where nobody has to go."""
+        """A sortable cost, cheapest first: a number by each criterion, in order. None where nobody has to go.
+
+        `costing`: needed unless it is upstream's comparison.
+        """
         evicted = [v for v in verdicts if v.evicted]
         if not evicted:
             return None
         if self.upstream:
-            return _upstream_cost(evicted)
+            return _native_cost(evicted)
         assert costing is not None
+        if self.native:
+            pods = (pod for v in evicted for pod in v.unit.pods)
+            return _native_cost(evicted, len(broken(pods, costing.slack)))
         victims = costing.columns([v.unit for v in evicted], [v.violates_pdb for v in evicted])
         return tuple(cost.total(victims) for cost in self.costs)
 
@@ -100,27 +145,40 @@ class Criteria:
     ) -> list[int]:
         """Indices of units, given by importance, in the order in which a reprieve tries them (preemption.md 3.4).
 
-        By upstream's comparison those first that violate a budget, each class by importance.  By any other, what
-        each costs alone decides, criterion by criterion, the dearest first; what ties goes by importance.
+        By a native comparison those first that violate a budget, each class by importance; where gangs count, of one
+        priority those first that a gang needs for its minimum.  By any other, what each costs alone decides, criterion
+        by criterion, the dearest first; what ties goes by importance.
         """
         if self.upstream or not units:
             return sorted(range(len(units)), key=lambda i: not violates[i])
         assert costing is not None
+        gangs = costing.standing(units) if self.counts_gangs else None
+        if self.native:
+            if gangs is None:
+                return sorted(range(len(units)), key=lambda i: not violates[i])
+            return sorted(range(len(units)), key=lambda i: (not violates[i], -units[i].priority, *gangs[i]))
         columns = costing.columns(units, violates)
-        keys = [-cost.of_units(columns) for cost in self.costs]
-        order: list[int] = np.lexsort(keys[::-1]).tolist()
+        keys: list[Costs] = []
+        for cost in self.costs:
+            if isinstance(cost, GangsBroken):
+                keys.extend(np.array(gangs, dtype=np.float64).T if gangs is not None else ())
+            else:
+                keys.append(-cost.of_units(columns))
+        order: list[int] = np.lexsort(keys[::-1]).tolist() if keys else list(range(len(units)))
         return order
 
 
-def _upstream_cost(evicted: Sequence[Verdict]) -> Cost:
-    """In order: units that violate a budget; the highest victim priority; the sum of the victims' priorities; the
-    number of victim pods; and the earliest start among the highest-priority victims, later being cheaper.
+def _native_cost(evicted: Sequence[Verdict], gangs: int | None = None) -> Cost:
+    """In order: units that violate a budget; the highest victim priority; gangs that break, if they count; the sum of
+    the victims' priorities; the number of victim pods; and the earliest start among the highest-priority victims,
+    later being cheaper.
     """
     highest = max(v.unit.priority for v in evicted)
     earliest = min(v.unit.start for v in evicted if v.unit.priority == highest)
     return (
         sum(1 for v in evicted if v.violates_pdb),
         highest,
+        *(() if gangs is None else (gangs,)),
         sum((v.unit.priority + PRIORITY_OFFSET) * len(v.unit.pods) for v in evicted),
         sum(len(v.unit.pods) for v in evicted),
         -earliest,
@@ -135,12 +193,22 @@ class Costing:
 
     def __init__(self, cluster: ClusterState, evaluator: Evaluator | None, units: Sequence[PreemptionUnit]) -> None:
         self.cluster, self.evaluator = cluster, evaluator
+        self.slack: Mapping[str, int] = slack_of(cluster, units)
+        """Of each gang with a pod among the units that has its minCount (`reprieve.preemption.gangs`)."""
         self.scheduled: Mapping[str, int] = {
-            pod.group: cluster.groups[pod.group].scheduled
-            for unit in units
-            for pod in unit.pods
-            if pod.group is not None and pod.group in cluster.groups
+            key: cluster.groups[key].scheduled
+            for key in {pod.group for unit in units for pod in unit.pods if pod.group is not None}
+            if key in cluster.groups
         }
+
+    def losses(self, units: Sequence[PreemptionUnit]) -> list[dict[str, int]]:
+        """Of each unit: how many pods each gang with slack loses with it."""
+        slack = self.slack
+        return [losses(unit.pods, slack) for unit in units]
+
+    def standing(self, units: Sequence[PreemptionUnit]) -> list[tuple[bool, int]] | None:
+        """See `reprieve.preemption.gangs.standing`; None where no gang can break."""
+        return standing(self.losses(units), self.slack) if self.slack else None
 
     def columns(self, units: Sequence[PreemptionUnit], violates: Sequence[bool]) -> EvictionUnits:
         """Units, in order of importance, as criteria see them; `violates`: which of them violate a budget."""
@@ -154,6 +222,7 @@ class Costing:
             starts=np.array([unit.start for unit in units], dtype=np.float64),
             violates=np.array(violates, dtype=np.bool_),
             scheduled=self.scheduled,
+            slack=self.slack,
         )
 
 
@@ -177,7 +246,8 @@ def criteria_of(
         if name in IN_TREE:
             if name == Cascade.name and not depth:
                 raise ConfigurationError(at, f"{name!r} needs a cascadeDepth of at least 1")
-            found.append(IN_TREE[name]())
+            lost = name == LostWorkCost.name and GangsBroken.name in names
+            found.append(LostWorkCost(with_gangs=True) if lost else IN_TREE[name]())
         elif name in own:
             found.append(own[name])
         else:
@@ -187,7 +257,8 @@ def criteria_of(
     return Criteria(tuple(found))
 
 
-UPSTREAM: Final = criteria_of(STANDARD)
+DEFAULT: Final = criteria_of(STANDARD)
+UPSTREAM: Final = criteria_of(UPSTREAM_ORDER)
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,14 +277,21 @@ class Pricing:
     """A violated budget weighs more than anything else."""
     by_limit: bool
     """The highest priority decides before anything but budgets."""
+    gang_weight: float
+    """What breaking a gang weighs beside that."""
 
-    def price(self, gone: Sequence[int], violations: Sequence[bool]) -> Cost:
-        """What evicting these units costs, given by ascending number; `violations` are counted over them."""
+    def price(self, gone: Sequence[int], violations: Sequence[bool], gangs: int) -> Cost:
+        """What evicting these units costs, given by ascending number.
+
+        `violations` are counted over them, and so are the `gangs` that fall below their minimum.
+        """
         total: list[float] = []
         victims: EvictionUnits | None = None
         for cost, vector in zip(self.criteria.costs, self.vectors, strict=True):
             if isinstance(cost, PdbViolations):
                 total.append(sum(violations))
+            elif isinstance(cost, GangsBroken):
+                total.append(gangs)
             elif vector is not None:
                 total.append(sum([vector[unit] for unit in gone]))
             elif isinstance(cost, HighestPriority):
@@ -228,8 +306,8 @@ class Pricing:
 def pricing_of(
     criteria: Criteria, units: Sequence[PreemptionUnit], violates: Sequence[bool], costing: Costing | None
 ) -> Pricing | None:
-    """None for upstream's comparison, which the search knows by itself."""
-    if criteria.upstream:
+    """None for a native comparison, which the search knows by itself."""
+    if criteria.native:
         return None
     assert costing is not None
     columns = costing.columns(units, violates)
@@ -239,9 +317,13 @@ def pricing_of(
         for cost, vector in zip(criteria.costs, alone, strict=True)
     ]
     weight: Costs = _LEAST_WEIGHT * columns.sizes.astype(np.float64)
-    scale = _FIRST_SCALE
+    scale, gang_weight = _FIRST_SCALE, 0.0
     for cost, vector in zip(criteria.costs, alone, strict=True):
         if isinstance(cost, PdbViolations):
+            continue
+        if isinstance(cost, GangsBroken):
+            gang_weight = scale
+            scale *= _NEXT_SCALE
             continue
         finite = vector[np.isfinite(vector)]
         low, high = (float(finite.min()), float(finite.max())) if len(finite) else (0.0, 0.0)
@@ -253,7 +335,7 @@ def pricing_of(
     names = criteria.names
     budgets_first = names[0] == PdbViolations.name
     by_limit = names[int(budgets_first) : int(budgets_first) + 1] == (HighestPriority.name,)
-    return Pricing(criteria, columns, tuple(vectors), tuple(weight.tolist()), budgets_first, by_limit)
+    return Pricing(criteria, columns, tuple(vectors), tuple(weight.tolist()), budgets_first, by_limit, gang_weight)
 
 
 _LEAST_WEIGHT = 1e-3
@@ -270,8 +352,9 @@ def _some(columns: EvictionUnits, chosen: Sequence[int], violations: Sequence[bo
         names=[columns.names[unit] for unit in chosen],
         pods=[columns.pods[unit] for unit in chosen],
         rows=[columns.rows[unit] for unit in chosen],
-        priorities=columns.priorities[chosen],
-        starts=columns.starts[chosen],
+        priorities=columns.priorities[list(chosen)],
+        starts=columns.starts[list(chosen)],
         violates=np.array(violations, dtype=np.bool_),
         scheduled=columns.scheduled,
+        slack=columns.slack,
     )

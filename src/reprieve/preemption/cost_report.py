@@ -58,8 +58,9 @@ def decisive(preemption: Preemption) -> tuple[Criterion, str, str] | None:
 
 
 def lost_by(cluster: ClusterState, preemption: Preemption) -> LostWork:
-    """The work that all victims lose."""
-    return lost_work(cluster, (pod for verdict in preemption.victims for pod in verdict.unit.pods))
+    """The work that all victims lose, and what is left over of gangs that break with them."""
+    victims = (pod for verdict in preemption.victims for pod in verdict.unit.pods)
+    return lost_work(cluster, (*victims, *preemption.left_over))
 
 
 def lost_text(lost: LostWork) -> str:
@@ -109,6 +110,7 @@ def cost_sentences(cluster: ClusterState, preemption: Preemption) -> tuple[str, 
         if decided is not None and compared is not None:
             criterion, one, other = decided
             sentences.append(f"{preemption.domain} over {compared.domain}: {criterion.text} ({one} against {other}).")
+    sentences += _of_gangs(preemption)
     sentences += [_sentence(turn) for turn in turns(preemption.cascade)[:_MOST_STEPS]]
     avoided = preemption.avoided
     if avoided is not None:
@@ -118,6 +120,26 @@ def cost_sentences(cluster: ClusterState, preemption: Preemption) -> tuple[str, 
         chain, in_all = _chain(avoided.steps), f"{own + pods} pods would go in all"
         sentences.append(f"Evicting {going} instead would end in more: when it comes back, {chain}; {in_all}.")
     return tuple(sentences)
+
+
+def _of_gangs(preemption: Preemption) -> list[str]:
+    """Sentences on pods that go on running without their gang."""
+    sentences = []
+    left = preemption.left_over
+    if left:
+        gangs = _names(sorted({pod.group or "" for pod in left}))
+        verb, their = ("is", "its") if len(left) == 1 else ("are", "their")
+        sentences.append(
+            f"{len(left)} pod{'s' if len(left) > 1 else ''} left over of {gangs} {verb} below the minimum of the gang: "
+            f"{their} work is lost, too."
+        )
+    counted = {pod.uid for pod in left}
+    pods = [pod for unit in preemption.remains for pod in unit.pods if pod.uid not in counted]
+    if pods:
+        gangs = _names(sorted({pod.group or "" for pod in pods}))
+        plural = "s" if len(pods) > 1 else ""
+        sentences.append(f"{len(pods)} pod{plural} of {gangs}, below the minimum before, stay{'' if plural else 's'}.")
+    return sentences
 
 
 def _sentence(turn: Turn) -> str:

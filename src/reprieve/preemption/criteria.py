@@ -1,7 +1,7 @@
 """The criteria by which evictions are compared that come with the product (cost.md 1).
 
 Each says what evicting units costs, for all of them at once; `reprieve.preemption.cost` puts them in the order of the
-configuration.  The first five, in their order, are upstream's comparison.
+configuration.  `STANDARD` is the order without a configuration, `UPSTREAM_ORDER` that of kube-scheduler.
 """
 
 from collections import Counter
@@ -14,6 +14,7 @@ from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.state import ClusterState
 from reprieve.framework.plugin import CycleState
 from reprieve.framework.preemption_cost import Costs, EvictionUnits, PreemptionCost
+from reprieve.preemption.gangs import broken
 from reprieve.preemption.lost_work import lost_by_pod
 from reprieve.preemption.minimum_runtime import runtime_is_over
 
@@ -107,7 +108,10 @@ class StartTime(_ByFacts):
 
 
 class LostWorkCost(PreemptionCost):
-    """GPU-seconds, of pods without GPUs CPU-seconds, that were worked since the last checkpoint (cost.md 2.1)."""
+    """GPU-seconds, of pods without GPUs CPU-seconds, that were worked since the last checkpoint (cost.md 2.1).
+
+    `with_gangs`: of a gang that breaks all that its pods worked.
+    """
 
     name = "lostWork"
     text: ClassVar[str] = "least lost work"
@@ -117,9 +121,31 @@ class LostWorkCost(PreemptionCost):
         """The time, and the annotations about work: pods that are tried at the same time share what is found."""
         return cluster.now, cluster.terms_version, cluster.groups_version
 
+    def __init__(self, *, with_gangs: bool = False) -> None:
+        self._with_gangs = with_gangs
+
+    @property
+    def by_gang(self) -> bool:  # type: ignore[override]
+        """See `PreemptionCost`."""
+        return self._with_gangs
+
+    @property
+    def additive(self) -> bool:
+        """See `PreemptionCost.additive`."""
+        return not self._with_gangs
+
     def of_units(self, units: EvictionUnits) -> Costs:
         """See `PreemptionCost.of_units`."""
         return units.per_unit([gpu + cpu for gpu, cpu in lost_by_pod(units.cluster, units.every_pod)])
+
+    def total(self, victims: EvictionUnits) -> float:
+        """See `PreemptionCost.total`."""
+        pods = {pod.uid: pod for pod in victims.every_pod}
+        if self._with_gangs:
+            for key in broken(victims.every_pod, victims.slack):
+                members = victims.cluster.groups[key].members.values()
+                pods |= {pod.uid: pod for pod in members if pod.start is not None and not pod.terminating}
+        return float(sum(gpu + cpu for gpu, cpu in lost_by_pod(victims.cluster, pods.values())))
 
 
 class GangsBroken(_ByFacts):
@@ -132,24 +158,11 @@ class GangsBroken(_ByFacts):
 
     def of_units(self, units: EvictionUnits) -> Costs:
         """See `PreemptionCost.of_units`."""
-        return np.array([_broken(units, [unit]) for unit in range(len(units))], dtype=np.float64)
+        return np.array([len(broken(pods, units.slack)) for pods in units.pods], dtype=np.float64)
 
     def total(self, victims: EvictionUnits) -> float:
         """See `PreemptionCost.total`."""
-        return float(_broken(victims, range(len(victims))))
-
-
-def _broken(units: EvictionUnits, gone: Sequence[int]) -> int:
-    lost: Counter[str] = Counter()
-    for unit in gone:
-        lost.update(pod.group for pod in units.pods[unit] if pod.group is not None and not pod.terminating)
-    broken = 0
-    for key, count in lost.items():
-        group = units.cluster.groups.get(key)
-        least = group.min_count if group is not None else 0
-        before = units.scheduled.get(key, 0)
-        broken += before >= least > before - count
-    return broken
+        return float(len(broken(victims.every_pod, victims.slack)))
 
 
 class MinimumRuntime(PreemptionCost):
@@ -248,5 +261,7 @@ IN_TREE: Final[dict[str, type[PreemptionCost]]] = {
     )
 }
 """By the names that configurations call them."""
-STANDARD: Final = ("pdbViolations", "highestPriority", "prioritySum", "pods", "startTime")
-"""Upstream's order: what counts if nothing is configured (preemption.md 3)."""
+STANDARD: Final = ("pdbViolations", "highestPriority", "gangsBroken", "prioritySum", "pods", "startTime")
+"""The order that counts if nothing is configured (cost.md 1.1)."""
+UPSTREAM_ORDER: Final = ("pdbViolations", "highestPriority", "prioritySum", "pods", "startTime")
+"""kube-scheduler's order, that of `--compatible` (preemption.md 3)."""

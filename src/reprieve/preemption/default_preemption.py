@@ -24,6 +24,7 @@ from reprieve.preemption.cost import criteria_of
 from reprieve.preemption.eligibility import group_never_preempts, ineligible
 from reprieve.preemption.for_group import preempt_for_group
 from reprieve.preemption.for_pod import PodPreemption
+from reprieve.preemption.gangs import with_remains
 from reprieve.preemption.options import EvictionOptions, PreemptionOptions
 from reprieve.preemption.outcome import GROUP_MEMBER, Preemption, PutOff
 from reprieve.preemption.units import scheduled_pods
@@ -160,7 +161,7 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin):
             ending = until_completions(cluster, scheduled, pods, longest, assign)
             if ending is not None:
                 return replace(self._put_off(ending, prefix), clear_nomination=True)
-        return found
+        return replace(found, proposal=with_remains(cluster, preemption))
 
     def _put_off(self, put_off: PutOff, prefix: str = "") -> PostFilterResult:
         return PostFilterResult(Status(Code.UNSCHEDULABLE, prefix + put_off.message, self.name), put_off=put_off)

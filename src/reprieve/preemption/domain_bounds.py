@@ -25,6 +25,8 @@ from reprieve.framework.running import RunningProfile
 from reprieve.framework.status import call_plugin
 from reprieve.preemption.criteria import PRIORITY_OFFSET
 from reprieve.preemption.free_resources import RESOURCES_PLUGIN
+from reprieve.preemption.gangs import broken
+from reprieve.preemption.order import Ranking
 from reprieve.preemption.outcome import Cost
 from reprieve.preemption.tie_breaking import free_for, usable_by_like_pods
 from reprieve.preemption.units import PreemptionUnit
@@ -32,7 +34,7 @@ from reprieve.preemption.units import PreemptionUnit
 Counts = npt.NDArray[np.int64]
 Price = tuple[bool, Cost]
 
-FREE: Price = (False, (0, 0, 0, 0, 0.0))
+FREE: Price = (False, ())
 """Of a domain where perhaps nobody has to go: nothing is cheaper."""
 _IMPOSSIBLE = 1 << 60
 _NOT_STARTED = float("inf")
@@ -59,7 +61,7 @@ class DomainBounds:
         """What the group scores a candidate of that price in a domain; None if that is not known beforehand."""
         if not self.alike:
             return None
-        domain, gone = self.domains[index], int(price[1][3])
+        domain, gone = self.domains[index], int(price[1][-2]) if price[0] else 0
         there = [(pod, row) for row in domain.rows.tolist() for pod in self._victims_on.get(row, ())]
         if gone > len(there):
             return None
@@ -80,6 +82,8 @@ class _Victims:
     """`int64[columns, victims]`."""
     starts: npt.NDArray[np.float64]
     """Of the unit, in seconds; infinite where it has none."""
+    breaks: Counts | None
+    """How many gangs break with the unit alone; None: they do not count."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,11 +107,15 @@ class _DomainFreeResources:
 def bounds_of(
     running: RunningProfile,
     attempt: PodGroupAttempt,
-    units: Sequence[PreemptionUnit],
+    ranking: Ranking,
     priority: int,
     domains: Sequence[Placement],
 ) -> DomainBounds | None:
-    """The bounds of the domains in a view where all units are displaced; None where no bound can be given."""
+    """The bounds of the domains by a native list of criteria; None where no bound can be given.
+
+    In a view where all units of the ranking are displaced.
+    """
+    units = ranking.ordered
     cluster, profile = running.cluster, running.profile
     fit = next((plugin for plugin in profile.node_filters if plugin.name == RESOURCES_PLUGIN), None)
     if fit is None or not fit.checks_everything:
@@ -144,7 +152,7 @@ def bounds_of(
     placed = np.full(len(domains), fewest, dtype=np.int64)
     if exact:
         placed = np.minimum(np.add.reduceat(holds, starts), len(pods))
-    victims = _victims(units, rows, columns)
+    victims = _victims(units, _breaks(ranking), rows, columns)
     prices = _prices(_DomainFreeResources(asked, left, holds, starts, domain_of, placed), victims)
     alike = exact and _are_alike(units) and all(weighted.plugin.by_count for weighted in profile.placement_scores)
     there: dict[int, list[PodRecord]] = {}
@@ -178,7 +186,17 @@ def _are_alike(units: Sequence[PreemptionUnit]) -> bool:
     return len({signature.delta.tobytes() for signature in signatures}) == 1
 
 
-def _victims(units: Sequence[PreemptionUnit], rows: Counts, columns: Sequence[int]) -> _Victims:
+def _breaks(ranking: Ranking) -> list[int] | None:
+    """By unit: how many gangs break with it alone; None where gangs do not count."""
+    costing = ranking.costing
+    if not ranking.criteria.counts_gangs or costing is None:
+        return None
+    return [len(broken(unit.pods, costing.slack)) for unit in ranking.ordered]
+
+
+def _victims(
+    units: Sequence[PreemptionUnit], breaks: Sequence[int] | None, rows: Counts, columns: Sequence[int]
+) -> _Victims:
     """The pods of the units that run on the rows."""
     at = {row: index for index, row in enumerate(rows.tolist())}
     kinds: dict[int, int] = {}
@@ -187,7 +205,8 @@ def _victims(units: Sequence[PreemptionUnit], rows: Counts, columns: Sequence[in
     there: list[int] = []
     priorities: list[int] = []
     begun: list[float] = []
-    for unit in units:
+    breaking: list[int] = []
+    for turn, unit in enumerate(units):
         priority, start = unit.priority, unit.start
         for pod, row in zip(unit.pods, unit.rows, strict=True):
             index = at.get(row)
@@ -201,12 +220,15 @@ def _victims(units: Sequence[PreemptionUnit], rows: Counts, columns: Sequence[in
             there.append(index)
             priorities.append(priority)
             begun.append(start)
+            if breaks is not None:
+                breaking.append(breaks[turn])
     amounts = np.array(deltas, dtype=np.int64).reshape(len(deltas), len(columns))[which]
     return _Victims(
         np.array(there, dtype=np.int64),
         np.array(priorities, dtype=np.int64),
         np.ascontiguousarray(amounts.T),
         np.array(begun, dtype=np.float64),
+        np.array(breaking, dtype=np.int64) if breaks is not None else None,
     )
 
 
@@ -235,7 +257,9 @@ def _prices(rooms: _DomainFreeResources, victims: _Victims) -> list[Price]:
         among = max(1, number[domain] - int((priorities < top).sum()))
         # Of so many victims of the highest priority the first to start did so no later than this.
         latest = float(same[-min(among, len(same))]) if len(same) else _NOT_STARTED
-        found.append((True, (0, top, total[domain], number[domain], -latest)))
+        # Every victim breaks its gang: so at least one does.
+        gangs = () if victims.breaks is None else (int(victims.breaks[there].min(initial=_IMPOSSIBLE)),)
+        found.append((True, (0, top, *gangs, total[domain], number[domain], -latest)))
     return found
 
 

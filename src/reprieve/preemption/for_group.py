@@ -43,7 +43,6 @@ from reprieve.preemption.units import PreemptionUnit, effective_priority, schedu
 from reprieve.preemption.victim_search.problem import Numbers, numbers_of
 from reprieve.preemption.victim_search.search import Found, as_cheap, cheapest_eviction
 
-_NO_COST = (0, 0, 0, 0, 0.0)
 _MOST_CASCADES = 8
 """So many candidates are evaluated, and so many evictions instead, where those count who are evicted in turn."""
 _MOST_DOMAINS_BELOW = 64
@@ -75,7 +74,7 @@ class _Candidate:
     @property
     def price(self) -> tuple[bool, Cost]:
         """Sort key, cheapest first; evicting nobody costs least."""
-        return (self.cost is not None, self.cost or _NO_COST)
+        return (self.cost is not None, self.cost or ())
 
     def victims(self) -> list[PreemptionUnit]:
         """Those who go, most important first."""
@@ -364,8 +363,8 @@ class _Search:
         nor be liked better at the price of the best.
         """
         bounds = None
-        if not self.options.plain and self.options.criteria.upstream and len(domains) > _FEW_DOMAINS:
-            bounds = bounds_of(self.running, self.attempt, self.ranking.ordered, self.priority, domains)
+        if not self.options.plain and self.options.criteria.native and len(domains) > _FEW_DOMAINS:
+            bounds = bounds_of(self.running, self.attempt, self.ranking, self.priority, domains)
         if bounds is None:
             return [candidate for domain in domains if (candidate := find(domain)) is not None], 0
         found: dict[int, _Candidate] = {}

@@ -8,7 +8,7 @@ many rows are judged together (`reprieve.preemption.victim_columns`): that is wh
 Who has to go is worked out for the chosen row alone.
 """
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -74,13 +74,13 @@ class PodPreemption:
         self._cascades = options.cascades
         self._cluster, self._profile, self._evaluator = running.cluster, running.profile, running.evaluator
         self._plugin = plugin
-        self._search = options.placement == MINIMIZE_VICTIMS and criteria.upstream and options.cascades is None
+        self._search = options.placement == MINIMIZE_VICTIMS and options.cascades is None
         self._plain = options.plain
         self._share = options.share
         self._beyond: Hashable = ()
         """What the criteria counted beyond the nodes when answers were remembered last."""
         self._beyond_version = 0
-        self._columns = VictimColumns(running.cluster)
+        self._columns = VictimColumns(running.cluster, by_gang=criteria.counts_gangs)
         self._memory: dict[tuple[object, ...], RowAnswers] = {}
         """By what is the same for identical preemptors, those used longest ago first."""
         self._latest: dict[tuple[object, ...], tuple[object, ...]] = {}
@@ -162,18 +162,28 @@ class PodPreemption:
         cluster, pod, rank = self._cluster, state.pod, self._cluster.nodes.rank
         best, row = found.cost, found.row
         who: Cheapest | None = None
-        for least, candidate in answers.hopeful(curable, found.cost, rank)[:_MOST_SEARCHED]:
-            if least > best or (least == best and rank[candidate] > rank[row]):
+        native = self._criteria.native
+        if native:
+            hopeful = answers.hopeful(curable, found.cost, rank)
+        else:  # without bounds those may be cheap on which the reprieve leaves little
+            hopeful = [(best, candidate) for candidate, _ in answers.cheapest_first(curable, rank)]
+        for least, candidate in hopeful[:_MOST_SEARCHED]:
+            if native and (least > best or (least == best and rank[candidate] > rank[row])):
                 break
             if candidate not in answers.searched:
-                answers.search(candidate, cheapest_on_row(cluster, pod, candidate))
+                answers.search(candidate, cheapest_on_row(self._running, self._criteria, pod, candidate))
             cheapest = answers.searched[candidate]
             if cheapest is not None and (cheapest.cost, rank[candidate]) < (best, rank[row]):
                 best, row, who = cheapest.cost, candidate, cheapest
         if who is None:
             return found, None
         verdicts = judged(cluster, pod, row, who.units)
-        return self._instead(found, row, self._criteria.cost_of(verdicts) or best), verdicts
+        return self._instead(found, row, self._cost_of(verdicts) or best), verdicts
+
+    def _cost_of(self, verdicts: Sequence[Verdict]) -> Cost | None:
+        """What an eviction costs with nobody displaced."""
+        costing = self._criteria.costing(self._cluster, self._evaluator, [verdict.unit for verdict in verdicts])
+        return self._criteria.cost_of(verdicts, costing)
 
     def _cheaper_by_filters(
         self, state: CycleState, curable: npt.NDArray[np.int64], answers: RowAnswers, found: Choice
@@ -185,12 +195,13 @@ class PodPreemption:
         cluster, pod = self._cluster, state.pod
         best, row, verdicts = found.cost, found.row, None
         for candidate, _ in answers.cheapest_first(curable, cluster.nodes.rank)[:_MOST_TRIED]:
-            proposed = cheapest_on_row(cluster, pod, candidate)
+            proposed = cheapest_on_row(self._running, self._criteria, pod, candidate)
             if proposed is None or proposed.cost >= best:
                 continue
             gone = {victim.uid for unit in proposed.units for victim in unit.pods}
             units = units_below(cluster, pod.priority, list(cluster.nodes.pods[candidate].values()))
-            ranking = Ranking(cluster, units)
+            costing = self._criteria.costing(cluster, self._evaluator, units)
+            ranking = Ranking(cluster, units, self._criteria, costing)
             kept = {index for index, unit in enumerate(ranking.ordered) if unit.pods[0].uid not in gone}
             with cluster.trial():
                 for unit in proposed.units:
@@ -204,7 +215,7 @@ class PodPreemption:
                 Verdict(unit, ranking.violations[index], None) if index in kept else next(tried)
                 for index, unit in enumerate(ranking.ordered)
             )
-            cost = self._criteria.cost_of(every)
+            cost = self._cost_of(every)
             if cost is not None and cost < best:
                 best, row, verdicts = cost, candidate, every
         return (found if verdicts is None else self._instead(found, row, best)), verdicts
@@ -281,15 +292,15 @@ class PodPreemption:
         """
         answers = self._recall(state)
         unknown = curable[~answers.known[curable]]
-        together = numbers and self._share and self._criteria.upstream and not self._cluster.rules_of_work
+        together = numbers and self._share and self._criteria.native and not self._cluster.rules_of_work
         if together and len(unknown) > _FEW:
             answers.put_all(unknown, self._columns.judge(state.pod, unknown), self._lacking(state))
             return answers
         for row in unknown.tolist():
             answer, depends = self._on_row(state, row, numbers=numbers)
             answers.put(row, answer, self._same_for(state, row, numbers=numbers), fragile=depends)
-            if isinstance(answer, Candidate) and searches:
-                answers.search(row, cheapest_on_row(self._cluster, state.pod, row))
+            if isinstance(answer, Candidate) and searches and self._criteria.native:
+                answers.search(row, cheapest_on_row(self._running, self._criteria, state.pod, row))
         return answers
 
     def _lacking(self, state: CycleState) -> Misfit:

@@ -1,4 +1,4 @@
-"""What an eviction costs on many rows at once, and what every eviction there costs at least, by upstream's criteria.
+"""What an eviction costs on many rows at once, and what every eviction there costs at least, by the native criteria.
 
 Everything here is about `Units`: matrices with the units of a row in one column, [..., depth, rows].  Only resources
 are known.  A reprieve goes through them turn by turn, the first unit of all rows, then the second, each put back where
@@ -13,8 +13,8 @@ from reprieve.preemption.criteria import PRIORITY_OFFSET
 from reprieve.preemption.unit_matrices import ABOVE_ALL, Counts, Units
 
 Costs = npt.NDArray[np.float64]
-"""float64[5, rows]: the parts of a `Cost`, in upstream's order."""
-VIOLATIONS, HIGHEST, WEIGHT, PODS, LATEST = range(5)
+"""float64[6, rows]: the parts of a `Cost`, in the default order."""
+VIOLATIONS, HIGHEST, GANGS, WEIGHT, PODS, LATEST = range(6)
 
 
 class JudgedUnits:
@@ -39,13 +39,18 @@ class JudgedUnits:
     def _reprieved(self, left: Counts) -> Mask:
         """bool[depth, rows]: who goes. Those that violate a budget are tried first, then the others."""
         units = self._units
-        gone = _to_go(units.amounts, left)
-        torn = np.flatnonzero(units.violates.any(axis=0))
-        if len(torn):
-            amounts, left, violates = units.amounts[..., torn], left[:, torn], units.violates[:, torn]
-            both = _to_go(amounts, left, violates)
-            left = left - (amounts * (violates & ~both)).sum(axis=1)
-            gone[:, torn] = np.where(violates, both, _to_go(amounts, left, ~violates))
+        gone = _gone(units.amounts, left, units.violates)
+        if units.standing is not None:
+            order = np.argsort(units.standing, axis=0, kind="stable")
+            other = np.flatnonzero((order[1:] < order[:-1]).any(axis=0))
+            if len(other):
+                order = order[:, other]
+                amounts = np.take_along_axis(units.amounts[..., other], order[None], axis=1)
+                violates = np.take_along_axis(units.violates[:, other], order, axis=0)
+                there = _gone(amounts, left[:, other], violates)
+                moved = np.empty_like(there)
+                np.put_along_axis(moved, order, there, axis=0)
+                gone[:, other] = moved
         gone &= self._good
         return gone
 
@@ -61,7 +66,7 @@ class JudgedUnits:
     def _costs(self) -> Costs:
         """Of those who go, nothing but zeros where nobody does."""
         units, gone = self._units, self._gone
-        cost = np.zeros((5, gone.shape[1]), dtype=np.float64)
+        cost = np.zeros((6, gone.shape[1]), dtype=np.float64)
         cost[PODS] = pods = (units.size * gone).sum(axis=0)
         some = pods > 0
         highest = self._highest
@@ -71,6 +76,9 @@ class JudgedUnits:
             cost[VIOLATIONS] = (units.violates & gone).sum(axis=0)
         cost[HIGHEST] = np.where(some, highest, 0)
         cost[WEIGHT] = (units.weight * gone).sum(axis=0)
+        if units.gang is not None and units.slack is not None and units.breaks is not None:
+            cost[GANGS] = _broken(units.gang, units.slack, gone & units.below)
+            cost[GANGS] += np.where(units.gang < 0, units.breaks * gone, 0).sum(axis=0)
         if self._begun:
             first = np.where(gone & (units.priority == highest), units.begun, np.inf).min(axis=0)
             cost[LATEST] = np.where(some, -first, 0)
@@ -105,6 +113,8 @@ class JudgedUnits:
             weight = (needed - 1) * lightest + highest + PRIORITY_OFFSET
         least = np.zeros_like(self.cost)
         least[HIGHEST], least[WEIGHT], least[PODS] = highest, weight, needed
+        if units.breaks is not None:
+            least[GANGS] = np.where(units.below, units.breaks, ABOVE_ALL).min(axis=0)
         least[LATEST] = -self._latest_start(highest, needed)
         return least
 
@@ -139,6 +149,31 @@ class JudgedUnits:
         """bool[rows]: whether a unit has pods on other rows, or may get some."""
         found: Mask = np.logical_or.reduce(self._units.spans, axis=0)
         return found
+
+
+def _gone(amounts: Counts, left: Counts, violates: Mask) -> Mask:
+    """bool[depth, rows]: who goes, in the order of the units; those that violate a budget are tried first."""
+    gone = _to_go(amounts, left)
+    torn = np.flatnonzero(violates.any(axis=0))
+    if len(torn):
+        amounts, left, violates = amounts[..., torn], left[:, torn], violates[:, torn]
+        both = _to_go(amounts, left, violates)
+        left = left - (amounts * (violates & ~both)).sum(axis=1)
+        gone[:, torn] = np.where(violates, both, _to_go(amounts, left, ~violates))
+    return gone
+
+
+def _broken(gang: Counts, slack: Counts, gone: Mask) -> Counts:
+    """int64[rows]: how many gangs break with those who go, of which pods go one by one.
+
+    `gang`: int64[depth, rows], the turn of the first pod of the unit's gang on the row, -1 for none; `slack`: of it.
+    """
+    lost = np.zeros(gang.shape, dtype=np.int64)
+    turns, rows = np.nonzero(gone & (gang >= 0))
+    np.add.at(lost, (gang[turns, rows], rows), 1)
+    first = gang == np.arange(len(gang))[:, None]
+    found: Counts = (first & (lost > slack)).sum(axis=0)
+    return found
 
 
 def _to_go(amounts: Counts, left: Counts, asked: Mask | None = None) -> Mask:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from reprieve.preemption.cascade import Cascades
-from reprieve.preemption.cost import UPSTREAM, Criteria
+from reprieve.preemption.cost import DEFAULT, Criteria
 from reprieve.preemption.criteria import STANDARD
 from reprieve.preemption.outcome import HOLD_SECONDS, MINIMIZE_VICTIMS, REPRIEVE
 
@@ -47,7 +47,7 @@ class EvictionOptions:
     """The gate PodGroupPreemptionPolicy."""
     victim_search: str = REPRIEVE
     placement: str = MINIMIZE_VICTIMS
-    criteria: Criteria = UPSTREAM
+    criteria: Criteria = DEFAULT
     """By what evictions are compared (cost.md 1)."""
     cascades: Cascades | None = None
     """Whether it is evaluated whom the victims would evict in turn (cost.md 3)."""

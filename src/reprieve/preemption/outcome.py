@@ -216,6 +216,10 @@ class Preemption:
     """Whom the victims would evict in turn when they come back, as far as that was evaluated."""
     avoided: CascadeAvoided | None = None
     """The eviction that would have been chosen if nobody came back."""
+    remains: tuple[PreemptionUnit, ...] = ()
+    """Units that are not evicted, of gangs that are below their minimum with this eviction or without: not spared."""
+    left_over: tuple[PodRecord, ...] = ()
+    """Running pods of gangs that fall below their minimum by this eviction: their work is lost as well."""
     by_score: tuple[PreemptionUnit, ...] | None = None
     """Who would go if the group were placed by score; None where nothing else was considered."""
 

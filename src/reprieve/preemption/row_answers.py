@@ -14,6 +14,7 @@ from reprieve.cluster.changes import ChangeReader, GangReader
 from reprieve.framework.plugin import Mask
 from reprieve.preemption.cheaper_for_pod import Cheapest
 from reprieve.preemption.cost import BY_NAME, UPSTREAM, Criteria
+from reprieve.preemption.judged_units import GANGS, PODS
 from reprieve.preemption.outcome import NO_VICTIMS_POD, Cost, Verdict
 from reprieve.preemption.victim_columns import JudgedRows
 
@@ -140,7 +141,7 @@ class RowAnswers:
         self.searched[row] = found
 
     def put_all(self, rows: Rows, judged: JudgedRows, lacking: Misfit) -> None:
-        """Remember what became of many rows by upstream's criteria.
+        """Remember what became of many rows by a native list of criteria.
 
         `lacking[i]` says that the i-th of the requests is short.
         """
@@ -148,9 +149,12 @@ class RowAnswers:
         self._low[of], self._high[of] = judged.low, judged.high
         self.known[of] = ~judged.spans
         short = np.logical_or.reduce(judged.short, axis=0)
-        self.good[of] = judged.units & ~short & (judged.cost[3] > 0)
-        self._cost[:, of], self._least[:, of] = judged.cost, judged.least
-        self._open[of] = _below(judged.least, judged.cost)
+        self.good[of] = judged.units & ~short & (judged.cost[PODS] > 0)
+        cost, least = judged.cost, judged.least
+        if not self._criteria.counts_gangs:
+            cost, least = np.delete(cost, GANGS, axis=0), np.delete(least, GANGS, axis=0)
+        self._cost[:, of], self._least[:, of] = cost, least
+        self._open[of] = _below(least, cost)
         if self.searched:
             for row in rows.tolist():
                 self.searched.pop(row, None)

@@ -20,7 +20,7 @@ Columns = Mapping[str, npt.NDArray[Any]]
 ABOVE_ALL: Final = 1 << 40
 """Beyond every priority; its negative is below every one."""
 _LEAST: Final = 4
-_IDLE: Final = {"priority": ABOVE_ALL, "begun": np.inf}
+_IDLE: Final = {"priority": ABOVE_ALL, "begun": np.inf, "standing": ABOVE_ALL, "gang": -1}
 """What fills the rest of a column; 0 where nothing is named."""
 
 
@@ -159,9 +159,23 @@ class Units:
     """The units of some slots of a block that are below a preemptor, [..., depth, slots]; others weigh nothing.
 
     `below`: whether there is one that is.  `amounts`: int64[requests, depth, slots], of what the preemptor asks for.
+    `standing`, `gang`, `slack` and `breaks`: None where no gang of a unit can break.
     """
 
-    __slots__ = ("amounts", "begun", "below", "priority", "size", "spans", "violates", "weight")
+    __slots__ = (
+        "amounts",
+        "begun",
+        "below",
+        "breaks",
+        "gang",
+        "priority",
+        "size",
+        "slack",
+        "spans",
+        "standing",
+        "violates",
+        "weight",
+    )
 
     def __init__(self, block: UnitBlock, slots: "Counts | slice", asked: Sequence[int], priority: int) -> None:
         entries = block.entries
@@ -173,6 +187,13 @@ class Units:
         self.violates: Mask = entries["violates"][:, slots]
         self.spans: Mask = entries["spans"][:, slots]
         self.amounts: Counts = np.stack([entries["amounts"][column][:, slots] for column in asked])
+        self.standing: Counts | None = None
+        self.gang: Counts | None = None
+        self.slack: Counts | None = None
+        self.breaks: Counts | None = None
+        if "gang" in entries and ((entries["gang"] >= 0).any() or entries["breaks"].any()):
+            self.standing, self.gang = entries["standing"][:, slots], entries["gang"][:, slots]
+            self.slack, self.breaks = entries["slack"][:, slots], entries["breaks"][:, slots]
         if not (self.priority[0] < priority).all():
             self.size = self.size * self.below
             self.weight = self.weight * self.below

@@ -19,12 +19,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from reprieve.cluster.changes import GangReader
 from reprieve.cluster.groups import disrupted_with, running_below
 from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.state import ClusterState
 from reprieve.framework.diagnoser import nominated_rows
 from reprieve.framework.plugin import Mask
 from reprieve.preemption.criteria import PRIORITY_OFFSET
+from reprieve.preemption.gangs import losses, slack_of, standing
 from reprieve.preemption.judged_units import HIGHEST, PODS, WEIGHT, Costs, JudgedUnits
 from reprieve.preemption.unit_matrices import ABOVE_ALL, Counts, UnitMatrices, Units
 from reprieve.preemption.units import PreemptionUnit, units_below
@@ -35,10 +37,10 @@ class JudgedRows:
     """What became of some rows, in their order.
 
     `units`: bool[rows], there are potential victims.  `short`: bool[requests, rows], what the preemptor lacks with all
-    of them gone, by its `signature.requests`.  Where it lacks nothing, `cost`: float64[5, rows] are the parts of a
-    `Cost`, the fourth of them zero where nobody has to go, and `least`: float64[5, rows] those of one that no set of
-    units is below.  `spans`: bool[rows], a unit has pods on other rows, or may get some.  `low` and `high`:
-    int64[rows], the priorities of a preemptor from and to which all this is the same.
+    of them gone, by its `signature.requests`.  Where it lacks nothing, `cost`: float64[6, rows] are the parts of a
+    `Cost` in the default order, that of the pods zero where nobody has to go, and `least`: float64[6, rows] those of
+    one that no set of units is below.  `spans`: bool[rows], a unit has pods on other rows, or may get some.  `low` and
+    `high`: int64[rows], the priorities of a preemptor from and to which all this is the same.
     """
 
     units: Mask
@@ -120,13 +122,17 @@ class VictimColumns:
 
     `_units` has of every unit `priority`, `size` (its pods), `weight` (their priorities as `Cost` sums them), `begun`
     (when the first started, in seconds; infinite if none has), `spans`, `amounts` (int64[columns, ...]: what it holds
-    on the row) and `violates` (a budget, for preemptors as `_violating_for` says).  `_charges` has an entry for each
-    budget that counts any of a unit's pods: the unit's `turn` on its row and `priority`, the `budget` and how many
-    `pods`; on a row by budget and then by turn.
+    on the row) and `violates` (a budget, for preemptors as `_violating_for` says); and where gangs count `standing`
+    (its turn in a reprieve), `gang` (the turn of the first unit on the row that is a pod of its gang, -1: it is no pod
+    of one that can break), `slack` (of that gang) and `breaks` (how many gangs break with it alone).  `_charges` has an
+    entry for each budget that counts any of a unit's pods: the unit's `turn` on its row and `priority`, the `budget`
+    and how many `pods`; on a row by budget and then by turn.
     """
 
-    def __init__(self, cluster: ClusterState) -> None:
+    def __init__(self, cluster: ClusterState, *, by_gang: bool = False) -> None:
         self._cluster = cluster
+        self._resized = cluster.gang_changes() if by_gang else None
+        """What to ask which groups have grown or shrunk, where gangs that break count."""
         self._changes = cluster.changes(of_nodes=False)
         self._units = UnitMatrices()
         self._violating_for: tuple[int, int] | None = None
@@ -158,8 +164,8 @@ class VictimColumns:
         judged = JudgedRows(
             units=np.zeros(n, dtype=np.bool_),
             short=np.zeros((len(asked), n), dtype=np.bool_),
-            cost=np.zeros((5, n), dtype=np.float64),
-            least=np.zeros((5, n), dtype=np.float64),
+            cost=np.zeros((6, n), dtype=np.float64),
+            least=np.zeros((6, n), dtype=np.float64),
             spans=np.zeros(n, dtype=np.bool_),
             low=np.full(n, -ABOVE_ALL, dtype=np.int64),
             high=np.full(n, ABOVE_ALL, dtype=np.int64),
@@ -253,6 +259,8 @@ class VictimColumns:
     def _catch_up(self) -> None:
         cluster = self._cluster
         touched = self._changes.take()
+        if self._resized is not None:
+            touched = self._with_resized(self._resized, touched)
         counting = cluster.budget_index.counting
         width = len(cluster.nodes.used)
         if touched is None or counting != self._counting or width != self._width:
@@ -266,6 +274,14 @@ class VictimColumns:
             self._charges.more_rows(len(cluster.nodes))
         if touched:
             self._read(sorted(self._concerned(set(touched))), everything=False)
+
+    def _with_resized(self, resized: GangReader, touched: list[int] | None) -> list[int] | None:
+        """The rows, and those on which groups have pods that have lost or got some; None: it may be all."""
+        keys, groups = resized.take(), self._cluster.groups
+        if keys is None or touched is None:
+            return None
+        there = {pod.row for key in keys if key in groups for pod in groups[key].members.values() if pod.row >= 0}
+        return [*touched, *there.difference(touched)] if there else touched
 
     def _concerned(self, touched: set[int]) -> set[int]:
         """The rows, and those of every group that is, or was, on one of them and is disrupted as a whole."""
@@ -285,6 +301,7 @@ class VictimColumns:
     def _read(self, rows: Collection[int], *, everything: bool) -> None:
         units: list[PreemptionUnit] = []
         counts, spans = [], []
+        gangs: list[tuple[int, int, int, int]] = []
         deltas: list[Counts] = []
         there = self._cluster.nodes.pods
         for row in rows:
@@ -306,6 +323,8 @@ class VictimColumns:
                 self._whole_on.pop(row, None)
             units += found
             counts.append(len(found))
+            if self._resized is not None:
+                gangs += _gangs(self._cluster, found)
         number = np.array(counts, dtype=np.int64)
         width = len(self._cluster.nodes.used)
         priority = np.array([unit.priority for unit in units], dtype=np.int64)
@@ -319,6 +338,10 @@ class VictimColumns:
             "spans": np.array(spans, dtype=np.bool_),
             "amounts": np.ascontiguousarray(np.array(deltas, dtype=np.int64).reshape(len(units), width).T),
         }
+        if self._resized is not None:
+            names = ("standing", "gang", "slack", "breaks")
+            of_gangs = np.array(gangs, dtype=np.int64).reshape(len(units), 4).T
+            columns |= {name: np.ascontiguousarray(values) for name, values in zip(names, of_gangs, strict=True)}
         charges, charged = self._read_charges(units, number)
         if everything:
             self._units.lay_out(number, columns)
@@ -344,6 +367,25 @@ class VictimColumns:
         flat = {"turn": turns - (ends - counts)[row], "budget": budgets, "pods": pods, "priority": priorities}
         columns = {name: values[order] for name, values in flat.items()}
         return columns, np.bincount(row, minlength=len(counts))
+
+
+def _gangs(cluster: ClusterState, units: Sequence[PreemptionUnit]) -> list[tuple[int, int, int, int]]:
+    """`standing`, `gang`, `slack` and `breaks` of the units of a row, given by importance."""
+    slack = slack_of(cluster, units) if any(unit.in_group for unit in units) else {}
+    if not slack:
+        return [(turn, -1, 0, 0) for turn in range(len(units))]
+    lost = [losses(unit.pods, slack) for unit in units]
+    places = standing(lost, slack)
+    order = sorted(range(len(units)), key=lambda turn: (-units[turn].priority, *places[turn]))
+    turns = dict(zip(order, range(len(units)), strict=True))
+    first: dict[str, int] = {}
+    found = []
+    for turn, (unit, each) in enumerate(zip(units, lost, strict=True)):
+        breaks = sum(count > slack[key] for key, count in each.items())
+        key = next(iter(each), None) if unit.group is None else None
+        gang = -1 if key is None else first.setdefault(key, turn)
+        found.append((turns[turn], gang, slack[key] if key is not None else 0, breaks))
+    return found
 
 
 def _importance(unit: PreemptionUnit) -> tuple[int, int, int, float, str]:

@@ -32,7 +32,7 @@ from reprieve.plugins.taint_toleration import TaintToleration
 from reprieve.plugins.topology_placement import TopologyPlacement
 from reprieve.plugins.volume_restrictions import VolumeRestrictions
 from reprieve.plugins.volume_zone import VolumeZone
-from reprieve.preemption.criteria import STANDARD
+from reprieve.preemption.criteria import UPSTREAM_ORDER
 from reprieve.preemption.outcome import COMPATIBLE
 from reprieve.scheduling.configuring import Args, Factory, Registry, profile_of
 from reprieve.scheduling.loading import NO_THIRD_PARTY, ThirdParty
@@ -115,7 +115,7 @@ DEFAULT_WEIGHTS = {
 _PLACED_BY_SCORE: dict[str, dict[str, str | int | list[str]]] = {
     "DefaultPreemption": {
         "placement": COMPATIBLE,
-        "cost": [*STANDARD],
+        "cost": [*UPSTREAM_ORDER],
         "cascadeDepth": 0,
         "holdSeconds": 0,
         "successor": False,

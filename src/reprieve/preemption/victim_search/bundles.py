@@ -193,6 +193,8 @@ class Bundles:
                     each = sum([over[unit] > 0 for unit in those])
                     if each < len(those):
                         weight += (state.violating(those) - each) * BROKEN_BUDGET
+                if len(those) > 1 and state.slack:
+                    weight += state.breaking(those) * state.gang_weight
                 bundles.append((weight, gain, those))
         return bundles
 
@@ -350,7 +352,7 @@ def least_rates(eviction: Eviction, kind: int) -> tuple[npt.NDArray[np.float64],
     Infinite where there is none.  Where one unit alone may go that is what it does weigh.  Elsewhere the resource that
     is scarcest now gains no more places than the parts of it that the units hold, each in parts of what makes the first
     place, or rounded up to whole ones, and no more than all of them together; and what several units weigh for each
-    place is never less than what the best of them does.
+    place is never less than what the best of them does, if those of one gang share the weight of breaking it.
     """
     wants = eviction.numbers.kinds[kind].wants
     columns = [resource for resource, want in enumerate(wants) if want]
@@ -379,7 +381,7 @@ def least_rates(eviction: Eviction, kind: int) -> tuple[npt.NDArray[np.float64],
     held = np.maximum(amounts[np.arange(len(at)), scarcest[own]], 0)
     gain = np.minimum(np.minimum(held / lack[own], -(-held // each[own])), most[own])
     alone = np.bincount(own) == 1
-    weight = np.array(eviction.heavy) + np.array(eviction.age)
+    weight = np.array(eviction.least_heavy()) + np.array(eviction.age)
     by_unit = gain
     for those in (slice(None), alone[own]):
         by_unit = np.bincount(units, weights=gain, minlength=len(may_go))

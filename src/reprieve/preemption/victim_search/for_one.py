@@ -46,10 +46,24 @@ class _Node:
         numbers = state.numbers
         share = {unit: dict(numbers.takes[unit])[node] for unit in numbers.on[node]}
         useful = [unit for unit, amounts in share.items() if any(amounts[r] > 0 for r, _ in self._lack)]
-        useful.sort(key=lambda u: (numbers.units[u].priority, state.weight[u], share[u], numbers.charged[u], -u))
-        kinds = [(numbers.units[u].priority, state.weight[u], share[u], numbers.charged[u]) for u in useful]
+        native = numbers.pricing is None
+        lost = numbers.gangs.lost if numbers.gangs is not None else ((),) * len(numbers.units)
+        # Those come first that weigh little beside the gangs that break with them.
+        useful.sort(
+            key=lambda u: (
+                numbers.units[u].priority if native else 0,
+                state.breaks[u],
+                lost[u],
+                state.weight[u],
+                share[u],
+                numbers.charged[u],
+                -numbers.units[u].start,
+                -u,
+            )
+        )
+        kinds = [(numbers.units[u].priority, state.weight[u], share[u], numbers.charged[u], lost[u]) for u in useful]
         self._units = [
-            _Unit(u, state.weight[u], share[u], turn > 0 and kinds[turn - 1] == kinds[turn])
+            _Unit(u, state.weight[u], share[u], native and turn > 0 and kinds[turn - 1] == kinds[turn])
             for turn, u in enumerate(useful)
         ]
         self._rates = self._least_rates()
@@ -64,7 +78,9 @@ class _Node:
         if not self._lack:
             self._take(())
         else:
-            cover = cheapest_cover(self._lack, [(unit.weight, unit.share, unit.number) for unit in self._units])
+            breaks, heavier = self._state.breaks, self._state.gang_weight
+            units = [(unit.weight + breaks[unit.number] * heavier, unit.share, unit.number) for unit in self._units]
+            cover = cheapest_cover(self._lack, units)
             if cover is None:
                 return None
             self._take(tuple(sorted(cover)))
@@ -73,9 +89,19 @@ class _Node:
 
     def _take(self, units: tuple[int, ...]) -> None:
         price = self._state.price_of(units)
-        if self._found is None or _rank(price, units) < _rank(*self._found):
+        if self._state.numbers.pricing is not None and self._superfluous(units):
+            return
+        if self._found is None or self._rank(price, units) < self._rank(*self._found):
             self._found = price, units
             self._limit = price if self._limit is None else min(price, self._limit)
+
+    def _superfluous(self, units: tuple[int, ...]) -> bool:
+        """Whether one of them could stay: then the eviction would not be made as it is."""
+        share = {unit.number: unit.share for unit in self._units}
+        return any(
+            all(sum([share[other][r] for other in units if other != unit]) >= n for r, n in self._lack)
+            for unit in units
+        )
 
     def _try(self, turn: int, chosen: tuple[int, ...], lack: list[tuple[int, int]], *, skipped: bool) -> None:
         """All sets of those chosen and units from `turn` on; of like ones the first go first."""
@@ -100,7 +126,19 @@ class _Node:
             return more < inf
         violations, highest, cost = self._state.price_of(sorted(chosen))
         most = self._limit
-        return bool(most[2]) and (violations, highest, cost[0] + more * (1 - 1e-12)) <= (*most[:2], most[2][0])
+        pricing = self._state.numbers.pricing
+        if pricing is not None:
+            sure = pricing.criteria.never_less
+            return bool(most[2]) and cost[:sure] <= most[2][:sure]
+        weight = len(cost) - 3
+        return bool(most[2]) and (violations, highest, *cost[:weight], cost[weight] + more * (1 - 1e-12)) <= (
+            *most[:2],
+            *most[2][: weight + 1],
+        )
+
+    def _rank(self, price: Price, units: tuple[int, ...]) -> tuple[int, int, Cost, list[int]]:
+        """Order of the sets of one node: of equally cheap ones that of the least important (preemption.md 5)."""
+        return (*price, [-unit for unit in units])
 
     def _least_rates(self) -> list[dict[int, float]]:
         """By turn: what the units from there on weigh at least for one of a resource; `inf` for none of it."""
@@ -109,8 +147,3 @@ class _Node:
             last = rates[-1]
             rates.append({r: min(last[r], unit.weight / unit.share[r]) if unit.share[r] > 0 else last[r] for r in last})
         return rates[::-1]
-
-
-def _rank(price: Price, units: tuple[int, ...]) -> tuple[int, int, Cost, list[int]]:
-    """Order of the sets of one node: where they differ in the start alone the least important go (preemption.md 5)."""
-    return price[0], price[1], price[2][:-1], [-unit for unit in units]

@@ -8,6 +8,7 @@ Invariant: numbers know resources and which nodes a pod may use at all.  Where a
 `exact`: what is found by them is a proposal, which the filters have to agree to.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -41,6 +42,14 @@ class Kind:
 
 
 @dataclass(frozen=True, slots=True)
+class Gangs:
+    """Gangs that can break: `lost[unit]` are the (gang, pods) lost with it, `slack[gang]` what may be lost before."""
+
+    lost: tuple[tuple[tuple[int, int], ...], ...]
+    slack: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Numbers:
     """One search. `rows[node]` is the node's row; `free[node]` what it has for the group with every unit gone.
 
@@ -60,7 +69,9 @@ class Numbers:
     exact: bool
     """Only resources are in play: what fits by these numbers fits."""
     pricing: Pricing | None = None
-    """The criteria by which evictions are compared; None: upstream's (preemption.md 3)."""
+    """The criteria by which evictions are compared; None: a native list (`reprieve.preemption.cost`)."""
+    gangs: Gangs | None = None
+    """Where gangs that fall below their minimum count."""
 
 
 def numbers_of(
@@ -113,6 +124,7 @@ def numbers_of(
         allowed=allowed,
         exact=exact,
         pricing=pricing_of(ranking.criteria, ranking.ordered, ranking.violations, ranking.costing),
+        gangs=gangs_of(ranking),
     )
 
 
@@ -207,6 +219,22 @@ def budgets_that_matter(ranking: Ranking) -> tuple[tuple[tuple[tuple[int, int], 
         for each in ranking.charged
     )
     return charged, tuple([ranking.allowed[budget] for budget in short])
+
+
+def gangs_of(ranking: Ranking) -> Gangs | None:
+    """The gangs that break if all of the units go; None where they do not count."""
+    costing = ranking.costing
+    if not ranking.criteria.counts_gangs or costing is None:
+        return None
+    lost = costing.losses(ranking.ordered)
+    total = Counter[str]()
+    for each in lost:
+        total.update(each)
+    number = {key: turn for turn, key in enumerate(key for key in total if total[key] > costing.slack[key])}
+    return Gangs(
+        lost=tuple(tuple([(number[key], count) for key, count in each.items() if key in number]) for each in lost),
+        slack=tuple([costing.slack[key] for key in number]),
+    )
 
 
 def _ease(kind: Kind, free: np.ndarray) -> tuple[int, Amounts]:

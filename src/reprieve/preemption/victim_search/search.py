@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from reprieve.cluster.pods import PodRecord
 from reprieve.preemption.victim_search.bundles import Bundles
+from reprieve.preemption.victim_search.few_units import cheapest_of_few
 from reprieve.preemption.victim_search.for_one import cheapest_for_one
 from reprieve.preemption.victim_search.problem import Numbers
 from reprieve.preemption.victim_search.state import Eviction, Price
@@ -57,11 +58,14 @@ class Found:
 
 def cheapest_eviction(numbers: Numbers, known: Sequence[int] = (), *, steps: int = STEPS) -> Found | None:
     """The cheapest eviction found, None where not all of the pods got a place; `known` are units that would do."""
-    if numbers.pricing is None and sum(len(kind.pods) for kind in numbers.kinds) == 1:
+    few = numbers.pricing is None or len(numbers.free) <= _FEW_NODES
+    if few and sum(len(kind.pods) for kind in numbers.kinds) == 1:
         one = cheapest_for_one(Eviction(numbers))
         return None if one is None else Found(one[0], one[1], ((0, one[2], 1),))
     allowed = max(min(steps, _FEWEST_STEPS), steps * _FEW_NODES // max(_FEW_NODES, len(numbers.free)))
-    return _Search(numbers, allowed).run(known)
+    search = _Search(numbers, allowed)
+    found = search.run(known)
+    return found if found is None else search.among_few(found)
 
 
 def as_cheap(numbers: Numbers, found: Found, most: int) -> list[Found]:
@@ -102,6 +106,39 @@ def least_weight(state: Eviction) -> int:
     return bound
 
 
+def fewest_gangs(state: Eviction) -> int:
+    """No eviction breaks fewer gangs than this; found with nobody evicted yet.
+
+    Each resource by itself, with all that breaks no gang gone, and of each gang that breaks all that it has.
+    """
+    numbers, gangs = state.numbers, state.numbers.gangs
+    if gangs is None or not gangs.slack:
+        return 0
+    usable = [any(kind.usable[node] for kind in numbers.kinds) for node in range(len(numbers.free))]
+    bound = 0
+    for resource in range(len(numbers.kinds[0].wants)):
+        asking = [kind.wants[resource] for kind in numbers.kinds]
+        lack = sum(want * count for want, count in zip(asking, state.missing, strict=True))
+        lack -= sum(max(0, left[resource]) for node, left in enumerate(state.left) if usable[node])
+        held = [0] * len(gangs.slack)
+        for unit, takes in enumerate(numbers.takes):
+            amount = sum(amounts[resource] for node, amounts in takes if usable[node])
+            if amount > 0 and unit not in state.barred:
+                mine = gangs.lost[unit]
+                if not mine or (len(mine) == 1 and gangs.slack[mine[0][0]] >= mine[0][1]):
+                    lack -= amount  # it may go without breaking any
+                else:
+                    held[max(mine, key=lambda each: held[each[0]])[0]] += amount
+        fewest = 0
+        for amount in sorted(held, reverse=True):
+            if lack <= 0:
+                break
+            lack -= amount
+            fewest += 1
+        bound = max(bound, fewest)
+    return bound
+
+
 def all_have_to_go(numbers: Numbers, units: Sequence[int]) -> bool:
     """Whether no eviction makes room for all of the like pods without each of these: then none costs less than theirs.
 
@@ -131,8 +168,9 @@ def all_have_to_go(numbers: Numbers, units: Sequence[int]) -> bool:
 class _Search:
     """One search.
 
-    `bound`: no eviction weighs less; `returns`: units tried back; `in_vain`: changes that did not help, by who was gone
-    and how many were barred (the most important always are), and `repeats`: how often they were not made again;
+    `bound`: no eviction weighs less; `gang_bound`: none breaks fewer gangs; `returns`: units tried back; `in_vain`:
+    changes that did not help, by who was gone and how many were barred (the most important always are), and `repeats`:
+    how often they were not made again;
     `by_limit`: the highest priority decides before anything but budgets.
     """
 
@@ -145,7 +183,7 @@ class _Search:
         self.best: Found | None = None
         self.returns = self.repeats = 0
         self.in_vain: dict[frozenset[int], set[tuple[int, Change]]] = {}
-        self.bound = 0
+        self.bound = self.gang_bound = 0
         self.by_limit = numbers.pricing is None or numbers.pricing.by_limit
 
     @property
@@ -165,7 +203,9 @@ class _Search:
             return False  # a bound is known for sums of priorities alone
         if not best.units:
             return True
-        total, pods = best.price[2][:2]
+        total, pods = best.price[2][-3:-1]
+        if best.price[2][0] > self.gang_bound and self.numbers.gangs is not None:
+            return False
         return (total - self.bound) * CLOSE <= self.bound and (pods >= CLOSE or len(self.numbers.free) > _FEW_NODES)
 
     def run(self, known: Sequence[int]) -> Found | None:
@@ -174,7 +214,7 @@ class _Search:
         state.settle()
         state.keep()
         start = state.mark()
-        self.bound = least_weight(state)
+        self.bound, self.gang_bound = least_weight(state), fewest_gangs(state)
         if known and numbers.exact and len(numbers.kinds) == 1:
             self.best = Found(tuple(known), state.price_of(known), None)  # like pods fit wherever there is room
             if numbers.pricing is None and all_have_to_go(numbers, known):
@@ -210,6 +250,24 @@ class _Search:
         self._improve(2, self.steps)
         self._shake(until)
         return self.best
+
+    def among_few(self, found: Found) -> Found:
+        """What was found, or what is cheaper still, where all sets of units can be gone through."""
+        state = self.state
+        for unit in sorted(state.barred):
+            state.unbar(unit)
+        self._load(Found((), found.price, ()))
+        state.keep()
+        units = cheapest_of_few(state, found.price)
+        if units is None:
+            return found
+        mark = state.mark()
+        for unit in units:
+            state.evict(unit)
+        done = state.settle() or state.repack()
+        better = Found(units, state.price(), self._places()) if done else found
+        state.rollback(mark)
+        return better
 
     def exchanged(self, found: Found, most: int) -> list[Found]:
         """See `as_cheap`."""
@@ -465,6 +523,12 @@ class _Search:
         gone = sorted(state.gone, key=lambda unit: (-state.weight[unit], unit))
         for unit in gone:
             yield (unit,), (unit,), ()
+        for units in state.gangs():
+            going = tuple([unit for unit in units if unit in state.gone])
+            if len(going) > 1:
+                yield going, going, ()
+            if len(going) < len(units) > 1:
+                yield (), (), units
         for kind in range(len(self.numbers.kinds)):
             for bundle in self._fresh(kind).every():
                 yield (), (), bundle[2]

@@ -3,10 +3,14 @@
 Every change can be taken back (`mark`, `rollback`), so the search tries things in place and copies nothing.  Pods of
 the group that find no room are counted in `missing`; an eviction is good enough where nobody is.
 
+Gangs that fall below their minimum count like budgets: a unit weighs more as long as its gang would break with it, and
+no more once the gang is broken.
+
 Invariants: `left[node]` is what the node has beside the units that stay and the pods put there; no pod is put where a
 resource that it asks for is overdrawn; `spare[kind][node]` is how many more pods of the kind would fit.
 """
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from itertools import chain
@@ -23,7 +27,8 @@ FEW_PODS = 64
 _FEW_CHARGES = 256
 """Of more than that, what units going together are charged with is summed for all budgets at once."""
 BROKEN_BUDGET = float(1 << 50)
-"""Weighs more than any sum of priorities that is likely to stand against it."""
+BROKEN_GANG = float(1 << 42)
+"""Weigh more than any sum of priorities that is likely to stand against them."""
 Price = tuple[int, int, Cost]
 """Violations and highest priority as far as they decide before all else, and what it costs by each criterion."""
 NOBODY: Price = (0, -(1 << 62), ())
@@ -62,11 +67,19 @@ class Eviction:
         self._charged_on = self._charged_by_budget()
         self.over = [sum([numbers.allowed[budget] < count for budget, count in each]) for each in numbers.charged]
         """By unit: how many of its budgets evicting it would exceed beside those who are gone."""
-        self.heavy = [
-            weight + (BROKEN_BUDGET if self.budgets_first and over else 0.0)
-            for weight, over in zip(self.weight, self.over, strict=True)
-        ]
-        """By unit: its weight, and that of a broken budget if evicting it exceeds any and that decides first."""
+        self.gang_weight = BROKEN_GANG if numbers.pricing is None else numbers.pricing.gang_weight
+        gangs = numbers.gangs
+        self.slack = list(gangs.slack) if gangs is not None else []
+        """By gang: how many pods more it can lose; below zero: it is broken."""
+        self._lost = gangs.lost if gangs is not None and gangs.slack else ((),) * len(numbers.units)
+        self._members = self._lost_by_gang()
+        self.breaks = [sum([self.slack[gang] < count for gang, count in each]) for each in self._lost]
+        """By unit: how many gangs break with it beside those who are gone."""
+        self.heavy = [0.0] * len(numbers.units)
+        """By unit: its weight, that of the gangs that break with it, and that of a broken budget if evicting it exceeds
+        any and that decides first."""
+        for unit in range(len(numbers.units)):
+            self._weigh(unit)
         self._wants = [
             tuple((resource, want) for resource, want in enumerate(kind.wants) if want) for kind in numbers.kinds
         ]
@@ -154,6 +167,7 @@ class Eviction:
         self._log.append((Eviction._unevict, (unit,)))
         self._shift(unit, 1)
         self._charge(unit, 1)
+        self._lose(unit, 1)
         for node, amounts in self.numbers.takes[unit]:
             self._save(node)
             have = self.left[node]
@@ -167,6 +181,7 @@ class Eviction:
         self._log.append((Eviction._unrestore, (unit,)))
         self._shift(unit, -1)
         self._charge(unit, -1)
+        self._lose(unit, -1)
         for node, amounts in self.numbers.takes[unit]:
             self._save(node)
             have = self.left[node]
@@ -314,7 +329,7 @@ class Eviction:
         if pricing is not None:
             broken = self._broken(order)
             violations, highest = sum(broken), units[order[0]].priority
-            cost = pricing.price(order, broken)
+            cost = pricing.price(order, broken, self.broken_gangs(order))
             self.counted += 1 + len(order) // 8
             return (violations if pricing.budgets_first else 0), (highest if pricing.by_limit else 0), cost
         highest = units[order[0]].priority
@@ -326,7 +341,32 @@ class Eviction:
         weight = self.weight
         total = sum([weight[turn] for turn in order])
         pods = sum([len(units[turn].pods) for turn in order])
+        if self.numbers.gangs is not None:
+            return sum(self._broken(order)), highest, (self.broken_gangs(order), total, pods, -earliest)
         return sum(self._broken(order)), highest, (total, pods, -earliest)
+
+    def broken_gangs(self, units: Sequence[int]) -> int:
+        """How many gangs break if these units go and no others."""
+        gangs = self.numbers.gangs
+        if gangs is None or not gangs.slack:
+            return 0
+        left: dict[int, int] = {}
+        for unit in units:
+            for gang, count in gangs.lost[unit]:
+                left[gang] = left.get(gang, gangs.slack[gang]) - count
+        return sum([rest < 0 for rest in left.values()])
+
+    def breaking(self, units: Sequence[int]) -> int:
+        """How many gangs break with these units, beside those who are gone and those that break with one alone."""
+        left: dict[int, int] = {}
+        alone = 0
+        for unit in units:
+            for gang, count in self._lost[unit]:
+                slack = self.slack[gang]
+                if slack >= 0:
+                    left[gang] = left.get(gang, slack) - count
+                    alone += slack < count
+        return sum([rest < 0 for rest in left.values()]) - alone
 
     def _broken(self, order: Sequence[int]) -> list[bool]:
         """Which of the units, in order of importance, violate a budget if they all go."""
@@ -391,6 +431,11 @@ class Eviction:
             found = self._counted_by[unit] = frozenset([budget for budget, _ in self.numbers.charged[unit]])
         return found
 
+    def gangs(self) -> list[tuple[int, ...]]:
+        """The units of each gang that several have a part in."""
+        by_gang = [tuple(sorted([unit for units in those.values() for unit in units])) for those in self._members]
+        return [units for units in by_gang if len(units) > 1]
+
     def violates(self, unit: int) -> bool:
         """Whether evicting one more unit would exceed a budget beside those who are gone."""
         return self.over[unit] > 0
@@ -446,9 +491,53 @@ class Eviction:
                     for other in units:
                         if over[other] == turning:
                             changed.update([node for node, _ in self.numbers.takes[other]])
-                            if self.budgets_first:
-                                self.heavy[other] = self.weight[other] + (BROKEN_BUDGET if sign > 0 else 0.0)
-                        over[other] += change
+                            over[other] += change
+                            self._weigh(other)
+                        else:
+                            over[other] += change
+
+    def _weigh(self, unit: int) -> None:
+        """What the unit weighs beside those who are gone."""
+        weight = self.weight[unit] + self.breaks[unit] * self.gang_weight
+        self.heavy[unit] = weight + BROKEN_BUDGET if self.budgets_first and self.over[unit] else weight
+
+    def least_heavy(self) -> list[float]:
+        """By unit: its part of the least that units of one node weigh together, which break their gang once."""
+        if not self.slack:
+            return self.heavy
+        most = [1] * len(self.slack)
+        for units in self.numbers.on:
+            there = Counter([gang for unit in units for gang, _ in self._lost[unit]])
+            for gang, count in there.items():
+                most[gang] = max(most[gang], count)
+        found = []
+        for unit, lost in enumerate(self._lost):
+            together = max([most[gang] for gang, _ in lost], default=1)
+            shared = self.breaks[unit] * self.gang_weight
+            found.append(self.heavy[unit] - shared + shared / together)
+        return found
+
+    def _lost_by_gang(self) -> list[dict[int, list[int]]]:
+        """By gang and pods: the units with which it loses so many."""
+        found: list[dict[int, list[int]]] = [{} for _ in self.slack]
+        for unit, lost in enumerate(self._lost):
+            for gang, count in lost:
+                found[gang].setdefault(count, []).append(unit)
+        return found
+
+    def _lose(self, unit: int, sign: int) -> None:
+        """The unit's gangs have fewer pods, or more again; units with which they break, or no more, weigh otherwise."""
+        for gang, count in self._lost[unit]:
+            before = self.slack[gang]
+            after = self.slack[gang] = before - sign * count
+            for pods, units in self._members[gang].items():
+                change = (0 <= after < pods) - (0 <= before < pods)
+                if not change:
+                    continue
+                for other in units:
+                    self.breaks[other] += change
+                    self._weigh(other)
+                    (self.dearer if change > 0 else self.dirty).update([node for node, _ in self.numbers.takes[other]])
 
     def _shift(self, unit: int, sign: int) -> None:
         """What a unit held is free of it, or held again."""
@@ -545,11 +634,13 @@ class Eviction:
         self.gone.remove(unit)
         self._shift(unit, -1)
         self._charge(unit, -1)
+        self._lose(unit, -1)
 
     def _unrestore(self, unit: int) -> None:
         self.gone.add(unit)
         self._shift(unit, 1)
         self._charge(unit, 1)
+        self._lose(unit, 1)
 
     def _unbar(self, unit: int) -> None:
         self.barred.remove(unit)

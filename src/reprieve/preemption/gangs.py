@@ -1,0 +1,97 @@
+"""Gangs that an eviction leaves below their minimum (cost.md 1.7).
+
+Terms: the *slack* of a gang is how many of its scheduled pods it can lose and still have its minCount.  A gang that
+has fewer already has no slack and cannot break again: the pods that still run are its *remains*.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from reprieve.cluster.pods import PodRecord
+from reprieve.cluster.state import ClusterState
+from reprieve.preemption.outcome import Preemption
+from reprieve.preemption.units import PreemptionUnit
+
+
+def slack_of(cluster: ClusterState, units: Iterable[PreemptionUnit]) -> dict[str, int]:
+    """Return the slack in pods by `namespace/name` of the gangs with a pod among the units that have their minimum.
+
+    Call it before any pod is displaced for a trial.
+    """
+    found = {}
+    for key in {pod.group for unit in units for pod in unit.pods}:
+        group = cluster.groups.get(key) if key is not None else None
+        if group is not None and group.scheduled >= group.min_count > 0:
+            found[group.key] = group.scheduled - group.min_count
+    return found
+
+
+def losses(pods: Iterable[PodRecord], slack: Mapping[str, int]) -> dict[str, int]:
+    """Return how many pods each gang with slack loses with these; pods that are on their way out are lost already."""
+    found: dict[str, int] = {}
+    for pod in pods if slack else ():
+        key = pod.group
+        if key is not None and key in slack and not pod.terminating:
+            found[key] = found.get(key, 0) + 1
+    return found
+
+
+def broken(pods: Iterable[PodRecord], slack: Mapping[str, int]) -> list[str]:
+    """Return the gangs that fall below their minimum without these pods, by `namespace/name`."""
+    return [key for key, count in losses(pods, slack).items() if count > slack[key]]
+
+
+def with_remains(cluster: ClusterState, preemption: Preemption) -> Preemption:
+    """Return the decision with what it leaves of gangs below their minimum named as such, and not as spared.
+
+    Call it with no pod displaced.
+    """
+    victims = [verdict.unit for verdict in preemption.victims]
+    gone = {pod.uid for unit in victims for pod in unit.pods}
+    breaking = set(broken((pod for unit in victims for pod in unit.pods), slack_of(cluster, victims)))
+    left_over = [
+        pod
+        for key in sorted(breaking)
+        for pod in cluster.groups[key].running()
+        if pod.uid not in gone and not pod.terminating
+    ]
+
+    def is_remains(unit: PreemptionUnit) -> bool:
+        groups = {cluster.groups.get(pod.group) if pod.group is not None else None for pod in unit.pods}
+        return all(one is not None and (one.key in breaking or one.scheduled < one.min_count) for one in groups)
+
+    spared = [verdict.unit for verdict in preemption.verdicts if not verdict.evicted and verdict.unit.in_group]
+    remains = tuple(unit for unit in spared if is_remains(unit))
+    if not remains and not left_over:
+        return preemption
+    names = {unit.pods[0].uid for unit in remains}
+    return replace(
+        preemption,
+        verdicts=tuple(verdict for verdict in preemption.verdicts if verdict.unit.pods[0].uid not in names),
+        remains=remains,
+        left_over=tuple(sorted(left_over, key=lambda pod: (pod.namespace, pod.name))),
+    )
+
+
+def standing(lost: Sequence[Mapping[str, int]], slack: Mapping[str, int]) -> list[tuple[bool, int]]:
+    """Return for each unit, given by importance, where it stands among units of its priority in a reprieve.
+
+    `lost[unit]`: its `losses`.  First come the units that a gang needs for its minimum: of its pods the most important,
+    those of one gang together.  Then all others, with what gangs have beyond their minimum.
+    """
+    left = Counter[str]()
+    for each in lost:
+        left.update(each)
+    first: dict[str, int] = {}
+    found = []
+    for turn, each in enumerate(lost):
+        place = turn
+        needed = False
+        for key, count in each.items():
+            if left[key] > slack[key]:
+                needed = True
+                place = min(place, first.setdefault(key, turn))
+            left[key] -= count
+        found.append((not needed, place))
+    return found

@@ -1,0 +1,138 @@
+"""The cheapest eviction where few units can make room: all sets of them that may be cheaper (cost.md 4.11).
+
+Sets grow unit by unit, the lightest first.  A branch ends where the pods have room, where those still to be tried do
+not free enough, and where what is chosen costs more already than the best set.  Of units that differ in nothing but the
+name the first ones go first.  The number of sets is bounded; what was found by then counts.
+"""
+
+from collections.abc import Sequence
+from operator import add
+
+from reprieve.preemption.victim_search.problem import Amounts
+from reprieve.preemption.victim_search.state import Eviction, Price
+
+MOST_UNITS = 24
+"""Of more units sets are not gone through."""
+_MOST_SETS, _MOST_SETS_BY_OWN_LIST = 1_200, 6_000
+"""The native lists leave out most sets by their price, others few."""
+
+
+def cheapest_of_few(state: Eviction, best: Price) -> tuple[int, ...] | None:
+    """Return the cheapest set of units that makes room for all pods, if it costs less than `best`.
+
+    In a state in which no unit is gone and no pod has a place; it comes back as it was.
+    """
+    numbers = state.numbers
+    useful = [unit for unit, takes in enumerate(numbers.takes) if takes]
+    if len(useful) > MOST_UNITS:
+        return None
+    return _FewUnits(state, useful, best).found
+
+
+class _FewUnits:
+    def __init__(self, state: Eviction, useful: Sequence[int], best: Price) -> None:
+        self.found: tuple[int, ...] | None = None
+        self._state, self._best = state, best
+        pricing = state.numbers.pricing
+        self._sure = None if pricing is None else pricing.criteria.never_less
+        self._order = sorted(useful, key=lambda unit: (state.heavy[unit] + state.age[unit], unit))
+        self._kinds = [self._kind(unit) for unit in self._order]
+        self._tried = 0
+        free: list[Amounts] = [tuple(left) for left in state.left]
+        rest: list[list[Amounts]] = [free]
+        for unit in reversed(self._order):
+            rest.append(self._without(rest[-1], unit))
+        self._with_all_from = rest[::-1]
+        """By turn: what nodes have left with all units from there on gone."""
+        self._try(0, (), free, None)
+
+    def _kind(self, unit: int) -> tuple[object, ...]:
+        numbers, pricing = self._state.numbers, self._state.numbers.pricing
+        gangs = numbers.gangs.lost[unit] if numbers.gangs is not None else ()
+        made = numbers.units[unit]
+        own: tuple[object, ...] = ()
+        if pricing is not None:
+            alone = tuple(None if vector is None else vector[unit] for vector in pricing.vectors)
+            own = (alone, tuple(sorted(pod.namespace for pod in made.pods)), pricing.criteria.in_tree or unit)
+        return (numbers.takes[unit], numbers.charged[unit], gangs, made.priority, len(made.pods), made.start, own)
+
+    def _without(self, left: Sequence[Amounts], unit: int) -> list[Amounts]:
+        found = list(left)
+        for node, amounts in self._state.numbers.takes[unit]:
+            found[node] = tuple(map(add, found[node], amounts))
+        return found
+
+    def _try(self, turn: int, chosen: tuple[int, ...], left: list[Amounts], skipped: object) -> None:
+        """All sets of those chosen and units from `turn` on, but those that are like the `skipped` one."""
+        self._tried += 1
+        if self._tried > (_MOST_SETS if self._sure is None else _MOST_SETS_BY_OWN_LIST):
+            return
+        if chosen and not self._may_be_cheaper(chosen):
+            return
+        if self._enough(left) and self._places(chosen):
+            self._take(chosen)
+            return
+        if turn == len(self._order):
+            return
+        beside = self._with_all_from[turn]
+        free = self._with_all_from[-1]
+        every = [
+            tuple([a + b - c for a, b, c in zip(*each, strict=True)]) for each in zip(left, beside, free, strict=True)
+        ]
+        if not self._enough(every):
+            return
+        unit = self._order[turn]
+        if skipped is None or self._kinds[turn] != skipped:
+            self._try(turn + 1, (*chosen, unit), self._without(left, unit), None)
+            skipped = self._kinds[turn]
+        self._try(turn + 1, chosen, left, skipped)
+
+    def _may_be_cheaper(self, chosen: Sequence[int]) -> bool:
+        price = self._state.price_of(sorted(chosen))
+        if self._sure is None:
+            return price < self._best
+        sure = self._sure
+        return (*price[:2], price[2][:sure]) <= (*self._best[:2], self._best[2][:sure])
+
+    def _enough(self, left: Sequence[Amounts]) -> bool:
+        """Whether each kind by itself has room for all its pods."""
+        for kind in self._state.numbers.kinds:
+            wanted = [(resource, want) for resource, want in enumerate(kind.wants) if want]
+            missing = len(kind.pods)
+            for have, usable in zip(left, kind.usable, strict=True):
+                if usable and wanted:
+                    missing -= max(0, min([have[resource] // want for resource, want in wanted]))
+                if missing <= 0:
+                    break
+            if missing > 0 and wanted:
+                return False
+        return True
+
+    def _places(self, chosen: Sequence[int]) -> bool:
+        """Whether all pods find a place with these gone."""
+        state = self._state
+        if len(state.numbers.kinds) == 1:
+            return True
+        mark = state.mark()
+        for unit in chosen:
+            state.evict(unit)
+        done = state.settle() or state.repack()
+        state.rollback(mark)
+        return done
+
+    def _take(self, chosen: tuple[int, ...]) -> None:
+        units = tuple(sorted(chosen))
+        price = self._state.price_of(units)
+        if price < self._best and (self._sure is None or not self._superfluous(units)):
+            self._best, self.found = price, units
+
+    def _superfluous(self, units: Sequence[int]) -> bool:
+        """Whether one of them could stay: then the eviction would not be made as it is."""
+        for unit in units:
+            left = self._with_all_from[-1]
+            others = [other for other in units if other != unit]
+            for other in others:
+                left = self._without(left, other)
+            if self._enough(left) and self._places(others):
+                return True
+        return False
