@@ -110,9 +110,9 @@ def test_bounds_of_racks_by_hand() -> None:
     _, bounds, found = _bounded(*items)
     said = _by_rack(bounds)
     assert said == {
-        "a": (True, (0, 1, 2 * OFFSET, 2, -1_600_000_001.0)),
-        "b": (True, (0, 1, 2 * (1 + OFFSET), 2, -1_600_000_011.0)),
-        "c": (True, (0, 5, 5 + OFFSET, 1, float("-inf"))),
+        "a": (True, (0, 1, 0, 2 * OFFSET, 2, -1_600_000_001.0)),
+        "b": (True, (0, 1, 0, 2 * (1 + OFFSET), 2, -1_600_000_011.0)),
+        "c": (True, (0, 5, 0, 5 + OFFSET, 1, float("-inf"))),
     }, "in the last no two find room"
     assert bounds is not None
     assert [bounds.domains[index].name for _, index in bounds.cheapest_first] == ["a", "b", "c"]
@@ -150,12 +150,12 @@ def test_placements_of_one_price_are_scored_beforehand_where_all_are_alike(alike
     assert bounds is not None
     assert bounds.alike is alike
     price = bounds.cheapest_first[0][0]
-    assert price[1][3] == 1
+    assert price[1][-2] == 1
     score = bounds.score(0, price)
     assert (score is not None) is alike
     if alike:
-        assert bounds.score(0, (True, (0, 0, 0, 2, 0.0))) is not None
-        assert bounds.score(0, (True, (0, 0, 0, 3, 0.0))) is None, "there are not so many"
+        assert bounds.score(0, (True, (0, 0, 0, 0, 2, 0.0))) is not None
+        assert bounds.score(0, (True, (0, 0, 0, 0, 3, 0.0))) is None, "there are not so many"
 
 
 def test_of_a_rack_with_units_of_several_pods_nothing_is_known_beforehand() -> None:
@@ -216,11 +216,12 @@ def test_budgets_and_whole_groups_make_it_only_dearer() -> None:
     ]
     _, bounds, found = _bounded(*items, *_crew(1))
     said = _by_rack(bounds)
-    assert said["a"][1][:4] == said["b"][1][:4] == (0, 0, OFFSET, 1)
+    assert said["a"][1][:5] == (0, 0, 0, OFFSET, 1)
+    assert said["b"][1][:5] == (0, 0, 1, OFFSET, 1), "every eviction there breaks a gang"
     assert found is not None
     assert [verdict.unit.name for verdict in found.victims] == ["default/w"]
     assert found.cost is not None
-    assert found.cost[:4] == (0, 0, 2 * OFFSET, 2)
+    assert found.cost[:5] == (0, 0, 1, 2 * OFFSET, 2)
 
 
 @pytest.mark.parametrize("alike", [True, False])

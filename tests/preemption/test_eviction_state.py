@@ -528,8 +528,9 @@ class _Priced:
     def __init__(self, units: int, *, budgets_first: bool, by_limit: bool) -> None:
         self.weight = [float(1 + number) for number in range(units)]
         self.budgets_first, self.by_limit = budgets_first, by_limit
+        self.gang_weight = 0.0
 
-    def price(self, gone: Sequence[int], violations: Sequence[bool]) -> tuple[float, ...]:
+    def price(self, gone: Sequence[int], violations: Sequence[bool], gangs: int) -> tuple[float, ...]:
         return tuple(map(float, (*gone, *violations)))
 
 

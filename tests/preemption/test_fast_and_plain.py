@@ -188,7 +188,7 @@ def test_a_reprieve_on_every_node_is_what_going_through_them_gives(seed: int) ->
     )
     assert found.candidates == len(by_cost)
     assert found.cost is not None
-    assert found.cost[:4] == cost[:4]
+    assert (*found.cost[:2], *found.cost[3:5]) == cost[:4]
     assert [verdict.unit.priority for verdict in found.victims] == sorted(
         (verdict.unit.priority for verdict in found.victims), reverse=True
     )

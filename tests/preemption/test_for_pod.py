@@ -429,7 +429,8 @@ def test_all_nodes_are_candidates() -> None:
 def test_5_importance(items: list[Any], victim: str) -> None:
     """preemption.md 5: of two units of which one can stay, the more important does."""
     for order in (items, items[::-1]):
-        assert _victims(_preempts(node("n", cpu=2), *order, cpu=1)) == [victim]
+        found = _preempts(node("n", cpu=2), *order, cpu=1, placement="Compatible")
+        assert _victims(found) == [victim]
 
 
 def test_5_more_pods_are_more_important() -> None:

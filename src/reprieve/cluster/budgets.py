@@ -35,6 +35,10 @@ def budget_of(pdb: objects.PodDisruptionBudget) -> Budget:
     )
 
 
+_MOST_LABELS = 1_024
+"""Sets of labels for which it is kept which budgets count them."""
+
+
 class ByLabel:
     """Selectors of namespaces by one label that they ask for: whom a pod may concern, without asking all of them."""
 
@@ -93,15 +97,40 @@ class BudgetIndex:
             for one in self._budgets
         ]
         """By number: whether it counts all that `_by_label` names."""
+        self._plain = not any(budget.disrupted for budget in self._budgets)
+        """No names are left out: pods of one namespace with the same labels are counted by the same budgets."""
+        self._like: dict[tuple[str, frozenset[tuple[str, str]]], dict[int, int]] = {}
+        """By namespace and labels: what a lone pod is charged with, to be read only."""
 
-    def charges(self, units: Sequence[Iterable[PodRecord]]) -> list[dict[int, int]]:
-        """For each unit, how many of its pods each budget counts, by the budget's number."""
+    def _charged_alike(self, unit: Sequence[PodRecord]) -> dict[int, int]:
+        """How many pods of the unit each budget counts; selectors are asked once for all pods with the same labels."""
+        found: dict[int, int] = {}
+        for pod in unit:
+            key = (pod.namespace, frozenset(pod.labels.items()))
+            alone = self._like.get(key)
+            if alone is None:
+                if len(self._like) >= _MOST_LABELS:
+                    self._like.clear()
+                numbers = self._by_label.candidates(pod.namespace, pod.labels)
+                alone = {n: 1 for n in numbers if self._sure[n] or self._budgets[n].counts(pod)}
+                self._like[key] = alone
+            if len(unit) == 1:
+                return alone
+            for number in alone:
+                found[number] = found.get(number, 0) + 1
+        return found
+
+    def charges(self, units: Sequence[Sequence[PodRecord]]) -> list[dict[int, int]]:
+        """For each unit, how many of its pods each budget counts, by the budget's number; to be read only."""
         if not self._budgets:
             return [{} for _ in units]
         found = []
         candidates, budgets, sure = self._by_label.candidates, self._budgets, self._sure
         namespace, by_one = "", None
         for unit in units:
+            if self._plain and len(unit) > 0 and self._by_label.by_one_label(unit[0].namespace) is None:
+                found.append(self._charged_alike(unit))
+                continue
             counts: dict[int, int] = {}
             for pod in unit:
                 if pod.namespace != namespace:
@@ -134,7 +163,7 @@ def exceeding(charged: Sequence[Mapping[int, int]], allowed: Sequence[int]) -> l
     return result
 
 
-def violating(units: Sequence[Iterable[PodRecord]], index: BudgetIndex) -> list[bool]:
+def violating(units: Sequence[Sequence[PodRecord]], index: BudgetIndex) -> list[bool]:
     """For each unit, in importance order: does disrupting it drive a matching budget below zero?
 
     The walk keeps a copy of every budget's allowance and charges each pod of each unit, violating or not

@@ -64,6 +64,10 @@ class PodAffinityIndex:
         self._domains: dict[str, tuple[npt.NDArray[np.int64], int]] = {}
         self._domains_version: tuple[int, int] = (-1, 0)
         self._next = 0
+        self._classes_version = 0
+        """How often label classes have come, gone, or been made anew."""
+        self._matched_classes: dict[tuple[int, int, TermKind], tuple[int, dict[str, Counter[LabelClass]]]] = {}
+        """By label class, constraints and kind of term: the label classes that the terms match, by topology label."""
 
     # -- asking ------------------------------------------------------------------------------------
 
@@ -88,6 +92,34 @@ class PodAffinityIndex:
         if len(matched.counts) < rows:
             matched.add(rows - 1, 0)
         return matched.counts[:rows]
+
+    def by_row(self, pod: PodRecord, kind: TermKind) -> dict[str, Counts]:
+        """`int64[rows]` by topology label: placed pods that the pod's own terms of a kind match, once for each term.
+
+        With the weight of each term, for kinds that have one.  For pods with many terms: which label classes a term
+        matches is worked out once for all pods of a kind, and again when there are other label classes.
+        """
+        if not self.active:
+            self._activate()
+        key = (self.label_class(pod).id, pod.signature.constraints.id, kind)
+        known = self._matched_classes.get(key)
+        if known is None or known[0] != self._classes_version:
+            while len(self._matched_classes) >= MOST_MATCH_COUNTS:
+                del self._matched_classes[next(iter(self._matched_classes))]
+            matched: dict[str, Counter[LabelClass]] = {}
+            for spec in self.terms(pod).of(kind):
+                matcher, times = spec.matcher, matched.setdefault(spec.topology_key, Counter())
+                for label_class in self._class_index.may_match(matcher.selector, _namespaces(matcher)):
+                    if self._accepts((matcher,), label_class):
+                        times[label_class] += spec.weight or 1
+            known = self._matched_classes[key] = (self._classes_version, matched)
+        found = {}
+        for topology, classes in known[1].items():
+            counts = found[topology] = np.zeros(len(self._nodes), dtype=np.int64)
+            for label_class, number in classes.items():
+                for row, pods in label_class.rows.items():
+                    counts[row] += number * pods
+        return found
 
     def stated(self, term: ExistingTerm) -> Counts | None:
         """`int64[rows]`: placed pods that state a term, by row; None where `term.rows` is the shorter way to tell."""
@@ -237,6 +269,7 @@ class PodAffinityIndex:
 
     def _start_over(self) -> None:
         self.active = False
+        self._classes_version += 1
         self._label_classes, self._class_index = {}, LabelIndex()
         self._match_counts, self._counting_index = {}, SelectorIndex()
         self._existing, self._existing_index = {}, SelectorIndex()
@@ -260,6 +293,7 @@ class PodAffinityIndex:
             self._match_all(found, lasting=known)
             if known:
                 self._label_classes[key] = found
+                self._classes_version += 1
                 self._class_index.add(found, found.namespace, found.labels)
         if known:  # one that has left is asked about for a moment, by hints: nothing is kept for it
             pod.label_class = found
@@ -276,6 +310,7 @@ class PodAffinityIndex:
             self._match(label_class, existing, lasting=lasting)
 
     def _forget_class(self, label_class: LabelClass) -> None:
+        self._classes_version += 1
         del self._label_classes[_key(label_class.namespace, label_class.labels, terminating=label_class.terminating)]
         self._class_index.remove(label_class, label_class.namespace, label_class.labels)
         for matched in each(label_class.counted_by):

@@ -53,6 +53,9 @@ Counts = npt.NDArray[np.int64]
 _SKIP = Status(Code.SKIP)
 _AFFINITY, _ANTI, _EXISTING = range(3)
 _REQUIRED = (TermKind.REQUIRED_AFFINITY, TermKind.REQUIRED_ANTI_AFFINITY)
+_PREFERRED = {TermKind.PREFERRED_AFFINITY: 1, TermKind.PREFERRED_ANTI_AFFINITY: -1}
+_FEW_TERMS = 64
+"""So many terms of a pod are counted one by one, each for all pods that state it."""
 
 
 @dataclass(slots=True)
@@ -122,7 +125,11 @@ class InterPodAffinity(FilterPlugin, ScorePlugin):
             by_row = index.counts(matchers)  # once: matchers are as many as terms, and so are topology labels
             for key in {spec.topology_key: None for spec in wanted}:
                 counted.affinity[key] = index.by_domain(key, by_row)
-        for spec in shunned:
+        many = len(shunned) > _FEW_TERMS
+        if many:
+            for key, by_row in index.by_row(pod, TermKind.REQUIRED_ANTI_AFFINITY).items():
+                counted.anti[key] = index.by_domain(key, by_row)
+        for spec in shunned if not many else ():
             _sum_into(counted.anti, spec, index.by_domain(spec.topology_key, index.counts((spec.matcher,))))
         counted.existing.update(_existing_by_domain(index, index.anti_affinity_terms(pod)))
         state.data[self.name] = counted
@@ -201,7 +208,14 @@ class InterPodAffinity(FilterPlugin, ScorePlugin):
         """Sum of the weights that speak for each node, before normalizing; may be negative."""
         index, pod = state.cluster.pod_affinity, state.pod
         weights: dict[str, Counts] = {}
-        for spec in index.terms(pod).specs:
+        terms = index.terms(pod)
+        many = len(terms.specs) > _FEW_TERMS
+        for kind, sign in _PREFERRED.items() if many else ():
+            for key, counts in index.by_row(pod, kind).items():
+                there = np.flatnonzero(counts)
+                if len(there):
+                    _add_by_domain(index, weights, key, there, sign * counts[there])
+        for spec in terms.specs if not many else ():
             if spec.kind not in _REQUIRED:
                 counts = index.counts((spec.matcher,))
                 there = np.flatnonzero(counts)
