@@ -48,6 +48,7 @@ VERSIONS = {
     "StatefulSet": "apps/v1",
     "PodDisruptionBudget": "policy/v1",
 }
+GATED = "Gated"
 Step = tuple[str, list[Json]]
 """(create or delete, objects)."""
 
@@ -209,7 +210,8 @@ def owner_of(name: str) -> str:
 def planned_state(result: PlanResult) -> Json:
     """In terms that a cluster has as well; pods of a controller are counted, as their names are random there."""
     running = {key.partition("/")[2]: node for key, node in result.cluster.pods.items()}
-    reasons = {one.name: one.reason for one in result.plan.pods if one.name in running and running[one.name] is None}
+    waiting = [one for one in result.plan.pods if one.name in running and running[one.name] is None]
+    reasons: dict[str, str | None] = {one.name: GATED if one.outcome == "Gated" else one.reason for one in waiting}
     return _state(running, reasons, {one.name: _scheduled(one.outcome) for one in result.plan.pod_groups})
 
 
@@ -233,10 +235,18 @@ def state_of(cluster: Up, namespace: str, groups: list[str]) -> Json:
     api = cluster.api
     there = {name: one for name, one in api.pods(namespace).items() if "deletionTimestamp" not in one["metadata"]}
     running = {name: one["spec"].get("nodeName") for name, one in there.items()}
-    reasons = {name: condition(there[name], "PodScheduled").get("reason") for name, node in running.items() if not node}
-    found = {name: api.group(name, namespace) or {} for name in groups}
-    told = {name: condition(one, "PodGroupInitiallyScheduled").get("status", "") for name, one in found.items()}
+    reasons: dict[str, str | None] = {
+        name: _reason(condition(there[name], "PodScheduled")) for name, node in running.items() if not node
+    }
+    found = {name: condition(api.group(name, namespace) or {}, "PodGroupInitiallyScheduled") for name in groups}
+    told = {name: "" if _reason(one) == GATED else one["status"] for name, one in found.items()}
     return _state(running, reasons, told)
+
+
+def _reason(told: Json) -> str:
+    """Of what is kept back a condition says so after five seconds; what is scheduled is not kept back."""
+    reason = told.get("reason", "")
+    return GATED if reason in ("", "NotReadyForScheduling") else reason
 
 
 def comes_to(cluster: Up, namespace: str, result: PlanResult) -> None:

@@ -10,10 +10,11 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from reprieve.api import objects as o
 from reprieve.api.meta import ObjectMeta
-from reprieve.simulation.controllers.disruption import allowed_now, followed, is_healthy, with_statuses
+from reprieve.simulation.controllers.disruption import allowances, allowed_now, followed, is_healthy, with_statuses
 from tests.building import World
 from tests.building import node as made_node
 from tests.building import pod as made_pod
@@ -28,7 +29,12 @@ def budget(name: str = "b", status: Json | None = None, **spec: Any) -> o.PodDis
     return msgspec.convert({**data, **({"status": status} if status else {})}, o.PodDisruptionBudget)
 
 
+SET: Json = {"ownerReferences": [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "s", "controller": True}]}
+
+
 def pod(name: str, on: str = "n1", phase: str = "Running", ready: str = "", **meta: Any) -> o.Pod:
+    """A pod of a ReplicaSet, unless `meta` has other owners."""
+    meta = {**SET, **meta}
     conditions = [{"type": "Ready", "status": ready}] if ready else []
     data: Json = {
         "metadata": {"name": name, "namespace": "default", "labels": {"app": "a"}, **meta},
@@ -36,6 +42,13 @@ def pod(name: str, on: str = "n1", phase: str = "Running", ready: str = "", **me
         "status": {"phase": phase, "conditions": conditions},
     }
     return msgspec.convert(data, o.Pod)
+
+
+def owned(item: o.Pod | tuple[o.Pod, float]) -> o.Pod:
+    """The pod of a ReplicaSet."""
+    pod = item if isinstance(item, o.Pod) else item[0]
+    owner = o.OwnerReference(api_version="apps/v1", kind="ReplicaSet", name="s", controller=True)
+    return replace(pod, metadata=replace(pod.metadata, owner_references=(owner,)))
 
 
 def refused(budgets: list[o.PodDisruptionBudget], pods: list[o.Pod]) -> list[str]:
@@ -191,8 +204,8 @@ def test_the_status_that_the_controller_would_write(spec: Json, status: tuple[in
     labels = {"app": "a"}
     world = World(
         made_node("n1", cpu=8),
-        *(made_pod(name, cpu=1, node="n1", labels=labels) for name in ("runs", "first", "leaves")),
-        made_pod("waits", cpu=1, labels=labels),
+        *(owned(made_pod(name, cpu=1, node="n1", labels=labels)) for name in ("runs", "first", "leaves")),
+        owned(made_pod("waits", cpu=1, labels=labels)),
         made_pod("stranger", cpu=1, node="n1", labels={"app": "b"}),
     )
     world.engine.pod_terminating(next(pod.uid for pod in world.engine.cluster.pods.values() if pod.name == "leaves"), 0)
@@ -211,3 +224,27 @@ def test_a_budget_of_another_namespace_counts_nobody_here() -> None:
     [found] = with_statuses([there], world.engine.cluster.pods.values())
     assert found.status is not None
     assert (found.status.expected_pods, found.status.current_healthy) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("owner", "spec", "allowed"),
+    [
+        ("", {"minAvailable": 1}, 2),
+        ("", {"minAvailable": "10%"}, 0),
+        ("", {"maxUnavailable": 2}, 0),
+        ("Job", {"minAvailable": 1}, 2),
+        ("Job", {"minAvailable": "10%"}, 0),
+        ("Job", {"maxUnavailable": 2}, 0),
+        ("StatefulSet", {"minAvailable": "10%"}, 2),
+        ("StatefulSet", {"maxUnavailable": 2}, 2),
+    ],
+)
+def test_a_share_needs_controllers_with_a_scale(owner: str, spec: Json, allowed: int) -> None:
+    """whatif.md 4.4: as the disruption controller counts, which reads the scale of controllers for such a bound."""
+    references = [{"apiVersion": "apps/v1", "kind": owner, "name": "s", "controller": True}] if owner else []
+    pods = [pod(name, ownerReferences=references) for name in ("a", "b", "c")]
+    assert allowances([budget(**spec)], pods) == [allowed]
+    world = World(made_node("n1", cpu=8), *(replace(one, spec=replace(one.spec, node_name="n1")) for one in pods))
+    (found,) = with_statuses([budget(**spec)], world.engine.cluster.pods.values())
+    assert found.status is not None
+    assert found.status.disruptions_allowed == allowed

@@ -1,6 +1,7 @@
 """The status the disruption controller would give a PodDisruptionBudget that has none, or whose pods are others now."""
 
 from collections.abc import Callable, Iterable, Sequence
+from typing import Final
 
 from msgspec.structs import replace
 
@@ -31,7 +32,7 @@ def allowed_now(
             matching = [pod for pod in pods if pod.namespace == space and selector.matches(pod.metadata.labels)]
             expected = [pod for pod in matching if pod.status.phase not in ("Succeeded", "Failed")]
             healthy = sum(map(is_healthy, expected))
-            budget = _with_status(budget, len(expected), healthy)
+            budget = _with_status(budget, _expected(budget, map(_owner_kind, expected)), healthy)
         counted[number] = budget
         left[number] = budget.status.disruptions_allowed if budget.status is not None else 0
 
@@ -64,7 +65,8 @@ def allowances(budgets: Sequence[objects.PodDisruptionBudget], pods: Sequence[ob
         if budget.status is None:
             covered = covers(budget)
             expected = [pod for pod in pods if covered(pod) and pod.status.phase not in ("Succeeded", "Failed")]
-            budget = _with_status(budget, len(expected), sum(map(is_healthy, expected)))
+            number = _expected(budget, map(_owner_kind, expected))
+            budget = _with_status(budget, number, sum(map(is_healthy, expected)))
         found.append(budget.status.disruptions_allowed if budget.status is not None else 0)
     return found
 
@@ -131,23 +133,48 @@ def with_statuses(
 ) -> list[objects.PodDisruptionBudget]:
     """The budgets with `status.disruptionsAllowed` worked out from their specs and the pods there are.
 
-    Healthy are matching pods that run and are not terminating; expected are all matching pods, since who owns them and
-    at what scale is not part of the picture.
+    Healthy are matching pods that run and are not terminating. The scale of their controllers is not part of the
+    cluster cache: as many pods as exist stand for it.
     """
     spaces = [budget.metadata.namespace or "default" for budget in budgets]
     selectors = [compile_label_selector(budget.spec.selector) for budget in budgets]
     by_label = ByLabel((number, *each) for number, each in enumerate(zip(spaces, selectors, strict=True)))
-    expected, healthy = [0] * len(budgets), [0] * len(budgets)
+    owners: list[list[str]] = [[] for _ in budgets]
+    healthy = [0] * len(budgets)
     for pod in pods:
         for number in by_label.candidates(pod.namespace, pod.labels):
             if selectors[number].matches(pod.labels):
-                expected[number] += 1
+                owners[number].append(pod.owner[1] if pod.owner is not None else "")
                 healthy[number] += pod.row >= 0 and not pod.terminating
-    return [_with_status(*each) for each in zip(budgets, expected, healthy, strict=True)]
+    numbers = (_expected(budget, kinds) for budget, kinds in zip(budgets, owners, strict=True))
+    return [_with_status(*each) for each in zip(budgets, numbers, healthy, strict=True)]
 
 
-def _with_status(pdb: objects.PodDisruptionBudget, expected: int, healthy: int) -> objects.PodDisruptionBudget:
+_WITHOUT_SCALE: Final = frozenset(("Job", "DaemonSet", "Node"))
+"""Kinds of controllers that have no scale subresource: a share of their pods cannot be worked out."""
+
+
+def _owner_kind(pod: objects.Pod) -> str:
+    return next((one.kind for one in pod.metadata.owner_references if one.controller), "")
+
+
+def _expected(budget: objects.PodDisruptionBudget, owners: Iterable[str]) -> int | None:
+    """Return how many pods a budget expects; `owners` are the kinds of the controllers of its pods, "" for none.
+
+    A bound that needs a scale, `maxUnavailable` or a percentage, counts pods of controllers alone; None where a
+    controller has no scale.
+    """
+    kinds = list(owners)
+    if budget.spec.max_unavailable is None and not isinstance(budget.spec.min_available, str):
+        return len(kinds)
+    return None if _WITHOUT_SCALE.intersection(kinds) else sum(map(bool, kinds))
+
+
+def _with_status(pdb: objects.PodDisruptionBudget, expected: int | None, healthy: int) -> objects.PodDisruptionBudget:
+    """Return the budget with the status of so many expected and healthy pods; without expected ones it allows none."""
     spec = pdb.spec
+    if not expected:
+        return replace(pdb, status=objects.PodDisruptionBudgetStatus(current_healthy=healthy))
     if spec.max_unavailable is not None:
         desired = expected - _share(spec.max_unavailable, expected)
     elif spec.min_available is not None:
