@@ -140,8 +140,8 @@ def limit_ranges(draw: st.DrawFn) -> Json:
 
 @st.composite
 def budgets(draw: st.DrawFn, name: str) -> list[Json]:
-    spec = {"minAvailable": draw(st.integers(0, 2)), "selector": {"matchLabels": APP}}
-    return [made("PodDisruptionBudget", name, spec)]
+    bound = draw(st.sampled_from(["minAvailable", "minAvailable", "maxUnavailable"]))
+    return [made("PodDisruptionBudget", name, {bound: draw(st.integers(0, 2)), "selector": {"matchLabels": APP}})]
 
 
 @st.composite
@@ -283,7 +283,8 @@ def is_steady(cluster: Up, namespace: str) -> bool:
     healthy = sum(1 for one in matching if one["spec"].get("nodeName"))
     for budget in cluster.api.items(BUDGETS.format(namespace=namespace)):
         status = budget.get("status") or {}
-        if (status.get("expectedPods"), status.get("currentHealthy")) != (len(matching), healthy):
+        expected = 0 if "maxUnavailable" in budget["spec"] else len(matching)  # no controller says how many
+        if (status.get("expectedPods"), status.get("currentHealthy")) != (expected, healthy):
             return False
         cluster.heard({**budget, "apiVersion": "policy/v1", "kind": "PodDisruptionBudget"})
     return True
@@ -336,7 +337,7 @@ _numbers = itertools.count(1)
 )
 @given(story=stories())
 def test_a_plan_is_what_the_cluster_does(cluster: Up, story: tuple[list[Json], list[Step]]) -> None:
-    """whatif.md 14.1, interfaces.md 1.5: refusals, pods, places, evictions and conditions."""
+    """whatif.md 14.9, interfaces.md 1.5: refusals, pods, places, evictions and conditions."""
     limits, steps = story
     namespace = f"e{next(_numbers)}"
     note(json.dumps({"limits": limits, "steps": steps}))

@@ -271,6 +271,17 @@ def test_a_scenario_creates_and_deletes_quotas() -> None:
     assert set(outcomes(document).values()) == {"Scheduled"}
 
 
+def test_what_a_scenario_creates_reports_by_its_highest_owner() -> None:
+    """whatif.md 14.4, 14.5: as what is there at the start."""
+    template = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [container("1")]}}
+    web = made("Deployment", "web", spec={"replicas": 2, "selector": {"matchLabels": {"a": "b"}}, "template": template})
+    hards: list[tuple[Json, int]] = [({"pods": "1"}, 1), ({"count/deployments.apps": "0"}, 0)]
+    for hard, exist in hards:
+        steps = [{"create": [quota(hard)]}, {"create": [web]}]
+        (found,) = planned(made("Scenario", "s", spec={"steps": steps})).refused
+        assert (found.kind, found.name, found.wanted, found.exist) == ("Deployment", "web", 2, exist)
+
+
 def test_a_gang_short_of_refused_members_waits() -> None:
     """whatif.md 14.1: members that do not exist are none of the group."""
     group = made("PodGroup", "g", spec={"schedulingPolicy": {"gang": {"minCount": 3}}})

@@ -240,7 +240,7 @@ def test_a_budget_of_another_namespace_counts_nobody_here() -> None:
     ],
 )
 def test_a_share_needs_controllers_with_a_scale(owner: str, spec: Json, allowed: int) -> None:
-    """whatif.md 4.4: as the disruption controller counts, which reads the scale of controllers for such a bound."""
+    """whatif.md 14.8: as the disruption controller counts, which reads the scale of controllers for such a bound."""
     references = [{"apiVersion": "apps/v1", "kind": owner, "name": "s", "controller": True}] if owner else []
     pods = [pod(name, ownerReferences=references) for name in ("a", "b", "c")]
     assert allowances([budget(**spec)], pods) == [allowed]

@@ -156,7 +156,10 @@ def plan(manifests: Manifests, options: PlanOptions | None = None) -> Answer:
     document = msgspec.structs.replace(
         answer.plan,
         suspended=suspended_workloads(idle),
-        refused=refused_workloads(world.admission, manifests.expanded),
+        refused=refused_workloads(
+            world.admission,
+            [*manifests.expanded, *(each for one in scenarios for step in one.steps for each in step.makers)],
+        ),
     )
     return Answer(document, answer.account)
 
@@ -173,6 +176,7 @@ def _play(scenario: Scenario, world: VirtualCluster, pending: dict[str, PodRecor
     for step in scenario.steps:
         for job in step.jobs:
             world.engine.set_job(job, world.now)
+        world.admission.take_makers(step.makers, world.now)
         for turn, item in enumerate(step.create):
             refuse_unsupported(item, scenario.origin, world.engine.gates)
             refuse_unsized(item, scenario.origin, world.engine.sources)

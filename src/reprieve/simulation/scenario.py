@@ -54,6 +54,8 @@ class Step:
     """Those of them that have a deadline: when they end counts (cost.md 6.4)."""
     suspended: tuple[Suspended, ...] = ()
     remarks: tuple[Remark, ...] = ()
+    makers: tuple[PodMaker, ...] = ()
+    """What makes pods among them, and what that makes in turn, owners before what they own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +103,7 @@ class _Reader:
         jobs: list[Job] = []
         suspended: list[Suspended] = []
         remarks: list[Remark] = []
+        makers: list[PodMaker] = []
         for number, item in enumerate(_items(step, "create", path, origin)):
             at = f"{path}.create[{number}]"
             manifest = _mapping(item, at, origin)
@@ -111,6 +114,7 @@ class _Reader:
                 jobs += jobs_among(maker.makers)
                 suspended += maker.suspended
                 remarks += maker.remarks
+                makers += maker.makers
             else:
                 new = [self._decoded(manifest, at)]
             self._there.arrived(new)
@@ -131,6 +135,7 @@ class _Reader:
             jobs=tuple(jobs),
             suspended=tuple(suspended),
             remarks=tuple(remarks),
+            makers=tuple(makers),
         )
 
     def _makes_pods(self, manifest: Mapping[str, Any]) -> bool:

@@ -10,7 +10,7 @@ Invariant: what a quota counts as used is the sum of what it was charged with fo
 from __future__ import annotations
 
 from collections import Counter, defaultdict, deque
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final, TypeVar
@@ -145,7 +145,7 @@ class Admission:
         for item in namespaced:
             if exists(item) and not isinstance(item, objects.ResourceQuota | objects.LimitRange):
                 self.count(item, now)
-        self._take_makers(makers, now)
+        self.take_makers(makers, now)
 
     # -- quotas and limit ranges -------------------------------------------------------------------
 
@@ -191,19 +191,21 @@ class Admission:
         _add(space, charges)
         self._charge(space, key, charges)
 
-    def _take_makers(self, makers: Iterable[PodMaker], now: float) -> None:
+    def take_makers(self, makers: Iterable[PodMaker], now: float) -> None:
         """Objects that make pods are created, or exist: of one that is refused no pod is admitted."""
         for maker in makers:
             manifest = maker.manifest
-            meta = manifest["metadata"]
+            meta = manifest.get("metadata") or {}
             version, kind = manifest["apiVersion"], manifest["kind"]
-            owner = (version, kind, meta.get("namespace") or "default", meta.get("name") or "")
+            owner = (version, kind, str(meta.get("namespace") or "default"), str(meta.get("name") or ""))
             space, resource = self._namespaces[owner[2]], resource_of(version, kind)
-            if not any(f"count/{resource}" in quota.hard for quota in space.quotas.values()):
+            if not space.quotas:
                 continue
-            above = next((each for each in meta.get("ownerReferences") or () if each.get("controller")), None)
-            parts = ("", "", "") if above is None else (above["apiVersion"], above["kind"], above["name"])
-            error = self._refused_makers.get((*parts[:2], owner[2], parts[2]))
+            references = meta.get("ownerReferences")
+            listed = [each for each in references if isinstance(each, Mapping)] if isinstance(references, list) else []
+            above: Json = next((dict(each) for each in listed if each.get("controller") is True), {})
+            version, kind, name = (str(above.get(part) or "") for part in ("apiVersion", "kind", "name"))
+            error = self._refused_makers.get((version, kind, owner[2], name))
             try:
                 if error is not None:
                     raise error
