@@ -65,6 +65,18 @@ def test_members_of_another_priority_than_admission_gives_the_group_are_an_error
     assert text in found.message
 
 
+@pytest.mark.parametrize("together", [True, False])
+def test_steps_of_a_scenario_create_such_groups_too(together: bool) -> None:
+    """Members may come in the step of their group or in a later one."""
+    members = [pod("a", priorityClassName="high"), pod("b", priorityClassName="high")]
+    steps = [{"create": [group(), *members]}] if together else [{"create": [group()]}, {"create": members}]
+    metadata = {"name": "s"}
+    answer = planned(
+        {"apiVersion": "reprieve.dev/v1alpha1", "kind": "Scenario", "metadata": metadata, "spec": {"steps": steps}}
+    )
+    assert answer.plan.pod_groups[0].outcome == "Error"
+
+
 @pytest.mark.parametrize(
     ("of_group", "own"),
     [

@@ -139,7 +139,10 @@ def plan(manifests: Manifests, options: PlanOptions | None = None) -> Answer:
         world.observer = options.observer.decided
     for job in manifests.jobs:
         engine.set_job(job, start)
-    world.load(((loaded.object, loaded.created) for loaded in everything), manifests)
+    created: list[objects.KubernetesObject] = [
+        item for scenario in scenarios for step in scenario.steps for item in step.create
+    ]
+    world.load(((loaded.object, loaded.created) for loaded in everything), manifests, created)
     world.note_complete()
     running = sum(1 for pod in world.records.values() if pod.row >= 0)
     pending = {pod.uid: pod for pod in world.records.values() if pod.row < 0}

@@ -136,6 +136,8 @@ class VirtualCluster:
         self._budgets: dict[str, objects.PodDisruptionBudget] = {}
         self._budgets_stale = False
         self._doomed_groups: set[str] = set()
+        self._resolved: dict[int, objects.PodGroup] = {}
+        """By `id` of an object that is created: the group as priority admission leaves it."""
         self.admission = Admission()
         self.made_later: list[PodRecord] = []
         """Pods that their controllers made when quota was released for them."""
@@ -144,15 +146,19 @@ class VirtualCluster:
 
     # -- objects come and go -----------------------------------------------------------------------
 
-    def load(self, items: Iterable[tuple[objects.KubernetesObject, float]], manifests: Manifests | None = None) -> None:
+    def load(
+        self,
+        items: Iterable[tuple[objects.KubernetesObject, float]],
+        manifests: Manifests | None = None,
+        later: Iterable[objects.KubernetesObject] = (),
+    ) -> None:
         """Create the objects of an input, each with its time of creation in seconds since the epoch.
 
         Those that exist already are counted by quotas before new ones are admitted. `manifests`: what the input has
-        beside them, controllers and objects that quotas alone count.
+        beside them, controllers and objects that quotas alone count. `later`: what steps of scenarios will create.
         """
         items = list(items)
-        zero = groups_with_default_priority(item for item, _ in items)
-        items = [(zero.get(id(item), item), created) for item, created in items]
+        self._resolved = groups_with_default_priority([*(item for item, _ in items), *later])
         makers, counted = ((), ()) if manifests is None else (manifests.expanded, manifests.counted)
         self.admission.begin([*(item for item, _ in items), *(loaded.object for loaded in counted)], makers, self.now)
         for item, created in in_order(items):
@@ -166,6 +172,7 @@ class VirtualCluster:
         A pod whose UID is in use already (names stand in for missing UIDs) gets one of its own.
         """
         engine, now = self.engine, self.now
+        item = self._resolved.get(id(item), item)
         if isinstance(item, objects.Pod):
             return self._add_pod(item, created)
         if isinstance(item, objects.ResourceQuota | objects.LimitRange):
