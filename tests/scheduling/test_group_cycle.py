@@ -171,6 +171,25 @@ def test_6_a_failed_bind_of_a_gang_is_retried_in_sight() -> None:
     assert world.gone("thief").settle().where == {"crew-0": "n", "crew-1": "n"}
 
 
+def test_a_failed_bind_paces_a_group_that_would_be_tried_again_at_once() -> None:
+    """scheduling.md 1.5: backoff grows from one failed binding to the next, though each cycle places a member."""
+    world = World(node("n", cpu=1), group("crew", min_count=1), pod("a", cpu=1, group="crew"))
+    world.add(pod("b", cpu=1, group="crew"))
+    waits = []
+    for _ in range(3):
+        decision = world.step()
+        assert decision is not None
+        (binding,) = decision.bindings
+        assert decision.retry_now
+        world.engine.bind_failed(binding.pod.uid, world.now)
+        assert world.place("crew") is QueueState.BACKOFF
+        wake = world.engine.next_wakeup(flush=False, holds=False, ignoring=[])
+        assert wake is not None
+        waits.append(wake - world.now)
+        world.virtual.now = wake
+    assert waits == [1.0, 2.0, 4.0]
+
+
 def test_7_a_rejection_is_written_on_every_pod_and_on_the_group() -> None:
     """scheduling.md 3.7, observability.md: every pod its PodScheduled=False, the group its own condition."""
     world = World(node("n", cpu=2), *gang("crew", 3, cpu=1)).settle()

@@ -171,8 +171,9 @@ class SchedulingQueue:
             # It was to be tried, or might have been, and what it needs is gone: a claim, say.
             self._wake_next(entity, now)
             self._to_gated(entity, gate, now)
-        elif entity.state is QueueState.UNSCHEDULABLE:
-            # Whoever is new in a group has not been rejected by anything yet.
+        elif entity.state is QueueState.UNSCHEDULABLE or (attempts and entity.state is QueueState.ACTIVE):
+            # A new member of a group has not been rejected by anything yet. A group that is tried again at once for its
+            # other members waits for the backoff of the member that failed to bind: else nothing would pace it.
             self._reactivate(entity, now)
         return entity
 
