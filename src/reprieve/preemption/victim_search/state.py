@@ -391,6 +391,7 @@ class Eviction:
         """The same in a pass over all charges: of each budget those of the units that go, summed by importance."""
         units, pods, first, allowed = self._charges
         goes = np.zeros(len(self.numbers.units), dtype=np.bool_)
+        order = list(order)  # a tuple would be one index of several dimensions
         goes[order] = True
         going = goes[units]
         sums = np.cumsum(np.where(going, pods, 0))
