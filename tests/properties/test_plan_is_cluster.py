@@ -12,12 +12,16 @@ import itertools
 import json
 from collections import Counter
 from collections.abc import Iterator
+from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, note, settings
 from hypothesis import strategies as st
 
+from reprieve.api.admission.amounts import ZERO, Amounts, added, amounts
+from reprieve.api.admission.quotas import counted
 from reprieve.api.loading import read
 from reprieve.library.cluster import load
 from reprieve.library.planning import PlanResult, plan
@@ -31,6 +35,7 @@ CPU = 4
 VALUES = {"low": 10, "mid": 20, "high": 30, "never": 25}
 APP = {"app": "x"}
 BUDGETS = "/apis/policy/v1/namespaces/{namespace}/poddisruptionbudgets"
+QUOTAS = "/api/v1/namespaces/{namespace}/resourcequotas"
 COLLECTIONS = {
     "Pod": PODS,
     "PodGroup": GROUPS,
@@ -38,7 +43,7 @@ COLLECTIONS = {
     "Deployment": "/apis/apps/v1/namespaces/{namespace}/deployments",
     "StatefulSet": "/apis/apps/v1/namespaces/{namespace}/statefulsets",
     "PodDisruptionBudget": BUDGETS,
-    "ResourceQuota": "/api/v1/namespaces/{namespace}/resourcequotas",
+    "ResourceQuota": QUOTAS,
     "LimitRange": "/api/v1/namespaces/{namespace}/limitranges",
 }
 VERSIONS = {
@@ -275,8 +280,10 @@ def _tells(cluster: Up, namespace: str, owner: str, message: str) -> bool:
 
 
 def is_steady(cluster: Up, namespace: str) -> bool:
-    """Whether kubelets and the disruption controller have caught up: the scheduler reads what they write."""
+    """Whether kubelets and controllers of budgets and quotas have caught up: what comes next reads what they write."""
     found = cluster.api.pods(namespace).values()
+    if not all(map(partial(_is_counted, list(found)), cluster.api.items(QUOTAS.format(namespace=namespace)))):
+        return False
     if any(one["spec"].get("nodeName") and condition(one, "Ready").get("status") != "True" for one in found):
         return False
     matching = [one for one in found if (one["metadata"].get("labels") or {}).get("app") == "x"]
@@ -290,14 +297,22 @@ def is_steady(cluster: Up, namespace: str) -> bool:
     return True
 
 
+def _is_counted(there: list[Json], quota: Json) -> bool:
+    """Whether the status of a quota is that of the pods there are."""
+    hard, told = amounts(quota["spec"]["hard"]), amounts(quota.get("status", {}).get("used"))
+    used: Amounts = dict.fromkeys(hard, ZERO)
+    for one in there:
+        used = added(used, counted(quota, hard, "pods", one, datetime.now(UTC)))
+    return {name: one.nano for name, one in used.items()} == {name: one.nano for name, one in told.items()}
+
+
 def play(cluster: Up, namespace: str, limits: list[Json], steps: list[Step]) -> None:
     """Create and delete, step by step; after each the cluster comes to what the plan says."""
     api = cluster.api
     api.create("/api/v1/namespaces", {"metadata": {"name": namespace}})
     for one in limits:
         api.create(COLLECTIONS[one["kind"]].format(namespace=namespace), one)
-    path = COLLECTIONS["ResourceQuota"].format(namespace=namespace)
-    eventually(lambda: all("used" in one.get("status", {}) for one in api.items(path)), "the quota's status")
+    eventually(lambda: is_steady(cluster, namespace), "the quota's status", PATIENCE)
     for number, (verb, objects) in enumerate(steps, 1):
         result = expected(namespace, limits, steps[:number])
         refusals = {one.name: one.message for one in result.plan.pods if one.outcome == "Refused"}
@@ -331,7 +346,7 @@ _numbers = itertools.count(1)
 
 
 @settings(
-    parent=examples(20),
+    parent=examples(30),
     suppress_health_check=list(HealthCheck),
     phases=(Phase.explicit, Phase.generate),  # to shrink would wait for each mismatch
 )
