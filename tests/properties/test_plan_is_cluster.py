@@ -245,6 +245,10 @@ def state_of(cluster: Up, namespace: str, groups: list[str]) -> Json:
     }
     found = {name: condition(api.group(name, namespace) or {}, "PodGroupInitiallyScheduled") for name in groups}
     told = {name: "" if _reason(one) == GATED else one["status"] for name, one in found.items()}
+    for name in groups:  # once all its pods say that they are kept back, it says so too
+        own = [reason for pod, reason in reasons.items() if pod.startswith(f"{name}-")]
+        if own and set(own) == {GATED} and told[name] == "False":
+            told[name] = ""
     return _state(running, reasons, told)
 
 
