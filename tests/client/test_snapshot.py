@@ -188,7 +188,11 @@ def rich_objects(cluster: RandomCluster, chance: random.Random) -> list[Kubernet
                 },
             }
         )
-    return [*typed(*classes, *storage), *(_rich(item, chance) for item in live_objects(cluster))]
+    first = datetime.fromtimestamp(min(created for _, created in cluster.everything), UTC)
+    made = [
+        replace(item, metadata=replace(item.metadata, creation_timestamp=first)) for item in typed(*classes, *storage)
+    ]
+    return [*made, *(_rich(item, chance) for item in live_objects(cluster))]
 
 
 def _rich(item: KubernetesObject, chance: random.Random) -> KubernetesObject:
