@@ -14,7 +14,7 @@ that the cluster's columns do not determine (acting points - Reserve, PreBind, B
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -396,7 +396,11 @@ class SignPlugin(Plugin):
 
 @dataclass(frozen=True, slots=True)
 class PostFilterResult:
-    """What a PostFilter or PodGroupPostFilter found. `proposal` is the plugin's plain-data plan when it succeeded."""
+    """What a PostFilter or PodGroupPostFilter found. `proposal` is the plan of an in-tree plugin that succeeded.
+
+    With Success a plugin names `nominations` and `victims`: the victims are evicted, and the pods wait for the room
+    (preemption.md 2.8).  Without victims the nominations are recorded, and the pods wait for an event.
+    """
 
     status: Status
     proposal: object | None = None
@@ -408,6 +412,10 @@ class PostFilterResult:
     """What the plugin waits for instead, as its plain data: no other PostFilter runs then."""
     in_vain: object | None = None
     """Where it did not succeed: what was tried and why it did not help, as the plugin's plain data."""
+    nominations: Mapping[str, str] = field(default_factory=dict)
+    """`namespace/name` of a pod to schedule -> name of its node."""
+    victims: Sequence[str] = ()
+    """`namespace/name` of each pod to evict."""
 
 
 class TieBreaker:

@@ -185,6 +185,25 @@ class PluginGuard(Plugin):
             raise self._wrong(point, f"a {kind.__name__}", answer)
         return answer
 
+    def _outcome(self, point: str, function: Callable[[], Any]) -> PostFilterResult:
+        """What a PostFilter gives, with copies of the nominations and victims that it names."""
+
+        def copied() -> Any:
+            found = function()
+            if not isinstance(found, PostFilterResult):
+                return found
+            if not isinstance(found.nominations, Mapping):
+                raise TypeError(f"want nominations as a mapping of pod to node, found {_described(found.nominations)}")
+            if isinstance(found.victims, str) or not isinstance(found.victims, Sequence):
+                raise TypeError(f"want victims as a sequence of pods, found {_described(found.victims)}")
+            nominations, victims = dict(found.nominations), tuple(found.victims)
+            for one in (*nominations, *nominations.values(), *victims):
+                if type(one) is not str:
+                    raise TypeError(f"want names of pods and nodes as text, found {_described(one)}")
+            return replace(found, nominations=nominations, victims=victims)
+
+        return self._want(point, PostFilterResult, copied)
+
     def _instructions(self, point: str, function: Callable[[], Any], *, in_cycle: bool = True) -> Sequence[Instruction]:
         found = self._ask(point, function, in_cycle=in_cycle)
         if not isinstance(found, Sequence) or not all(isinstance(one, get_args(Instruction)) for one in found):
@@ -315,14 +334,14 @@ class _Filter(PluginGuard, FilterPlugin):
 
 class _PostFilter(PluginGuard, PostFilterPlugin):
     def post_filter(self, state: CycleState, diagnosis: Diagnosis) -> PostFilterResult:
-        return self._want("PostFilter", PostFilterResult, lambda: self.inner.post_filter(state, diagnosis))
+        return self._outcome("PostFilter", lambda: self.inner.post_filter(state, diagnosis))
 
 
 class _PodGroupPostFilter(PluginGuard, PodGroupPostFilterPlugin):
     def pod_group_post_filter(self, attempt: PodGroupAttempt) -> PostFilterResult:
         handed = _HandedAttempt(attempt, self.watch)
         call = self.inner.pod_group_post_filter
-        return self._want("PodGroupPostFilter", PostFilterResult, lambda: call(handed))
+        return self._outcome("PodGroupPostFilter", lambda: call(handed))
 
 
 class _HandedAttempt(PodGroupAttempt):

@@ -406,7 +406,7 @@ def _unit(names: Sequence[str], verdict: Verdict, now: float, *, outcome: str = 
         running_seconds=max(0.0, now - min(starts)) if starts else None,
         violates_pdb=verdict.violates_pdb,
         why=None
-        if reason is None
+        if reason is None or reason.chosen
         else Why(
             pod=reason.pod.key,
             node=names[reason.row],

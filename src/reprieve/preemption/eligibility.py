@@ -4,6 +4,8 @@ from collections.abc import Iterable
 
 from reprieve.cluster.groups import Group
 from reprieve.cluster.state import ClusterState
+from reprieve.framework.diagnosis import Diagnosis
+from reprieve.framework.plugin import CycleState
 from reprieve.preemption.outcome import NEVER, TERMINATING
 from reprieve.preemption.units import effective_priority
 
@@ -37,3 +39,14 @@ def ineligible(
             if pod.terminating and pod.preempted and effective_priority(cluster, pod) < priority:
                 return TERMINATING
     return None
+
+
+def pod_is_ineligible(state: CycleState, diagnosis: Diagnosis) -> str | None:
+    """The same of a single pod that fits nowhere.
+
+    The node that it is nominated to does not count where that failed as unschedulable and unresolvable (2.3).
+    """
+    pod, rows, under_way = state.pod, [state.nominated] if state.nominated >= 0 else [], state.preemption_under_way
+    if rows and diagnosis.unresolvable(rows[0]):
+        rows, under_way = [], False
+    return ineligible(state.cluster, pod.priority, pod.never_preempts, rows, under_way=under_way)

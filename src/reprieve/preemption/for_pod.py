@@ -22,7 +22,7 @@ from reprieve.framework.running import RunningProfile
 from reprieve.framework.status import SUCCESS, Code, Status
 from reprieve.preemption.cheaper_for_pod import Cheapest, cheapest_on_row, judged
 from reprieve.preemption.cost import BY_NAME, Costing
-from reprieve.preemption.eligibility import ineligible
+from reprieve.preemption.eligibility import pod_is_ineligible
 from reprieve.preemption.extended import NO_CANDIDATE, judges_of
 from reprieve.preemption.extended import judged as judged_outside
 from reprieve.preemption.free_resources import FreeResources, only_resources
@@ -92,11 +92,7 @@ class PodPreemption:
         The pod's own nomination has been lifted in the present view; `state.nominated` says where it was.
         """
         pod, cluster = state.pod, self._cluster
-        rows = [state.nominated] if state.nominated >= 0 else []
-        under_way = state.preemption_under_way
-        if rows and diagnosis.unresolvable(rows[0]):
-            rows, under_way = [], False
-        why = ineligible(cluster, pod.priority, pod.never_preempts, rows, under_way=under_way)
+        why = pod_is_ineligible(state, diagnosis)
         if why is not None:
             return PostFilterResult(Status(Code.UNSCHEDULABLE, f"preemption: {why}", self._plugin))
         curable = diagnosis.resolvable_rows()

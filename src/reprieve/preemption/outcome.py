@@ -55,6 +55,8 @@ class Reason:
     """As in a pod's condition, e.g. `Insufficient cpu`."""
     missing: tuple[Missing, ...] = ()
     """Everything that would be missing on the row, the scarcest first; empty where it is not a matter of amounts."""
+    chosen: bool = False
+    """A plugin named the unit (preemption.md 2.8), and with it back every pod would still fit."""
 
     @property
     def resource(self) -> str:
@@ -148,6 +150,13 @@ class PutOff:
     """Whose room it waits for."""
     nominations: tuple[tuple[PodRecord, int], ...] = ()
     """Room that is held meanwhile."""
+
+
+@dataclass(frozen=True, slots=True)
+class Nominated:
+    """(pod, row) of nominations that a plugin names without victims (preemption.md 2.8)."""
+
+    places: tuple[tuple[PodRecord, int], ...]
 
 
 class NoRoom(Enum):

@@ -23,7 +23,7 @@ from reprieve.cluster.pods import NO_ROW, PodRecord, gone_by, record_of
 from reprieve.cluster.state import ClusterState
 from reprieve.framework.events import ClusterEvent, EventKind
 from reprieve.framework.instructions import Instruction
-from reprieve.framework.plugin import Plugin
+from reprieve.framework.plugin import Assigned, Plugin
 from reprieve.framework.plugin_guard import PluginIncident
 from reprieve.framework.status import Code, PluginError
 from reprieve.preemption.outcome import Preemption, PutOff
@@ -365,10 +365,11 @@ class Engine:
         queue.done(entity, [binding.pod for binding in decision.bindings])
         queue.done(entity, [binding.pod for binding in decision.waiting])
         wanted = decision.preemption or decision.put_off
-        if wanted is not None and wanted.nominations:
-            freed += [(pod, pod.nominated) for pod, row in wanted.nominations if pod.nominated not in (row, NO_ROW)]
-            self._nominations.moved(freed, wanted.nominations, now)
-            displaced = self._hold(entity, wanted, now)
+        places = tuple((pod, cluster.nodes.row_of[node]) for pod, node in decision.nominations)
+        if places:
+            freed += [(pod, pod.nominated) for pod, row in places if pod.nominated not in (row, NO_ROW)]
+            self._nominations.moved(freed, places, now)
+            displaced = self._hold(entity, wanted, places, now)
             held_until = self._nominations.held.until(entity.key)
             decision = replace(decision, cleared=decision.cleared + displaced, held_until=held_until)
         if entity.ready or entity.held:
@@ -395,7 +396,9 @@ class Engine:
         else:
             self.queue.requeue(entity, now, decision.rejected_by)
 
-    def _hold(self, entity: Entity, wanted: Preemption | PutOff, now: float) -> tuple[PodRecord, ...]:
+    def _hold(
+        self, entity: Entity, wanted: Preemption | PutOff | None, places: Assigned, now: float
+    ) -> tuple[PodRecord, ...]:
         """Nominate, and wait for those who leave; returns the pods that lost their nominations by that."""
         leaving: Sequence[PodRecord] = ()
         if isinstance(wanted, Preemption):
@@ -403,9 +406,9 @@ class Engine:
             self.cluster.doomed.update(pod.uid for pod in leaving)
             if self._preemptions.begin(entity.key, (pod.uid for pod in leaving)):
                 self.queue.block(entity, WAITING_GROUP if entity.is_group else WAITING_POD)
-        else:
+        elif wanted is not None:
             leaving = wanted.pods
-        return self._nominations.decide(entity.key, wanted.nominations, entity.priority, leaving, now)
+        return self._nominations.decide(entity.key, places, entity.priority, leaving, now)
 
     def sizes(self) -> dict[str, int]:
         """How much is kept beside nodes and pods, by kind, of all profiles together: for the gauges."""

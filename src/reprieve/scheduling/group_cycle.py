@@ -43,6 +43,7 @@ from reprieve.scheduling.group_algorithm import GroupAssignment, GroupCycle, pla
 from reprieve.scheduling.group_orders import in_another_order, order_matters, retries
 from reprieve.scheduling.group_placements import first_of, hopeful, place_in_one, placement_scores, proposed
 from reprieve.scheduling.overtaken import group_is_overtaken
+from reprieve.scheduling.plugin_evictions import Preemptor, held_places, taken
 from reprieve.scheduling.shared_device_placement import within_reach
 from reprieve.scheduling.tree_algorithm import in_another_way, order_of, place
 
@@ -214,7 +215,7 @@ def _schedule(
         # The others are tried again at once: with these bound they may be worth a preemption of their own.
         return replace(_bind(cycle, key, found, retry_now=True), in_vain=in_vain)
     put_off = outcome.put_off if outcome is not None and isinstance(outcome.put_off, PutOff) else None
-    held = put_off.nominations if put_off is not None else ()
+    held = held_places(outcome)
     clear = overtaken or outcome is None or outcome.clear_nomination
     rejected = _reject(cycle, key, found, texts, clear=clear)
     kept = {pod.uid for pod, _ in held}
@@ -287,6 +288,9 @@ def _post_filters(
     last = in_vain = None
     for plugin in running.profile.group_post_filters:
         last = call_plugin(plugin.name, "PodGroupPostFilter", plugin.pod_group_post_filter, attempt)
+        if last.status.ok and (last.nominations or last.victims):
+            preemptor = Preemptor.of_group(running, attempt)
+            last = taken(running, preemptor, last, plugin.name, "PodGroupPostFilter")
         if last.status.ok:
             return last, texts, None
         if last.status.reason:

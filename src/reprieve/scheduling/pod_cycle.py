@@ -5,9 +5,11 @@ from reprieve.framework.diagnosis import Diagnosis
 from reprieve.framework.plugin import CycleState, PostFilterResult
 from reprieve.framework.running import RunningProfile
 from reprieve.framework.status import call_plugin
+from reprieve.preemption.eligibility import pod_is_ineligible
 from reprieve.preemption.outcome import Preemption, PutOff
 from reprieve.scheduling.decision import SCHEDULER_ERROR, UNSCHEDULABLE, Binding, Decision, Rejection, Result
 from reprieve.scheduling.overtaken import pod_is_overtaken
+from reprieve.scheduling.plugin_evictions import Preemptor, held_places, taken
 
 
 def schedule_pod(running: RunningProfile, key: str, pod: PodRecord, *, under_way: bool) -> Decision:
@@ -34,7 +36,7 @@ def schedule_pod(running: RunningProfile, key: str, pod: PodRecord, *, under_way
             outcome, texts = _post_filters(running, state, diagnosis)
     preemption = outcome.proposal if outcome is not None and isinstance(outcome.proposal, Preemption) else None
     put_off = outcome.put_off if outcome is not None and isinstance(outcome.put_off, PutOff) else None
-    held = put_off.nominations if put_off is not None else ()
+    held = held_places(outcome)
     clears = preemption is None and not held and (overtaken or outcome is None or outcome.clear_nomination)
     names = cluster.nodes.names
     return Decision(
@@ -65,6 +67,9 @@ def _post_filters(
     last = None
     for plugin in running.profile.post_filters:
         last = call_plugin(plugin.name, "PostFilter", plugin.post_filter, state, diagnosis)
+        if last.status.ok and (last.nominations or last.victims):
+            preemptor = Preemptor.of_pod(state, pod_is_ineligible(state, diagnosis))
+            last = taken(running, preemptor, last, plugin.name, "PostFilter")
         if last.status.ok:
             return last, []
         if last.status.reason:

@@ -160,7 +160,7 @@ def _worth(preemption: Preemption) -> tuple[int, int] | None:
 
 def _victim_reason(names: Sequence[str], verdict: Verdict) -> VictimReason | None:
     reason = verdict.reason
-    if reason is None:
+    if reason is None or reason.chosen:
         return None
     missing = {one.resource: readable(one.resource, one.short) for one in reason.missing}
     return VictimReason(pod=reason.pod.key, node_name=names[reason.row], message=reason.text, missing=missing)
@@ -215,7 +215,8 @@ def _unit(world: VirtualCluster, verdict: Verdict, now: float, before: Set[str])
     if reason is not None:
         short = {one.resource: readable(one.resource, one.short) for one in reason.missing}
         text = shortages_text(short) if short else reason.text
-        why = f"with it back, {reason.pod.key} would not fit on {names[reason.row]}: {text}"
+        because = f"with it back, {reason.pod.key} would not fit on {names[reason.row]}: {text}"
+        why = reason.text if reason.chosen else because
     started = [pod.start for pod in unit.pods if pod.start is not None]
     return UnitAccount(
         unit=unit.name,
