@@ -1,10 +1,13 @@
-# Every target sets up what it needs: a virtual environment in .venv with the package and its tools, renewed when
-# pyproject.toml changes. A fresh machine needs Python 3.11 with venv, git and make.
+# Every target sets up what it needs: a virtual environment in .venv with the packages and their tools, renewed when a
+# pyproject.toml of theirs changes. A fresh machine needs Python 3.11 with venv, git and make.
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+# The three packages, in editable form; what follows is an extra of the last.
+PROJECTS := $(wildcard packages/*/pyproject.toml)
+EDITABLE := --editable packages/kube-rules --editable packages/kube-standin --editable packages/reprieve
 # One more than there are cores: tests that wait for processes and clocks leave theirs to others.
 WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 # Compiled modules are kept, also where the environment says otherwise: tests start hundreds of processes.
@@ -51,21 +54,21 @@ release-check:
 # skipped, and nothing else needs it.
 test: $(VENV)/.helm-ready
 $(VENV)/.helm-ready: $(READY)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --only-binary helm-python-sdk --editable '.[helm]' \
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --only-binary helm-python-sdk $(EDITABLE)'[helm]' \
 		|| echo "no Helm for this machine: the chart is not rendered" >&2
 	@touch $@
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist
-	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
+	find packages tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
-$(READY): pyproject.toml
+$(READY): $(PROJECTS)
 	@echo "setting up $(VENV) ..." >&2
 	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11) and "reprieve needs Python 3.11 or newer")'
 	@test -x $(BIN)/python || "$(PYTHON)" -m venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check $(EDITABLE)'[dev]'
 	@touch $@
 
 $(VENV)/.docs-ready: $(READY)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[docs]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check $(EDITABLE)'[docs]'
 	@touch $@

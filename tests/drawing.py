@@ -17,7 +17,7 @@ import msgspec
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.internal.conjecture import providers
 
-from reprieve.api.objects import KubernetesObject
+from kube_rules.objects import KubernetesObject
 
 SAME, NEW = "same", "new"
 _ROUND = 20

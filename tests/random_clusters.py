@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 from hypothesis import strategies as st
 
-from reprieve.api import objects
+from kube_rules import objects
 from reprieve.preemption.outcome import MINIMIZE_VICTIMS
 from tests.building import START, Port, Timed, World, group, node, pdb, pod, toleration
 from tests.drawing import drew

@@ -12,11 +12,11 @@ import reprieve
 
 FILLED = {
     "reprieve.client.leading": "a lease is written back with what it held",
-    "reprieve.controlplane.controllers.views": "parts of a change, made in great numbers",
-    "reprieve.controlplane.admission.priority": "parts of a body that are read and thrown away",
-    "reprieve.controlplane.loading_owners": "parts of a body that are read and thrown away",
-    "reprieve.controlplane.server.rendering": "parts of a body that are read and thrown away",
-    "reprieve.controlplane.storage.model": "parts of a body that are read and thrown away",
+    "kube_standin.controllers.views": "parts of a change, made in great numbers",
+    "kube_standin.admission.priority": "parts of a body that are read and thrown away",
+    "kube_standin.loading_owners": "parts of a body that are read and thrown away",
+    "kube_standin.server.rendering": "parts of a body that are read and thrown away",
+    "kube_standin.storage.model": "parts of a body that are read and thrown away",
     "reprieve.observability.records": "a record grows while it is decided",
     "reprieve.simulation.traces.philly_log": "parts of a log that are read and thrown away",
 }

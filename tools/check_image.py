@@ -145,7 +145,7 @@ def copy(stage: Stage, argument: str, stages: dict[str, Stage]) -> None:
             single = name == source and (target.endswith("/") or len(sources) > 1)
             there = to / Path(name).name if single else to / Path(name).relative_to(source)
             there.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(ROOT / name, there)
+            shutil.copyfile(ROOT / name, there, follow_symlinks=False)
 
 
 def build(scratch: Path, base: Path) -> Stage:

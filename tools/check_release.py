@@ -1,8 +1,8 @@
 """What is about to be released, built and tried as a stranger would: `make release-check` (docs/release.md).
 
-Builds the sdist, and the wheel out of the sdist, into dist/; compares what is in them with the repository; installs
-the wheel into a new environment that knows nothing of the checkout; runs the command there. Ends with exit code 1 and
-what was printed at the first thing that is wrong. Needs git and access to a package index.
+Builds the sdist of each package, and its wheel out of the sdist, into dist/; compares what is in them with the
+repository; installs the wheels into a new environment that knows nothing of the checkout; runs the command there. Ends
+with exit code 1 and what was printed at the first thing that is wrong. Needs git and access to a package index.
 """
 
 from __future__ import annotations
@@ -22,7 +22,11 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 DIST = ROOT / "dist"
-MADE_BY_THE_BUILD = {"PKG-INFO"}
+PACKAGES = {"kube-rules": "kube_rules", "kube-standin": "kube_standin", "reprieve": "reprieve"}
+"""Distribution -> what is imported; each after those that it needs."""
+PAGES = "src/reprieve/cli/pages"
+"""A link to docs/ in the repository, the pages of `reprieve help` in what is built."""
+MADE_BY_THE_BUILD = {"PKG-INFO", ".gitignore"}
 CLUSTER = """
 apiVersion: v1
 kind: Node
@@ -67,49 +71,50 @@ def tracked() -> set[str]:
     return set(run(["git", "ls-files"], ROOT).splitlines())
 
 
-def build(scratch: Path, version: str) -> tuple[Path, Path]:
-    """Sdist and wheel, the latter made from the former."""
+def build(scratch: Path, version: str) -> dict[str, tuple[Path, Path]]:
+    """Build the sdist of each package, and its wheel from that."""
     tools = environment(scratch / "tools")
     run([tools / "pip", "install", "--quiet", "build"], scratch)
     shutil.rmtree(DIST, ignore_errors=True)
-    run([tools / "python", "-m", "build", "--outdir", DIST, ROOT], scratch)
-    sdist, wheel = DIST / f"reprieve-{version}.tar.gz", DIST / f"reprieve-{version}-py3-none-any.whl"
+    built = {}
+    for name, module in PACKAGES.items():
+        run([tools / "python", "-m", "build", "--outdir", DIST, ROOT / "packages" / name], scratch)
+        built[name] = (DIST / f"{module}-{version}.tar.gz", DIST / f"{module}-{version}-py3-none-any.whl")
     made = {path.name for path in DIST.iterdir()}
-    if made != {sdist.name, wheel.name}:
-        raise WrongError(f"dist/ has {', '.join(sorted(made))}; wanted {sdist.name} and {wheel.name}")
-    return sdist, wheel
+    if made != (wanted := {path.name for both in built.values() for path in both}):
+        raise WrongError(f"dist/ has {', '.join(sorted(made))}; wanted {', '.join(sorted(wanted))}")
+    return built
 
 
-def check_contents(sdist: Path, wheel: Path, version: str) -> None:
+def check_contents(name: str, sdist: Path, wheel: Path, version: str) -> None:
     """Nothing of the package is missing, and nothing came along that is not in the repository."""
-    files = tracked()
+    folder, module = f"packages/{name}/", PACKAGES[name]
+    files = {path.removeprefix(folder) for path in tracked() if path.startswith(folder)}
+    if PAGES in files:
+        files.remove(PAGES)
+        files |= {f"{PAGES}/{path.name}" for path in (ROOT / "docs").glob("*.md")}
     with tarfile.open(sdist) as archive:
-        top = f"reprieve-{version}/"
-        packed = {member.name.removeprefix(top) for member in archive.getmembers() if member.isfile()}
+        top = f"{module}-{version}/"
+        packed = {member.name.removeprefix(top) for member in archive.getmembers() if not member.isdir()}
     if stray := packed - files - MADE_BY_THE_BUILD:
-        raise WrongError(f"the sdist has what the repository has not: {', '.join(sorted(stray)[:5])}")
-    wanted = {name for name in files if name.startswith(("src/", "tests/", "docs/"))}
-    if missing := (wanted | {"LICENSE", "README.md", "pyproject.toml"}) - packed:
-        raise WrongError(f"the sdist lacks {', '.join(sorted(missing)[:5])}")
+        raise WrongError(f"{sdist.name} has what the repository has not: {', '.join(sorted(stray)[:5])}")
+    if missing := files - packed:
+        raise WrongError(f"{sdist.name} lacks {', '.join(sorted(missing)[:5])}")
     with zipfile.ZipFile(wheel) as archive_:
-        names = {name for name in archive_.namelist() if not name.endswith("/")}
-        metadata = archive_.read(f"reprieve-{version}.dist-info/METADATA").decode()
-    installed = {name for name in names if ".dist-info/" not in name}
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    package = {name.removeprefix("src/") for name in files if name.startswith("src/")}
-    package |= set(project["tool"]["hatch"]["build"]["targets"]["wheel"]["force-include"].values())
+        names = {path for path in archive_.namelist() if not path.endswith("/")}
+        license_text = archive_.read(f"{module}-{version}.dist-info/licenses/LICENSE").decode()
+    installed = {path for path in names if ".dist-info/" not in path}
+    package = {path.removeprefix("src/") for path in files if path.startswith("src/")}
     if installed != package:
-        raise WrongError(f"wheel and src/ differ: {', '.join(sorted(installed ^ package)[:5])}")
-    if not any(name.endswith("/LICENSE") for name in names - installed):
-        raise WrongError("the wheel has no LICENSE")
-    if "](docs/" in metadata and "Description-Content-Type: text/markdown" not in metadata:
-        raise WrongError("the wheel's description is not told to be markdown")
+        raise WrongError(f"{wheel.name} and src/ differ: {', '.join(sorted(installed ^ package)[:5])}")
+    if license_text != (ROOT / "LICENSE").read_text():
+        raise WrongError(f"{wheel.name} has another LICENSE")
 
 
-def check_installed(wheel: Path, scratch: Path, version: str) -> None:
-    """The wheel, alone, does what the README promises."""
+def check_installed(wheels: Sequence[Path], scratch: Path, version: str) -> None:
+    """The wheels, alone, do what the README promises."""
     programs = environment(scratch / "clean")
-    run([programs / "pip", "install", "--quiet", wheel], scratch)
+    run([programs / "pip", "install", "--quiet", *wheels], scratch)
     run([programs / "pip", "check"], scratch)
     home = scratch / "home"
     home.mkdir()
@@ -140,19 +145,30 @@ def check_texts(version: str) -> None:
                 raise WrongError(f"{name} names the image reprieve:{tag}; the version is {version}")
 
 
+def version_of() -> str:
+    """Return the one version of the packages. Raises WrongError where they differ."""
+    texts = [(ROOT / "packages" / name / "pyproject.toml").read_text() for name in PACKAGES]
+    projects = [tomllib.loads(text)["project"] for text in texts]
+    (version, *others) = sorted({project["version"] for project in projects})
+    needed = {need for project in projects for need in project["dependencies"] if need.startswith("kube-")}
+    if others or needed - {f"{name}=={version}" for name in PACKAGES}:
+        raise WrongError(f"the packages and what they need of each other differ in version: {version}, {needed}")
+    return version
+
+
 def main() -> int:
     """Check everything, one after the other."""
-    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
     try:
+        version = version_of()
         check_texts(version)
         with tempfile.TemporaryDirectory(prefix="reprieve-release-") as name:
             scratch = Path(name).resolve()
-            sdist, wheel = build(scratch, version)
-            print(f"built {sdist.name} and {wheel.name}", flush=True)
-            check_contents(sdist, wheel, version)
-            print("they hold what the repository holds", flush=True)
-            check_installed(wheel, scratch, version)
-            print("the wheel runs by itself: pip check, plan, demo", flush=True)
+            built = build(scratch, version)
+            for name, (sdist, wheel) in built.items():
+                check_contents(name, sdist, wheel, version)
+                print(f"built {sdist.name} and {wheel.name}, which hold what the repository holds", flush=True)
+            check_installed([wheel for _, wheel in built.values()], scratch, version)
+            print("the wheels run by themselves: pip check, plan, demo", flush=True)
     except WrongError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1

@@ -2,10 +2,10 @@
 
     python tools/draw_rooms.py [--check]
 
-A box is a package of `reprieve`, with what its docstring says it is; an arrow means "imports". The layers are those of
-the import-linter contract in pyproject.toml, so that every arrow goes down. Of the arrows only those are drawn that do
-not follow from others: who imports scheduling may import what scheduling imports, too. `--check` writes nothing and
-ends with exit code 1 where the picture is not what the code says. Needs grimp, which comes with import-linter.
+A box is `kube_rules`, `kube_standin` or a package of `reprieve`, with what its docstring says it is; an arrow means
+"imports". The layers are those of the import-linter contract in pyproject.toml, so that every arrow goes down. An arrow
+that follows from others is left out: what imports scheduling may import what scheduling imports, too. `--check` writes
+nothing and ends with exit code 1 where the picture is not what the code says. Needs grimp, a part of import-linter.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ import grimp
 
 ROOT = Path(__file__).resolve().parents[1]
 PICTURE = ROOT / "docs" / "rooms.svg"
-PACKAGE = "reprieve"
+PACKAGES = {"kube_rules": "kube-rules", "kube_standin": "kube-standin", "reprieve": "reprieve"}
+"""What is imported -> its folder below packages/; the rooms of the last are drawn, the others whole."""
 
 COLUMNS: Final[Mapping[str, tuple[float, float]]] = {
     "cli": (0, 4),
@@ -33,14 +34,15 @@ COLUMNS: Final[Mapping[str, tuple[float, float]]] = {
     "client": (0, 1),
     "observability": (1, 2),
     "simulation": (2, 3),
-    "controlplane": (3, 4),
+    "kube_standin": (3, 4),
     "scheduling": (1, 3),
     "queueing": (1, 1.66),
     "preemption": (1.66, 2.34),
     "plugins": (2.34, 3),
     "framework": (1, 3),
     "cluster": (1, 3),
-    "api": (0, 4),
+    "inputs": (1, 3),
+    "kube_rules": (0, 4),
 }
 """From which column to which a room reaches; a room that is not here has no place in the picture yet."""
 COLUMN, LAYER, BOX, MARGIN = 216, 116, 80, 36
@@ -67,14 +69,14 @@ def layers() -> list[list[str]]:
     """The rooms from the top layer down, as the contract has them."""
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
     found = next(contract["layers"] for contract in contracts if contract["type"] == "layers")
-    names = [[part.strip(" ()").removeprefix(f"{PACKAGE}.") for part in layer.split("|")] for layer in found]
+    names = [[part.strip(" ()").removeprefix("reprieve.") for part in layer.split("|")] for layer in found]
     return [sorted(layer, key=lambda name: COLUMNS[name]) for layer in names]
 
 
 def imports() -> dict[str, set[str]]:
     """Room -> the rooms it imports from, when the program runs."""
-    graph = grimp.build_graph(PACKAGE, exclude_type_checking_imports=True, cache_dir=None)
-    rooms = {name: f"{PACKAGE}.{name}" for layer in layers() for name in layer}
+    graph = grimp.build_graph(*PACKAGES, exclude_type_checking_imports=True, cache_dir=None)
+    rooms = {name: name if name in PACKAGES else f"reprieve.{name}" for layer in layers() for name in layer}
     return {
         one: {
             other
@@ -100,9 +102,16 @@ def drawn(edges: Mapping[str, set[str]]) -> list[tuple[str, str]]:
     ]
 
 
+def folder_of(room: str) -> Path:
+    """Return the folder of a room's code."""
+    if room in PACKAGES:
+        return ROOT / "packages" / PACKAGES[room] / "src" / room
+    return ROOT / "packages" / "reprieve" / "src" / "reprieve" / room
+
+
 def purpose(room: str) -> str:
     """The beginning of a room's docstring, to the first colon or full stop."""
-    text = ast.get_docstring(ast.parse((ROOT / "src" / PACKAGE / room / "__init__.py").read_text())) or ""
+    text = ast.get_docstring(ast.parse((folder_of(room) / "__init__.py").read_text())) or ""
     first = text.split("\n\n")[0].replace("\n", " ").split(": ")[0].split(" (")[0]
     return first.removesuffix(".")
 

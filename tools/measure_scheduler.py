@@ -48,8 +48,8 @@ import msgspec
 import uvloop
 import yaml
 
-from reprieve.api.meta import KubernetesObject
-from reprieve.api.versions import INTERNAL_VERSION, SCHEDULING_GROUP, SERVED_VERSIONS, from_internal
+from kube_rules.meta import KubernetesObject
+from kube_rules.versions import INTERNAL_VERSION, SCHEDULING_GROUP, SERVED_VERSIONS, from_internal
 from reprieve.simulation.bench import unlike
 
 Json = dict[str, Any]

@@ -33,9 +33,9 @@ from tests.building import Item, World, group, pdb, pod, profile_with  # noqa: E
 from tests.preemption.exact import Kind, NoSolutionError, Optimum, Price, Problem, Unit, cheapest  # noqa: E402
 from tests.preemption.instances import instance  # noqa: E402
 
-from reprieve.api import objects  # noqa: E402
-from reprieve.api.loading import load  # noqa: E402
+from kube_rules import objects  # noqa: E402
 from reprieve.cluster.garbage_collection import collect_seldom  # noqa: E402
+from reprieve.inputs.loading import load  # noqa: E402
 from reprieve.preemption.default_preemption import DefaultPreemption  # noqa: E402
 from reprieve.preemption.options import PreemptionOptions  # noqa: E402
 from reprieve.preemption.outcome import Preemption  # noqa: E402

@@ -12,8 +12,8 @@ run by an import.  `--most SECONDS` asks no more judges of a mutant than take so
 notice counts as not noticed.  `--reached FILE` keeps what was learnt of lines and tests: with the sources of the area
 as they were, only tests in folders that have changed run again.
 
-A PATH (a file or a folder of `src/reprieve`) instead of an area draws from that alone, and is judged as the area is
-that holds it.  `--only PATH:LINE` makes all mutants of one line, to see whether a new test kills them; with `--tests
+A PATH (a file or a folder below `packages`) instead of an area draws from that alone, and is judged as the area is that
+holds it.  `--only PATH:LINE` makes all mutants of one line, to see whether a new test kills them; with `--tests
 PATH ...` those tests judge, all of them, and nothing is learnt first unless `--reached` says where to keep it.  The
 checkout is not touched.
 """
@@ -44,7 +44,9 @@ if TYPE_CHECKING:
     from reached_lines import Reached
 
 ROOT = Path(__file__).resolve().parent.parent
-SOURCES = ROOT / "src" / "reprieve"
+SOURCES = ROOT / "packages"
+RULES, STANDIN, OURS = "kube-rules/src/kube_rules", "kube-standin/src/kube_standin", "reprieve/src/reprieve"
+ROOTS = tuple(str(Path(place).parent) for place in (RULES, STANDIN, OURS))
 
 _DECISIONS = ("tests/cases", "tests/preemption", "tests/scheduling", "tests/queueing", "tests/properties")
 _SERVED = ("tests/controlplane/server",)
@@ -59,44 +61,44 @@ _OF_VERBS = (
 )
 
 AREAS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
-    "preemption": (("preemption",), _DECISIONS),
-    "scheduling": (("scheduling",), _DECISIONS),
-    "queueing": (("queueing",), _DECISIONS),
-    "cluster": (("cluster",), ("tests/cluster", "tests/plugins", *_DECISIONS)),
-    "plugins": (("plugins",), ("tests/plugins", *_DECISIONS)),
-    "framework": (("framework",), ("tests/framework", "tests/plugins", *_DECISIONS)),
-    "api": (("api",), ("tests/api", "tests/cases", "tests/cli", "tests/controlplane/schema")),
+    "preemption": ((f"{OURS}/preemption",), _DECISIONS),
+    "scheduling": ((f"{OURS}/scheduling",), _DECISIONS),
+    "queueing": ((f"{OURS}/queueing",), _DECISIONS),
+    "cluster": ((f"{OURS}/cluster",), ("tests/cluster", "tests/plugins", *_DECISIONS)),
+    "plugins": ((f"{OURS}/plugins",), ("tests/plugins", *_DECISIONS)),
+    "framework": ((f"{OURS}/framework",), ("tests/framework", "tests/plugins", *_DECISIONS)),
+    "api": ((RULES, f"{OURS}/inputs"), ("tests/api", "tests/cases", "tests/cli", "tests/controlplane/schema")),
     "live": (
-        ("live",),
+        (f"{OURS}/live",),
         ("tests/live", "tests/plugins/test_extender.py", "tests/plugins/test_extender_live.py", "tests/scheduling"),
     ),
     "admission": (
-        ("controlplane/admission", "controlplane/rules"),
+        (f"{STANDIN}/admission", f"{STANDIN}/rules"),
         ("tests/controlplane/admission", "tests/controlplane/rules", *_SERVED),
     ),
-    "patching": (("controlplane/patching",), ("tests/controlplane/patching", *_SERVED)),
-    "storage": (("controlplane/storage",), ("tests/controlplane/storage", *_SERVED)),
-    "server": (("controlplane/server",), _SERVED),
+    "patching": ((f"{STANDIN}/patching",), ("tests/controlplane/patching", *_SERVED)),
+    "storage": ((f"{STANDIN}/storage",), ("tests/controlplane/storage", *_SERVED)),
+    "server": ((f"{STANDIN}/server",), _SERVED),
     "controllers": (
-        ("controlplane/controllers", "controlplane/kubelet"),
+        (f"{STANDIN}/controllers", f"{STANDIN}/kubelet"),
         ("tests/controlplane/controllers", "tests/controlplane/kubelet"),
     ),
-    "openapi": (("controlplane/openapi",), ("tests/controlplane/openapi", *_SERVED)),
+    "openapi": ((f"{STANDIN}/openapi",), ("tests/controlplane/openapi", *_SERVED)),
     "schema": (
-        ("controlplane/schema", "controlplane/defaulting", "controlplane/protobuf", "controlplane/tables"),
+        (f"{STANDIN}/schema", f"{STANDIN}/defaulting", f"{STANDIN}/protobuf", f"{STANDIN}/tables"),
         ("tests/controlplane/schema", "tests/controlplane/protobuf", "tests/controlplane/tables", *_SERVED),
     ),
     "verbs": (
-        tuple(f"controlplane/{path.name}" for path in sorted((SOURCES / "controlplane").glob("*.py"))),
+        tuple(f"{STANDIN}/{path.name}" for path in sorted((SOURCES / STANDIN).glob("*.py"))),
         (*(f"tests/controlplane/test_{name}.py" for name in _VERBS), *_OF_VERBS, *_SERVED),
     ),
-    "client": (("client",), ("tests/client",)),
-    "simulation": (("simulation",), ("tests/simulation", "tests/cli", "tests/library")),
-    "observability": (("observability",), ("tests/observability", "tests/scheduling", "tests/live")),
-    "library": (("library",), ("tests/library",)),
-    "cli": (("cli",), ("tests/cli",)),
+    "client": ((f"{OURS}/client",), ("tests/client",)),
+    "simulation": ((f"{OURS}/simulation",), ("tests/simulation", "tests/cli", "tests/library")),
+    "observability": ((f"{OURS}/observability",), ("tests/observability", "tests/scheduling", "tests/live")),
+    "library": ((f"{OURS}/library",), ("tests/library",)),
+    "cli": ((f"{OURS}/cli",), ("tests/cli",)),
 }
-"""Area -> (sources below src/reprieve, tests that are to notice)."""
+"""Area -> (sources below packages/, tests that are to notice)."""
 
 OF_IMPORTS = "tests/test_frozen.py"
 """Looks at what imports have made, in every area, and runs no line of it."""
@@ -307,12 +309,12 @@ class Copy:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.sources = folder / "src" / "reprieve"
-        shutil.copytree(SOURCES, self.sources, ignore=shutil.ignore_patterns("__pycache__"))
+        self.sources = folder / "packages"
+        shutil.copytree(SOURCES, self.sources, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
         (folder / "docs").symlink_to(ROOT / "docs")
         self.environment = {
             **os.environ,
-            "PYTHONPATH": os.pathsep.join((str(self.sources.parent), str(ROOT / "tools"))),
+            "PYTHONPATH": os.pathsep.join((*(str(self.sources / place) for place in ROOTS), str(ROOT / "tools"))),
             "PYTHONPYCACHEPREFIX": str(folder / "compiled"),
             "PYTHONHASHSEED": "0",
             "OPENBLAS_NUM_THREADS": "1",
@@ -555,7 +557,7 @@ def main() -> None:
         try:
             of_area(area)
         except KeyError:
-            parser.error(f"unknown area {area!r}, and no path of src/reprieve in one; known: {', '.join(AREAS)}")
+            parser.error(f"unknown area {area!r}, and no path of packages/ in one; known: {', '.join(AREAS)}")
     picked = {area: found for area in options.areas or AREAS if (found := picked_of(area, options))}
     if not picked:
         parser.error(f"nothing to change at {options.only or ', '.join(options.areas)}")

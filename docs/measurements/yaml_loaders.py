@@ -92,8 +92,8 @@ def py_yaml12(text: str) -> Any:
 
 
 def yamltext(text: str) -> list[Any]:
-    """`reprieve.api.yamltext`, the reader of this project."""
-    from reprieve.api.yamltext import read_documents
+    """`kube_rules.yamltext`, the reader of this project."""
+    from kube_rules.yamltext import read_documents
 
     return list(read_documents(text))
 

@@ -7,11 +7,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from reprieve.api.admission import PriorityAdmission
-from reprieve.api.defaults import apply_defaults
-from reprieve.api.errors import FieldError
-from reprieve.api.objects import Node, ObjectMeta, Pod, PodGroup, PriorityClass, Workload
-from reprieve.api.requests import pod_requests
+from kube_rules.admission import PriorityAdmission
+from kube_rules.defaults import apply_defaults
+from kube_rules.errors import FieldError
+from kube_rules.objects import Node, ObjectMeta, Pod, PodGroup, PriorityClass, Workload
+from kube_rules.requests import pod_requests
 
 
 def _class(name: str, value: int, policy: str = "PreemptLowerPriority", default: bool = False) -> PriorityClass:

@@ -9,14 +9,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from reprieve.api.admission import (
+from kube_rules.admission import (
     PREEMPTION_PRIORITY,
     PREEMPTION_PRIORITY_CLASS,
     PriorityAdmission,
 )
-from reprieve.api.defaults import SINGLE, apply_defaults
-from reprieve.api.errors import FieldError
-from reprieve.api.objects import (
+from kube_rules.defaults import SINGLE, apply_defaults
+from kube_rules.errors import FieldError
+from kube_rules.objects import (
     CompositePodGroup,
     Node,
     ObjectMeta,

@@ -11,8 +11,8 @@ import pytest
 
 PROGRAM = """
 import json, resource, sys
-from reprieve.api.errors import InputError
-from reprieve.api.loading import load
+from kube_rules.errors import InputError
+from reprieve.inputs.loading import load
 try:
     load([sys.argv[1]])
     error = None
@@ -134,7 +134,7 @@ def test_endless_input_is_read_no_further_than_the_limit() -> None:
 
 def test_importing_the_room_is_light() -> None:
     heavy = ("yaml", "pydantic", "numpy")
-    program = f"import sys, reprieve.api.loading; print([m for m in {heavy} if m in sys.modules])"
+    program = f"import sys, reprieve.inputs.loading; print([m for m in {heavy} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reprieve.api import cel
-from reprieve.api.cel import estimating
+from kube_rules import cel
+from kube_rules.cel import estimating
 
 SELF = {"a": 2, "b": 1, "list": [1, 2, 3], "words": ["x", "yy"], "a-b": 1, "namespace": "n", "f": 1.5, "none": None}
 LIMIT = 10_000_000

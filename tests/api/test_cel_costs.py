@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from reprieve.api import cel
-from reprieve.api.cel import overloads
-from reprieve.api.cel.functions import NO_OVERLOAD
+from kube_rules import cel
+from kube_rules.cel import overloads
+from kube_rules.cel.functions import NO_OVERLOAD
 
 LIMIT = 10_000_000
 

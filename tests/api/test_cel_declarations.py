@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from reprieve.api import cel, device_expressions
-from reprieve.api.cel import Declared
-from reprieve.api.cel.declarations import MAX_REQUEST
-from reprieve.api.device_expressions import DeviceExpressionError, TooComplexError
+from kube_rules import cel, device_expressions
+from kube_rules.cel import Declared
+from kube_rules.cel.declarations import MAX_REQUEST
+from kube_rules.device_expressions import DeviceExpressionError, TooComplexError
 
 REST = MAX_REQUEST - 2
 STRING = {"type": "string"}

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from reprieve.api import cel
+from kube_rules import cel
 
 VALUES: list[tuple[str, Any]] = [
     # texts: ext.Strings (2), by characters

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from reprieve.api import cel
-from reprieve.api.cel import overloads
+from kube_rules import cel
+from kube_rules.cel import overloads
 
 LIMIT = 10_000_000
 

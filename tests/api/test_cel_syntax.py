@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from reprieve.api import cel
-from reprieve.api.cel.evaluating import escaped, unescaped
-from reprieve.api.cel.syntax import Bind, Call, Fold, Ident, Literal, MakeList, MakeMap, Select
+from kube_rules import cel
+from kube_rules.cel.evaluating import escaped, unescaped
+from kube_rules.cel.syntax import Bind, Call, Fold, Ident, Literal, MakeList, MakeMap, Select
 
 
 def shown(node: Any) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from reprieve.api.durations import duration, readable_duration, readable_time
+from kube_rules.durations import duration, readable_duration, readable_time
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from reprieve.api.decoding import decode_object
-from reprieve.api.errors import InputError
-from reprieve.api.foreign_groups import (
+from kube_rules.decoding import decode_object
+from kube_rules.errors import InputError
+from kube_rules.foreign_groups import (
     COSCHEDULING_VERSION,
     FOREIGN,
     VOLCANO_VERSION,
@@ -24,7 +24,7 @@ from reprieve.api.foreign_groups import (
     status_of,
     volcano_up,
 )
-from reprieve.api.objects import PodGroup
+from kube_rules.objects import PodGroup
 
 CO, VC = COSCHEDULING_VERSION, VOLCANO_VERSION
 SCHEDULED = "PodGroupInitiallyScheduled"

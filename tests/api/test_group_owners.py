@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from reprieve.api.group_owners import (
+from kube_rules.group_owners import (
     ANY,
     OWNER_KINDS,
     GroupOwner,
@@ -21,7 +21,7 @@ from reprieve.api.group_owners import (
     owner_kinds,
     owner_of,
 )
-from reprieve.api.meta import ObjectMeta
+from kube_rules.meta import ObjectMeta
 
 
 def owner(kind: type[GroupOwner], spec: Any, **more: Any) -> GroupOwner:

@@ -7,16 +7,16 @@ from typing import Any
 import msgspec
 import pytest
 
-from reprieve.api.decoding import decode_object
-from reprieve.api.errors import InputError
-from reprieve.api.group_sources import (
+from kube_rules.decoding import decode_object
+from kube_rules.errors import InputError
+from kube_rules.group_sources import (
     DEFAULT_SOURCES,
     SOURCES,
     GroupSources,
     group_problems,
     pod_group_name,
 )
-from reprieve.api.objects import Pod, PodGroup
+from kube_rules.objects import Pod, PodGroup
 
 OURS = {"scheduling.reprieve.dev/pod-group": "ours"}
 COSCHEDULING = {"scheduling.x-k8s.io/pod-group": "co"}

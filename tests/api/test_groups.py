@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from reprieve.api import objects
-from reprieve.api.decoding import decode_object
-from reprieve.api.errors import InputError
-from reprieve.api.loading import read
+from kube_rules import objects
+from kube_rules.decoding import decode_object
+from kube_rules.errors import InputError
+from reprieve.inputs.loading import read
 
 REF = {"workloadName": "w", "templateName": "t"}
 BASIC: dict[str, Any] = {"basic": {}}

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reprieve.api.job_indexes import JobIndexes
+from kube_rules.job_indexes import JobIndexes
 
 MOST = 2**31 - 1
 INDEXES = st.integers(0, 30)

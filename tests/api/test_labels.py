@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from reprieve.api.caching import LONGEST, remembered
-from reprieve.api.labels import (
+from kube_rules.caching import LONGEST, remembered
+from kube_rules.labels import (
     Messages,
     dns_label_errors,
     dns_subdomain_errors,

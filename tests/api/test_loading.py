@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from reprieve.api.errors import InputError
-from reprieve.api.loading import FIRST_CREATION, load
-from reprieve.api.manifests import Manifests
-from reprieve.api.objects import ObjectMeta, Pod, PriorityClass
+from kube_rules.errors import InputError
+from kube_rules.manifests import Manifests
+from kube_rules.objects import ObjectMeta, Pod, PriorityClass
+from reprieve.inputs.loading import FIRST_CREATION, load
 
 POD = "apiVersion: v1\nkind: Pod\nmetadata: {name: %s}\nspec: {containers: [{name: c}]%s}\n"
 NODE = "apiVersion: v1\nkind: Node\nmetadata: {name: n1}\n"

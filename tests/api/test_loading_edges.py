@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
-from reprieve.api.decoding import decode_object, refuse_dense
-from reprieve.api.errors import InputError, Origin
-from reprieve.api.loading import FIRST_CREATION, load, read, read_plain
-from reprieve.api.manifests import Manifests, PodMaker, UnknownObject
-from reprieve.api.objects import Pod
-from reprieve.api.sources import is_json
-from reprieve.api.unknown_fields import Manifest, MisnamedField
+from kube_rules.decoding import decode_object, refuse_dense
+from kube_rules.errors import InputError, Origin
+from kube_rules.manifests import Manifests, PodMaker, UnknownObject
+from kube_rules.objects import Pod
+from kube_rules.unknown_fields import Manifest, MisnamedField
+from reprieve.inputs.loading import FIRST_CREATION, load, read, read_plain
+from reprieve.inputs.sources import is_json
 
 POD: dict[str, Any] = {
     "apiVersion": "v1",

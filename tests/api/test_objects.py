@@ -12,10 +12,10 @@ from typing import Any
 import msgspec
 import pytest
 
-import reprieve.api
-from reprieve.api.devices import DeviceTaintRule, split_name
-from reprieve.api.meta import EMPTY_MAP, KubernetesObject, Struct
-from reprieve.api.objects import CompositePodGroup, PodGroup, PriorityClass
+import kube_rules
+from kube_rules.devices import DeviceTaintRule, split_name
+from kube_rules.meta import EMPTY_MAP, KubernetesObject, Struct
+from kube_rules.objects import CompositePodGroup, PodGroup, PriorityClass
 
 
 def below(kind: type[Struct]) -> Iterator[type[Struct]]:
@@ -24,10 +24,10 @@ def below(kind: type[Struct]) -> Iterator[type[Struct]]:
         yield from below(other)
 
 
-for module in pkgutil.iter_modules(reprieve.api.__path__, "reprieve.api."):
+for module in pkgutil.iter_modules(kube_rules.__path__, "kube_rules."):
     importlib.import_module(module.name)
 STRUCTS = sorted(
-    {kind for kind in below(Struct) if kind.__module__.startswith("reprieve.api.")},
+    {kind for kind in below(Struct) if kind.__module__.startswith("kube_rules.")},
     key=lambda kind: (kind.__module__, kind.__name__),
 )
 KINDS = [kind for kind in STRUCTS if issubclass(kind, KubernetesObject) and kind is not KubernetesObject]
@@ -111,7 +111,7 @@ def test_fields_that_are_left_out_say_nothing_but_for_these() -> None:
 
 
 def test_empty_maps_are_one_and_cannot_be_filled() -> None:
-    """Invariant of `reprieve.api.objects`; a copy of any kind is the same map again."""
+    """Invariant of `kube_rules.objects`; a copy of any kind is the same map again."""
     maps = [
         getattr(kind(**_NEEDED.get(kind, {})), field)
         for kind in STRUCTS

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from reprieve.api.patterns import MAX_LENGTH, MAX_NESTING, PatternError, pattern
+from kube_rules.patterns import MAX_LENGTH, MAX_NESTING, PatternError, pattern
 
 
 @pytest.mark.parametrize(

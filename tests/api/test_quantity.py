@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reprieve.api.quantity import (
+from kube_rules.quantity import (
     MAX_INT64,
     NANO,
     Quantity,

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from reprieve.api.errors import InputError
-from reprieve.api.loading import read
+from kube_rules.errors import InputError
+from reprieve.inputs.loading import read
 
 GROUP: dict[str, Any] = {
     "apiVersion": "scheduling.k8s.io/v1beta1",

@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from reprieve.api.objects import Pod
-from reprieve.api.requests import host_ports, pod_nonzero_requests, pod_requests, resource_list
+from kube_rules.objects import Pod
+from kube_rules.requests import host_ports, pod_nonzero_requests, pod_requests, resource_list
 
 MIB = 1024 * 1024
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tests.api.test_requests import MIB, container, pod
 
-from reprieve.api.requests import (
+from kube_rules.requests import (
     host_ports,
     is_extended_resource,
     is_pod_level_resource,

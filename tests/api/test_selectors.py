@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reprieve.api.objects import (
+from kube_rules.objects import (
     LabelSelector,
     LabelSelectorRequirement,
     NodeSelector,
     NodeSelectorRequirement,
     NodeSelectorTerm,
 )
-from reprieve.api.selectors import (
+from kube_rules.selectors import (
     MAX_TERMS,
     MAX_VALUES,
     NOTHING,

@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.building import annotated, group, pod, priority_class
 
-from reprieve.api.admission import PREEMPTION_PRIORITY, PREEMPTION_PRIORITY_CLASS
-from reprieve.api.meta import KubernetesObject
-from reprieve.api.standing import as_granted, bounded, bounded_priority, standing_problems
-from reprieve.api.work_annotations import (
+from kube_rules.admission import PREEMPTION_PRIORITY, PREEMPTION_PRIORITY_CLASS
+from kube_rules.meta import KubernetesObject
+from kube_rules.standing import as_granted, bounded, bounded_priority, standing_problems
+from kube_rules.work_annotations import (
     DEFAULT_GRANT,
     NO_CLASS_TERMS,
     Grant,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from reprieve.api.taints import covers
+from kube_rules.taints import covers
 
 TAINT = ("k", "5", "NoSchedule")
 

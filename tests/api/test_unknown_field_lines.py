@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from reprieve.api.errors import Origin
-from reprieve.api.meta import Struct
-from reprieve.api.unknown_fields import (
+from kube_rules.errors import Origin
+from kube_rules.meta import Struct
+from kube_rules.unknown_fields import (
     MOST_LOCATED,
     UnknownField,
     located,

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 import yaml
 
-from reprieve.api.errors import InputError
-from reprieve.api.loading import load, read
-from reprieve.api.manifests import Manifests
-from reprieve.api.unknown_fields import UnknownField, nearest
-from reprieve.controlplane.unknown_fields import PackedSchemas
+from kube_rules.errors import InputError
+from kube_rules.manifests import Manifests
+from kube_rules.unknown_fields import UnknownField, nearest
+from kube_standin.unknown_fields import PackedSchemas
+from reprieve.inputs.loading import load, read
 
 SCHEMAS = PackedSchemas()
 POD: dict[str, Any] = {

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from reprieve.api.decoding import decode_object
-from reprieve.api.errors import InputError, Origin
+from kube_rules.decoding import decode_object
+from kube_rules.errors import InputError, Origin
 
 GANG = {"gang": {"minCount": 2}}
 

@@ -29,8 +29,8 @@ from tests.api.test_validation import (
     workload,
 )
 
-from reprieve.api.decoding import decode_object
-from reprieve.api.errors import InputError, quote, too_many
+from kube_rules.decoding import decode_object
+from kube_rules.errors import InputError, quote, too_many
 
 PREFERRED = "spec.affinity.{}.preferredDuringSchedulingIgnoredDuringExecution[1]"
 LABELS = {"matchLabels": {"a": "b"}}

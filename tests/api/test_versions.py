@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from reprieve.api.errors import FieldError
-from reprieve.api.foreign_groups import CUSTOM
-from reprieve.api.versions import SERVED_VERSIONS, from_internal, to_internal
+from kube_rules.errors import FieldError
+from kube_rules.foreign_groups import CUSTOM
+from kube_rules.versions import SERVED_VERSIONS, from_internal, to_internal
 
 V1BETA1, V1ALPHA3, V1ALPHA2 = SERVED_VERSIONS
 

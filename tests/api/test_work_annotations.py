@@ -2,8 +2,8 @@
 
 import pytest
 
-from reprieve.api.objects import CompositePodGroup, Node, ObjectMeta, Pod, PodGroup, PodSpec, PriorityClass
-from reprieve.api.work_annotations import (
+from kube_rules.objects import CompositePodGroup, Node, ObjectMeta, Pod, PodGroup, PodSpec, PriorityClass
+from kube_rules.work_annotations import (
     DOMAIN,
     NO_WORK_TERMS,
     ClassTerms,

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from reprieve.api.workloads import created_by, group_of, makes_pods, nearest_kind, templates_in
+from kube_rules.workloads import created_by, group_of, makes_pods, nearest_kind, templates_in
 
 KNOWN = [("v1", "Pod"), ("apps/v1", "Deployment"), ("apps/v1beta1", "Deployment"), ("batch/v1", "Job")]
 

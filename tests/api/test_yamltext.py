@@ -17,7 +17,7 @@ import yaml
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from reprieve.api.yamltext import (
+from kube_rules.yamltext import (
     BASE_NODES,
     MANY_NODES,
     MAX_ALIAS_BYTES,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from reprieve.api import objects as o
-from reprieve.api.requests import pod_requests
+from kube_rules import objects as o
+from kube_rules.requests import pod_requests
 from reprieve.client.informer import Change, ChangeKind
 from reprieve.client.reading import manifests_of, read_cluster
 from reprieve.client.transport import ApiClient

@@ -12,7 +12,7 @@ import os
 import random
 from pathlib import Path
 
-from reprieve.api.objects import Pod
+from kube_rules.objects import Pod
 from reprieve.client.discovery import Resource
 from reprieve.client.informer import Informer
 from reprieve.client.kubeconfig import connect

@@ -24,7 +24,7 @@ from tests.waiting import DEADLINE
 COMMAND = [sys.executable, "-m", "reprieve", "apiserver"]
 _COPIES_NOTHING_BACK = """
 from reprieve.cli.main import main
-from reprieve.controlplane.storage import store
+from kube_standin.storage import store
 
 store.CHECKPOINT_SECONDS = 3600
 main()

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from reprieve.api.loading import load
+from reprieve.inputs.loading import load
 from reprieve.simulation import demo
 from reprieve.simulation.plan import PlanOptions, plan
 from tests.cli.conftest import Run

@@ -22,11 +22,11 @@ import msgspec
 import pytest
 from aiohttp import web
 
-from reprieve.api.loading import load
 from reprieve.cli import demo as command
 from reprieve.cli.outcome import CommandError
 from reprieve.cli.sections import Section, Tone
 from reprieve.client.reading import Reading
+from reprieve.inputs.loading import load
 from reprieve.live.demo_cluster import LateError
 from reprieve.live.supervising import ChildRefusedError
 from reprieve.observability.records import (

@@ -536,7 +536,7 @@ def test_a_token_goes_to_this_machine_or_behind_tls_alone(
 
 
 def test_above_and_below_of_what_is_known_by_name() -> None:
-    from reprieve.api import objects
+    from kube_rules import objects
     from reprieve.client.decoding import stored
     from reprieve.client.discovery import Resource
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from reprieve.api import objects
+from kube_rules import objects
 from reprieve.cli.evidence import MANIFESTS, Asked, Evidence, Occurrence, Owned
 from reprieve.cli.explain_text import document, explanation_of, helps, own_record, state_of
 from reprieve.cli.sections import BUDGET_OVERRULED, Section, Tone, plain

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from reprieve.api import objects
-from reprieve.api.errors import Origin
-from reprieve.api.manifests import Loaded, Manifests
+from kube_rules import objects
+from kube_rules.errors import Origin
+from kube_rules.manifests import Loaded, Manifests
 from reprieve.cli import whatif
 from reprieve.cli.evidence import Asked, Evidence, Occurrence
 from reprieve.cli.explain_text import document, explanation_of, helps, state_of

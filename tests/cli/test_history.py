@@ -11,9 +11,9 @@ import pytest
 import yaml
 from msgspec.structs import replace
 
-from reprieve.api.loading import load
 from reprieve.cli.history import history_sections
 from reprieve.cli.sections import Tone
+from reprieve.inputs.loading import load
 from reprieve.observability.history import Evicted, History, HistoryItem
 from reprieve.observability.recording import RecordKeeper
 from reprieve.observability.store import open_store

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from reprieve.api.loading import read
 from reprieve.cli import queue
 from reprieve.client.reading import Reading
+from reprieve.inputs.loading import read
 from tests.cli.conftest import Run
 from tests.cli.test_questions import CLUSTER, pod
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from reprieve.api import objects
+from kube_rules import objects
 from reprieve.cli import evidence
 from reprieve.cli.evidence import Asked, Evidence
 from reprieve.client.connection import Connection
@@ -161,8 +161,8 @@ def test_an_owner_is_explained_by_a_pod_of_it(run: Run, cluster: Cluster, monkey
 
 
 def _read_live(*_: object) -> Any:
-    from reprieve.api.loading import read
     from reprieve.client.reading import Reading
+    from reprieve.inputs.loading import read
     from tests.cli.test_questions import CLUSTER
 
     return Reading(objects=[one.object for one in read([("cluster", CLUSTER)]).all()]), "https://here"

@@ -13,12 +13,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from reprieve.api.loading import read
 from reprieve.cli import asking, comparing, history, options, snapshot
 from reprieve.cli.outcome import CommandError, Exit
 from reprieve.cli.reading import Strictness
 from reprieve.client.errors import ConfigError, UnreachableError
 from reprieve.client.reading import Reading
+from reprieve.inputs.loading import read
 from reprieve.simulation.bench.running import HotFunction, Measured, Percentiles
 from reprieve.simulation.bench.series import Growth, ScenarioError
 from tests.cli.conftest import Ended, Run

@@ -14,7 +14,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reprieve.api.printable import printable, printable_line
+from kube_rules.printable import printable, printable_line
 from reprieve.cli import terminal
 from reprieve.cli.apiserver import log_to_stderr
 from reprieve.cli.documents import Format, document

@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 from msgspec.structs import replace as with_fields
 
-from reprieve.api import objects
-from reprieve.api.errors import Origin
-from reprieve.api.loading import read
-from reprieve.api.manifests import Loaded, Manifests
+from kube_rules import objects
+from kube_rules.errors import Origin
+from kube_rules.manifests import Loaded, Manifests
 from reprieve.cli.evidence import Asked, Evidence, Occurrence, Owned
 from reprieve.cli.redacting import Redaction, redacted, redacted_waiting
 from reprieve.cli.sections import plain
 from reprieve.cli.whatif import Answered
+from reprieve.inputs.loading import read
 from reprieve.observability.records import DecisionRecord, InVain, Level, Message, Ref, Timings, Unit
 from reprieve.simulation.report import CompositeOutcome, Help, Plan, PodGroupOutcome, PodOutcome, Stats
 from tests import building

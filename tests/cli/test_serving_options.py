@@ -18,14 +18,14 @@ from typing import Any
 
 import pytest
 
+from kube_standin.errors import bad_request
+from kube_standin.loading import Loaded
+from kube_standin.storage.log import StorageError
 from reprieve.cli import apiserver, outcome
-from reprieve.controlplane.errors import bad_request
-from reprieve.controlplane.loading import Loaded
-from reprieve.controlplane.storage.log import StorageError
 from reprieve.live.supervising import ChildRefusedError
 from tests.cli.conftest import Ended, Run
 
-SERVING = "reprieve.controlplane.server.serving.serving"
+SERVING = "kube_standin.server.serving.serving"
 LOCAL = "reprieve.live.local.local_cluster"
 NODE = "apiVersion: v1\nkind: Node\nmetadata: {name: n1}\n"
 MAP = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c}\n"
@@ -500,7 +500,7 @@ def test_down_removes_all_that_up_made_and_reports_it(
 def test_down_of_what_keeps_nothing_and_of_what_runs_is_refused(run: Run, tmp_path: Path) -> None:
     ended = run("down", "--data-dir", ":memory:")
     assert ended == Ended(2, "", "error: --data-dir :memory: keeps nothing that could be removed\n")
-    from reprieve.controlplane.storage.log import locked
+    from kube_standin.storage.log import locked
 
     (tmp_path / "state.db").write_text("")
     with locked(tmp_path / "state.db"):
@@ -514,5 +514,5 @@ def test_what_cannot_be_removed_is_named(run: Run, tmp_path: Path, monkeypatch: 
     def failing(directory: Path, *, everything: bool) -> bool:
         raise PermissionError(13, "Permission denied", str(directory))
 
-    monkeypatch.setattr("reprieve.controlplane.storage.clearing.clear", failing)
+    monkeypatch.setattr("kube_standin.storage.clearing.clear", failing)
     assert run("down", "--data-dir", tmp_path) == Ended(2, "", f"error: {tmp_path}: Permission denied\n")

@@ -13,14 +13,14 @@ PLANS = Path(__file__).parent / "plans"
 @pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["plan", "--help"], ["import", "openb", "--help"]])
 def test_help_and_version_start_without_numpy_and_the_engine(arguments: list[str]) -> None:
     """Start-up under half a second (performance.md): what would take longer is not imported."""
-    heavy = {"numpy", "rich", "yaml", "msgspec", "pydantic", "reprieve.scheduling", "reprieve.api.meta"}
+    heavy = {"numpy", "rich", "yaml", "msgspec", "pydantic", "reprieve.scheduling", "kube_rules.meta"}
     assert _imported(arguments) & (heavy | _OF_SERVERS) == set()
 
 
 def test_a_plan_without_devices_and_third_party_plugins_starts_without_what_they_need() -> None:
     """A plan of ten nodes takes 0.35 s (performance.md), of which all but a few milliseconds are imports."""
     arguments = ["plan", "-f", str(PLANS / "eviction.yaml"), "-o", "json"]
-    heavy = {"rich", "pydantic", "reprieve.api.cel", "importlib.metadata", "email"}
+    heavy = {"rich", "pydantic", "kube_rules.cel", "importlib.metadata", "email"}
     found = _imported(arguments)
     assert found & (heavy | _OF_SERVERS) == set()
     assert "numpy" in found

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from reprieve.api.objects import Pod
+from kube_rules.objects import Pod
 from reprieve.client.informer import Change, Informer, InformerOptions
 
 from .clock import FakeClock

@@ -12,7 +12,7 @@ from typing import Annotated, Any, get_args, get_origin
 import msgspec
 import pytest
 
-from reprieve.api.meta import KubernetesObject
+from kube_rules.meta import KubernetesObject
 from reprieve.client.shapes import _ANNOTATIONS, SHAPES
 from reprieve.client.snapshot import snapshot, text_of
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from reprieve.api.objects import Pod
+from kube_rules.objects import Pod
 from reprieve.client.errors import ApiError
 from reprieve.client.informer import Change, Informer
 

@@ -12,7 +12,7 @@ from aiohttp import web
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from reprieve.api.objects import Pod
+from kube_rules.objects import Pod
 from reprieve.client.informer import Change, ChangeKind, Informer, InformerOptions
 from reprieve.client.watching import _lines
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from reprieve.api.objects import Pod
+from kube_rules.objects import Pod
 from reprieve.client.informer import Informer, InformerOptions
 
 from .clock import FakeClock, until

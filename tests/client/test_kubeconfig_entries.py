@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from reprieve.api.unknown_fields import UnknownField
+from kube_rules.unknown_fields import UnknownField
 from reprieve.client import incluster
 from reprieve.client.connection import Impersonation
 from reprieve.client.errors import ConfigError

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from reprieve.api.objects import Pod
+from kube_rules.objects import Pod
 from reprieve.client.errors import ApiError, UnreachableError
 from reprieve.client.listing import list_objects
 

@@ -8,7 +8,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from reprieve.api.objects import Pod, PodGroup
+from kube_rules.objects import Pod, PodGroup
+from kube_standin.server.serving import ServeOptions, Serving, serving
 from reprieve.client.discovery import discover
 from reprieve.client.informer import Change, ChangeKind, Informer, InformerOptions
 from reprieve.client.kubeconfig import connect
@@ -18,7 +19,6 @@ from reprieve.client.pacing import BackoffPolicy
 from reprieve.client.reading import read_cluster
 from reprieve.client.transport import MERGE_PATCH, ApiClient, Limits
 from reprieve.client.writing import WriterPool
-from reprieve.controlplane.server.serving import ServeOptions, Serving, serving
 
 from ..waiting import DEADLINE
 from .clock import until

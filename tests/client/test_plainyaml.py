@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from reprieve.api.yamltext import read_documents
+from kube_rules.yamltext import read_documents
 from reprieve.client.plainyaml import yaml_of
 
 

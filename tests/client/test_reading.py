@@ -14,9 +14,8 @@ import msgspec
 import pytest
 from aiohttp import web
 
-from reprieve.api.errors import InputError
-from reprieve.api.loading import FIRST_CREATION, read
-from reprieve.api.manifests import Loaded, Manifests
+from kube_rules.errors import InputError
+from kube_rules.manifests import Loaded, Manifests
 from reprieve.client import reading as reading_module
 from reprieve.client.errors import ApiError
 from reprieve.client.listing import list_objects
@@ -29,6 +28,7 @@ from reprieve.client.reading import (
     read_makers,
     without_void_classes,
 )
+from reprieve.inputs.loading import FIRST_CREATION, read
 
 from .scripted import Json, client_of, scripted, status
 

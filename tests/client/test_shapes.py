@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from reprieve.api.admission import PREEMPTION_PRIORITY, PREEMPTION_PRIORITY_CLASS
+from kube_rules.admission import PREEMPTION_PRIORITY, PREEMPTION_PRIORITY_CLASS
 from reprieve.client.snapshot import snapshot
 
 from .leaving import LEAVING, WHEN, Json, group, manifest, pod

@@ -15,17 +15,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from reprieve.api import objects as o
-from reprieve.api.admission import PREEMPTION_PRIORITY, PREEMPTION_PRIORITY_CLASS
-from reprieve.api.errors import Origin
-from reprieve.api.loading import read
-from reprieve.api.meta import KubernetesObject
+from kube_rules import objects as o
+from kube_rules.admission import PREEMPTION_PRIORITY, PREEMPTION_PRIORITY_CLASS
+from kube_rules.errors import Origin
+from kube_rules.meta import KubernetesObject
 from reprieve.client.decoding import stored
 from reprieve.client.discovery import Resource
 from reprieve.client.reading import OPTIONAL, REQUIRED, Reading, manifests_of
 from reprieve.client.snapshot import snapshot, text_of
 from reprieve.framework.configuration_reading import configuration_of
 from reprieve.framework.gates import FeatureGates
+from reprieve.inputs.loading import read
 from reprieve.scheduling.profiles import profiles_of
 from reprieve.simulation.plan import PlanOptions, plan
 from reprieve.simulation.report import Answer

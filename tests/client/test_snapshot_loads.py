@@ -12,21 +12,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reprieve.api import objects as o
-from reprieve.api.errors import Origin
-from reprieve.api.foreign_groups import COSCHEDULING_VERSION, VOLCANO_VERSION
-from reprieve.api.loading import read
-from reprieve.api.manifests import PlainObject
-from reprieve.api.meta import KubernetesObject
+from kube_rules import objects as o
+from kube_rules.errors import Origin
+from kube_rules.foreign_groups import COSCHEDULING_VERSION, VOLCANO_VERSION
+from kube_rules.manifests import PlainObject
+from kube_rules.meta import KubernetesObject
+from kube_standin.admission import admission_steps
+from kube_standin.loading import Loaded, load_objects
+from kube_standin.security import Secrets
+from kube_standin.server.serving import ControlPlane
+from kube_standin.storage import Store, open_log
 from reprieve.client.decoding import stored
 from reprieve.client.discovery import Resource
 from reprieve.client.reading import OPTIONAL, REQUIRED, Reading, manifests_of
 from reprieve.client.snapshot import snapshot, text_of
-from reprieve.controlplane.admission import admission_steps
-from reprieve.controlplane.loading import Loaded, load_objects
-from reprieve.controlplane.security import Secrets
-from reprieve.controlplane.server.serving import ControlPlane
-from reprieve.controlplane.storage import Store, open_log
+from reprieve.inputs.loading import read
 from reprieve.simulation.plan import plan
 from tests.random_clusters import RandomCluster, random_clusters
 

@@ -9,8 +9,8 @@ import msgspec
 import numpy as np
 import pytest
 
-from reprieve.api import objects
-from reprieve.api.storage import CSIPersistentVolumeSource, NamedSource
+from kube_rules import objects
+from kube_rules.storage import CSIPersistentVolumeSource, NamedSource
 from reprieve.cluster.attachments import ALL_MIGRATED, IN_TREE, attached_by, limits_of, migrated_plugins, of_volume
 from tests.building import World, node
 from tests.plugins.storage import attachment, claim, csi_node, driver, pod, storage_class, volume

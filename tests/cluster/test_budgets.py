@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from reprieve.api import objects
+from kube_rules import objects
 from reprieve.cluster.budgets import BudgetIndex, ByLabel, budget_of, exceeding, violating
 from tests.building import World, pdb, pod
 

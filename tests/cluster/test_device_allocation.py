@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from reprieve.api.quantity import NANO
+from kube_rules.quantity import NANO
 from reprieve.cluster.device_allocation import (
     MOST_STEPS,
     DeviceError,

@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from reprieve.api import objects
+from kube_rules import objects
 from reprieve.cluster import devices as device_book
 from reprieve.cluster.device_allocation import (
     MOST_GIVEN_UP,

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from reprieve.api.devices import DeviceSelectorError
-from reprieve.api.quantity import NANO
+from kube_rules.devices import DeviceSelectorError
+from kube_rules.quantity import NANO
 from reprieve.cluster import device_pools
 from reprieve.cluster.device_allocation import DevicesInUse, PendingClaim, allocate
 from reprieve.cluster.device_pools import Capacity, CapacityPolicy, Device, DeviceMatcher, SliceIndex, Taint, read_slice

@@ -9,9 +9,9 @@ from uuid import UUID
 import msgspec
 import pytest
 
-from reprieve.api import objects
-from reprieve.api.devices import AllocationResult
-from reprieve.api.quantity import NANO
+from kube_rules import objects
+from kube_rules.devices import AllocationResult
+from kube_rules.quantity import NANO
 from reprieve.cluster.device_allocation import DevicesInUse, PendingClaim, allocate
 from reprieve.cluster.device_pools import DeviceMatcher, SliceIndex, Taint, read_slice
 from reprieve.cluster.device_requests import (

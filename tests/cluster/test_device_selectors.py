@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from reprieve.api.cel import Semver
-from reprieve.api.quantity import NANO
+from kube_rules.cel import Semver
+from kube_rules.quantity import NANO
 from reprieve.cluster.device_selectors import LONGEST, DeviceSelectorError, compiled, device_value
 
 DEVICE = device_value(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from reprieve.api import objects
+from kube_rules import objects
 from reprieve.cluster.devices import SPECIAL
 from reprieve.cluster.extended_resources import ANNOTATION, asks_of, claim_name, owner_of, requests_of, served_by
 from reprieve.cluster.pods import PodClaim

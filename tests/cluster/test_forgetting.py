@@ -7,8 +7,8 @@ import random
 
 import msgspec
 
-from reprieve.api import objects
-from reprieve.api.selectors import NOTHING, compile_label_selector
+from kube_rules import objects
+from kube_rules.selectors import NOTHING, compile_label_selector
 from reprieve.cluster.affinity_terms import Matcher
 from reprieve.cluster.pod_affinity_index import MOST_MATCH_COUNTS
 from reprieve.cluster.pods import record_of

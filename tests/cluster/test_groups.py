@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from reprieve.api.admission import PREEMPTION_PRIORITY
+from kube_rules.admission import PREEMPTION_PRIORITY
 from reprieve.cluster.groups import (
     GroupState,
     all_below,

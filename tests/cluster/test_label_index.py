@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reprieve.api.selectors import DOES_NOT_EXIST, EXISTS, IN, NOT_IN, Requirement, Selector
+from kube_rules.selectors import DOES_NOT_EXIST, EXISTS, IN, NOT_IN, Requirement, Selector
 from reprieve.cluster.label_index import LabelIndex, SelectorIndex
 
 KEYS, VALUES, NAMESPACES = "abc", "xyz", ["one", "two"]

@@ -8,8 +8,8 @@ from unittest import mock
 
 import pytest
 
-from reprieve.api import objects
-from reprieve.api.selectors import Selector
+from kube_rules import objects
+from kube_rules.selectors import Selector
 from reprieve.cluster.pod_affinity_index import PodAffinityIndex
 from reprieve.plugins import inter_pod_affinity
 from tests.building import World, history, node, pod

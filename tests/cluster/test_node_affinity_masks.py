@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from reprieve.api import objects
+from kube_rules import objects
 from reprieve.cluster.node_affinity_masks import affinity_mask, field_mask, required_mask, requirement_mask, term_mask
 from reprieve.cluster.resources import ResourceTable
 from reprieve.cluster.signature import SignatureTable

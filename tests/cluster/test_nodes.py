@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from reprieve.api import objects
+from kube_rules import objects
 from reprieve.cluster.nodes import ABSENT, NodeColumns
 from reprieve.cluster.resources import CPU, LIMIT, MEMORY, PODS, SCORING_CPU, SCORING_MEMORY, SERVED, ResourceTable
 from reprieve.cluster.state import ClusterState

@@ -10,8 +10,8 @@ import msgspec
 import numpy as np
 import pytest
 
-from reprieve.api import objects
-from reprieve.api.selectors import NOTHING, compile_label_selector
+from kube_rules import objects
+from kube_rules.selectors import NOTHING, compile_label_selector
 from reprieve.cluster.affinity_terms import Matcher
 from reprieve.cluster.pods import PodRecord, record_of
 from reprieve.cluster.state import ClusterState

@@ -9,8 +9,8 @@ import msgspec
 import numpy as np
 import pytest
 
-from reprieve.api import objects
-from reprieve.api.selectors import EXISTS, IN, NOT_IN, NOTHING, Requirement, Selector, compile_label_selector
+from kube_rules import objects
+from kube_rules.selectors import EXISTS, IN, NOT_IN, NOTHING, Requirement, Selector, compile_label_selector
 from reprieve.cluster.affinity_terms import (
     AffinityTerms,
     Matcher,

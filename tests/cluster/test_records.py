@@ -9,9 +9,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from reprieve.api import objects
-from reprieve.api.group_owners import Job
-from reprieve.api.selectors import IN
+from kube_rules import objects
+from kube_rules.group_owners import Job
+from kube_rules.selectors import IN
 from reprieve.cluster.controllers import Controllers, ownership_key
 from reprieve.cluster.default_selectors import DefaultSelectors
 from reprieve.cluster.groups import spec_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reprieve.api.selectors import EXISTS, IN, NOT_IN, Requirement, Selector
+from kube_rules.selectors import EXISTS, IN, NOT_IN, Requirement, Selector
 from reprieve.cluster.label_index import LabelIndex, SelectorIndex
 from reprieve.cluster.small_sets import Few, Several, count, each, joined, left
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from reprieve.api.quantity import QuantityError
+from kube_rules.quantity import QuantityError
 from reprieve.cluster.budgets import BudgetIndex, budget_of, violating
 from reprieve.cluster.resources import CPU, PODS, ResourceTable, insufficient
 from tests.building import World, gang, group, node, pdb, pod

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from reprieve.api import objects
+from kube_rules import objects
 from reprieve.cluster.pods import record_of
 from reprieve.cluster.state import ClusterState
 from reprieve.cluster.volumes import Reservation

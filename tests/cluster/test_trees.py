@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from reprieve.api import objects
+from kube_rules import objects
 from reprieve.cluster.groups import Fault, GroupState, is_ready
 from reprieve.cluster.state import ClusterState
 from tests.building import World, composite, group, pod

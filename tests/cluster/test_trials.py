@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from reprieve.api import objects
-from reprieve.api.selectors import NOTHING, compile_label_selector
+from kube_rules import objects
+from kube_rules.selectors import NOTHING, compile_label_selector
 from reprieve.cluster.affinity_terms import Matcher
 from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.resources import CPU, PODS

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from reprieve.api.storage import SELECTED_NODE
+from kube_rules.storage import SELECTED_NODE
 from reprieve.cluster.state import ClusterState
 from reprieve.cluster.volume_matching import Reach, delayed, match, split, topologies_mask, volume_limit
 from reprieve.cluster.volumes import key_of

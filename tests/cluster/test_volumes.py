@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from reprieve.api import objects
-from reprieve.api.storage import BIND_COMPLETED, CLASS_BETA, SELECTED_NODE, ObjectReference
+from kube_rules import objects
+from kube_rules.storage import BIND_COMPLETED, CLASS_BETA, SELECTED_NODE, ObjectReference
 from reprieve.cluster.pod_volumes import InlineDisk, UsedClaim, volumes_of
 from reprieve.cluster.volumes import (
     Reservation,

@@ -15,12 +15,12 @@ import pytest
 from tests.controlplane.admission.plane import Plane
 from tests.controlplane.recorded.shapes import shape
 
-from reprieve.controlplane.admission_chain import Operation, Request, User
-from reprieve.controlplane.authorization import ANONYMOUS, Attributes, Authorizer, ClaimStatus, Decision
-from reprieve.controlplane.errors import StatusError
-from reprieve.controlplane.escalation import EscalationCheck, missing_rights
-from reprieve.controlplane.reviews import answer
-from reprieve.controlplane.security import AUDIENCE, Bound, Tokens
+from kube_standin.admission_chain import Operation, Request, User
+from kube_standin.authorization import ANONYMOUS, Attributes, Authorizer, ClaimStatus, Decision
+from kube_standin.errors import StatusError
+from kube_standin.escalation import EscalationCheck, missing_rights
+from kube_standin.reviews import answer
+from kube_standin.security import AUDIENCE, Bound, Tokens
 
 Json = dict[str, Any]
 RBAC = "rbac.authorization.k8s.io"

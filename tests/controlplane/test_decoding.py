@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from tests.controlplane.recorded.shapes import custom_kind, shape
 
-from reprieve.controlplane.decoding import Decoder
-from reprieve.controlplane.errors import StatusError
-from reprieve.controlplane.kinds import Kind, KindTable
+from kube_standin.decoding import Decoder
+from kube_standin.errors import StatusError
+from kube_standin.kinds import Kind, KindTable
 
 Json = dict[str, Any]
 

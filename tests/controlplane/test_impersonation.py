@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from reprieve.controlplane.admission_chain import User
-from reprieve.controlplane.authorization import Attributes
-from reprieve.controlplane.errors import StatusError
-from reprieve.controlplane.impersonation import impersonated
+from kube_standin.admission_chain import User
+from kube_standin.authorization import Attributes
+from kube_standin.errors import StatusError
+from kube_standin.impersonation import impersonated
 
 JANE = User("jane", ("system:authenticated",))
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from tests.controlplane.recorded.shapes import custom_kind, shape
 
-from reprieve.api.admission.refusals import plural_of
-from reprieve.controlplane.kinds import BUILTIN, KindTable, subresource
+from kube_rules.admission.refusals import plural_of
+from kube_standin.kinds import BUILTIN, KindTable, subresource
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,8 @@ import pytest
 from tests.controlplane.admission.plane import Plane
 from tests.controlplane.recorded.shapes import shape
 
-from reprieve.api.errors import InputError, Origin
-from reprieve.controlplane.loading_owners import (
+from kube_rules.errors import InputError, Origin
+from kube_standin.loading_owners import (
     Item,
     Lookup,
     complete_light,

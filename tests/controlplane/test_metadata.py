@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from tests.controlplane.admission.plane import SetClock
 
-from reprieve.controlplane import conditions, metadata
-from reprieve.controlplane.clock import Clock, parse_stamp, stamp
+from kube_standin import conditions, metadata
+from kube_standin.clock import Clock, parse_stamp, stamp
 
 Json = dict[str, Any]
 

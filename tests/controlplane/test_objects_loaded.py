@@ -10,16 +10,16 @@ from typing import Any
 
 import pytest
 
-from reprieve.api.errors import InputError, Origin
-from reprieve.api.manifests import PlainObject
-from reprieve.controlplane.admission import admission_steps
-from reprieve.controlplane.controllers import Controllers
-from reprieve.controlplane.loading import Loaded, load_objects
-from reprieve.controlplane.loading_again import FILE, read_digests, write_digests
-from reprieve.controlplane.registry import WriteOptions
-from reprieve.controlplane.security import Secrets
-from reprieve.controlplane.server.serving import ControlPlane
-from reprieve.controlplane.storage import Store, open_log
+from kube_rules.errors import InputError, Origin
+from kube_rules.manifests import PlainObject
+from kube_standin.admission import admission_steps
+from kube_standin.controllers import Controllers
+from kube_standin.loading import Loaded, load_objects
+from kube_standin.loading_again import FILE, read_digests, write_digests
+from kube_standin.registry import WriteOptions
+from kube_standin.security import Secrets
+from kube_standin.server.serving import ControlPlane
+from kube_standin.storage import Store, open_log
 
 Json = dict[str, Any]
 CREATED = "2026-01-02T03:04:05Z"

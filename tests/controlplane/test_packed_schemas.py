@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from reprieve.controlplane import unknown_fields as module
-from reprieve.controlplane.unknown_fields import PackedSchemas
+from kube_standin import unknown_fields as module
+from kube_standin.unknown_fields import PackedSchemas
 
 Json = dict[str, Any]
 CONTAINER: Json = {"name": "c", "resources": {"requests": {"cpu": 1}, "limits": None}, "env": [{"name": "A"}, None]}

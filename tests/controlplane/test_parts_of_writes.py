@@ -15,21 +15,21 @@ from tests.controlplane.recorded.shapes import custom_kind, shape
 from tests.controlplane.server.inprocess import Plane as Served
 from tests.controlplane.server.inprocess import running
 
-from reprieve.controlplane.admission_chain import Operation, Request, User
-from reprieve.controlplane.background import background
-from reprieve.controlplane.bootstrap import KeptTolerations, NamespaceLifecycle, PodOverhead, SystemClasses, ensure_base
-from reprieve.controlplane.conversion import complete_event, from_storage, to_storage
-from reprieve.controlplane.errors import StatusError
-from reprieve.controlplane.features import Features
-from reprieve.controlplane.group_templates import templates
-from reprieve.controlplane.kinds import BUILTIN, Kind, KindTable
-from reprieve.controlplane.metadata import key_of
-from reprieve.controlplane.off_loop import INLINE, NotYetDoneError, OffLoopSteps, TooManyTurnsError, repeated
-from reprieve.controlplane.preparing import before_create, count_generation, date_taints, restrict
-from reprieve.controlplane.registry import Registry, WriteOptions
-from reprieve.controlplane.scaling import scale_of, write_scale_now
-from reprieve.controlplane.selectors import is_plain, label_selector, select
-from reprieve.controlplane.storage import Store
+from kube_standin.admission_chain import Operation, Request, User
+from kube_standin.background import background
+from kube_standin.bootstrap import KeptTolerations, NamespaceLifecycle, PodOverhead, SystemClasses, ensure_base
+from kube_standin.conversion import complete_event, from_storage, to_storage
+from kube_standin.errors import StatusError
+from kube_standin.features import Features
+from kube_standin.group_templates import templates
+from kube_standin.kinds import BUILTIN, Kind, KindTable
+from kube_standin.metadata import key_of
+from kube_standin.off_loop import INLINE, NotYetDoneError, OffLoopSteps, TooManyTurnsError, repeated
+from kube_standin.preparing import before_create, count_generation, date_taints, restrict
+from kube_standin.registry import Registry, WriteOptions
+from kube_standin.scaling import scale_of, write_scale_now
+from kube_standin.selectors import is_plain, label_selector, select
+from kube_standin.storage import Store
 
 Json = dict[str, Any]
 

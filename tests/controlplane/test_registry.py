@@ -12,12 +12,12 @@ import pytest
 from tests.controlplane.admission.plane import Plane, pod
 from tests.controlplane.recorded.shapes import custom_kind, shape
 
-from reprieve.controlplane.admission_chain import User
-from reprieve.controlplane.clock import parse_stamp
-from reprieve.controlplane.deleting import DeleteOptions, options_from, warnings_of
-from reprieve.controlplane.errors import StatusError
-from reprieve.controlplane.kinds import BUILTIN, CUSTOM_VERBS, Kind
-from reprieve.controlplane.registry import WriteOptions
+from kube_standin.admission_chain import User
+from kube_standin.clock import parse_stamp
+from kube_standin.deleting import DeleteOptions, options_from, warnings_of
+from kube_standin.errors import StatusError
+from kube_standin.kinds import BUILTIN, CUSTOM_VERBS, Kind
+from kube_standin.registry import WriteOptions
 
 Json = dict[str, Any]
 

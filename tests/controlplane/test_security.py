@@ -26,8 +26,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from reprieve.controlplane import security
-from reprieve.controlplane.security import (
+from kube_standin import security
+from kube_standin.security import (
     AUDIENCE,
     Bound,
     Certificates,
@@ -38,7 +38,7 @@ from reprieve.controlplane.security import (
     write_kubeconfig,
     write_secret,
 )
-from reprieve.controlplane.server.serving import ServeOptions, serving
+from kube_standin.server.serving import ServeOptions, serving
 
 Json = dict[str, Any]
 

@@ -15,15 +15,15 @@ import pytest
 from tests.controlplane.recorded.shapes import custom_kind, shape
 from tests.controlplane.server.inprocess import Plane, running
 
-from reprieve.controlplane.admission_chain import Operation, Request, Step, User
-from reprieve.controlplane.background import background
-from reprieve.controlplane.conversion import from_storage, to_storage
-from reprieve.controlplane.deleting import CRD_CLEANUP
-from reprieve.controlplane.errors import StatusError
-from reprieve.controlplane.features import DropDisabled, Features
-from reprieve.controlplane.kubelet import KubeletOptions
-from reprieve.controlplane.preparing import count_generation, date_taints
-from reprieve.controlplane.storage import StorageError, Store, open_log
+from kube_standin.admission_chain import Operation, Request, Step, User
+from kube_standin.background import background
+from kube_standin.conversion import from_storage, to_storage
+from kube_standin.deleting import CRD_CLEANUP
+from kube_standin.errors import StatusError
+from kube_standin.features import DropDisabled, Features
+from kube_standin.kubelet import KubeletOptions
+from kube_standin.preparing import count_generation, date_taints
+from kube_standin.storage import StorageError, Store, open_log
 
 Json = dict[str, Any]
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"

@@ -13,7 +13,7 @@ import pytest
 from tests.controlplane.server.inprocess import Plane, running
 from tests.controlplane.server.live import config_map, pod
 
-from reprieve.controlplane.clock import parse_stamp
+from kube_standin.clock import parse_stamp
 
 Json = dict[str, Any]
 MAPS = "/api/v1/namespaces/default/configmaps"

@@ -219,7 +219,7 @@ def test_helm_finds_no_fault() -> None:
 
 def test_its_version_is_the_scheduler_s() -> None:
     chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
-    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    version = tomllib.loads((ROOT / "packages" / "reprieve" / "pyproject.toml").read_text())["project"]["version"]
     assert (chart["version"], chart["appVersion"]) == (version, version)
 
 

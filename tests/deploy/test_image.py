@@ -11,10 +11,10 @@ ROOT = Path(__file__).parents[2]
 def test_the_context_is_what_the_image_is_made_of() -> None:
     """Not the tests, not what a builder has lying about, and nothing that is not in the repository."""
     names = tool("check_image").context()
-    assert {"pyproject.toml", "README.md", "LICENSE"} == {name for name in names if "/" not in name}
-    assert {name.split("/")[0] for name in names if "/" in name} == {"src", "docs"}
+    assert {"LICENSE"} == {name for name in names if "/" not in name}
+    assert {name.split("/")[0] for name in names if "/" in name} == {"packages", "docs"}
     assert all(name.endswith(".md") for name in names if name.startswith("docs/")), "pages of `reprieve help`"
-    assert "src/reprieve/__init__.py" in names
+    assert "packages/reprieve/src/reprieve/__init__.py" in names
 
 
 def test_every_step_is_understood_and_finds_its_files() -> None:

@@ -21,14 +21,14 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from reprieve.controlplane.admission_chain import User
-from reprieve.controlplane.authorization import Attributes, Decision
-from reprieve.controlplane.errors import StatusError
-from reprieve.controlplane.features import Features
-from reprieve.controlplane.kubelet import KubeletOptions
-from reprieve.controlplane.security import write_kubeconfig
-from reprieve.controlplane.server.resources import Call
-from reprieve.controlplane.server.serving import ServeOptions
+from kube_standin.admission_chain import User
+from kube_standin.authorization import Attributes, Decision
+from kube_standin.errors import StatusError
+from kube_standin.features import Features
+from kube_standin.kubelet import KubeletOptions
+from kube_standin.security import write_kubeconfig
+from kube_standin.server.resources import Call
+from kube_standin.server.serving import ServeOptions
 from reprieve.live.local import kept_port
 from tests.controlplane.server.live import Live, live
 from tests.deploy import manifests

@@ -112,7 +112,7 @@ def files(more: Collection[str] = ()) -> list[Path]:
     return [path for name in listed if (path := ROOT / name).suffix in {*KINDS, *more} and path.is_file()]
 
 
-@pytest.mark.parametrize("folder", ["src", "tests", "tools", "docs", "deploy", "examples", "."])
+@pytest.mark.parametrize("folder", ["packages", "tests", "tools", "docs", "deploy", "examples", "."])
 def test_every_citation_leads_to_a_rule(folder: str) -> None:
     told = []
     count = 0
@@ -125,7 +125,7 @@ def test_every_citation_leads_to_a_rule(folder: str) -> None:
             if (problem := wrong(citation)) is not None:
                 told.append(f"{name}:{citation.line}: {problem}")
     assert not told, "\n".join(told)
-    assert count > {"src": 150, "tests": 200}.get(folder, -1), "citations are not found any more"
+    assert count > {"packages": 150, "tests": 200}.get(folder, -1), "citations are not found any more"
 
 
 @pytest.mark.parametrize(

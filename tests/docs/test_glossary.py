@@ -8,7 +8,8 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "glossary.md"
-ROWS = re.findall(r"^\| ([^|]+) \| ([^|]+) \| \[`(\w+)`\]\(\.\./src/([\w/]+)\.py\) \|$", PAGE.read_text(), re.MULTILINE)
+_LINK = r"\[`(\w+)`\]\(\.\./packages/[\w-]+/src/([\w/]+)\.py\)"
+ROWS = re.findall(rf"^\| ([^|]+) \| ([^|]+) \| {_LINK} \|$", PAGE.read_text(), re.MULTILINE)
 
 
 @pytest.mark.parametrize(("term", "meaning", "name", "path"), ROWS, ids=[row[0] for row in ROWS])

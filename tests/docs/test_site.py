@@ -38,8 +38,9 @@ def test_arrows_that_follow_from_others_are_left_out() -> None:
 
 
 def test_every_room_is_in_the_picture() -> None:
-    rooms = {path.parent.name for path in (ROOT / "src" / "reprieve").glob("*/__init__.py")}
     draw = tool("draw_rooms")
+    packages = ROOT / "packages" / "reprieve" / "src" / "reprieve"
+    rooms = {path.parent.name for path in packages.glob("*/__init__.py")} | set(draw.PACKAGES) - {"reprieve"}
     assert set(draw.COLUMNS) == {name for layer in draw.layers() for name in layer} == rooms
 
 

@@ -42,8 +42,9 @@ def copy(tmp_path: Path) -> Path:
     tools = tmp_path / ".venv" / "bin"
     tools.mkdir(parents=True)
     runs = {"pytest": "-m pytest -p no:cacheprovider", "ruff": "-m ruff", "reprieve": "-m reprieve"}
+    sources = ":".join(str(tmp_path / "packages" / name / "src") for name in ("kube-rules", "kube-standin", "reprieve"))
     for tool, run in runs.items():
-        (tools / tool).write_text(f'#!/bin/sh\nPYTHONPATH={tmp_path / "src"} exec {sys.executable} {run} "$@"\n')
+        (tools / tool).write_text(f'#!/bin/sh\nPYTHONPATH={sources} exec {sys.executable} {run} "$@"\n')
         (tools / tool).chmod(0o755)
     return tmp_path
 

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 from msgspec.structs import replace
 
-from reprieve.api import objects
+from kube_rules import objects
 from reprieve.cluster.pods import NO_ROW, PodRecord
 from reprieve.framework.plugin import CycleState, Rows, Scope, ScorePlugin, Scores
 from reprieve.framework.profile import Profile

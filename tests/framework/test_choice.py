@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from reprieve.api import objects
+from kube_rules import objects
 from reprieve.cluster.pods import NO_ROW
 from reprieve.framework.evaluation import Evaluator
 from reprieve.framework.plugin import Codes, CycleState, FilterPlugin, Mask, Rows, Scope, TieBreaker

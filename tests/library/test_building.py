@@ -14,9 +14,9 @@ import msgspec
 import pytest
 
 import reprieve
-from reprieve.api.errors import InputError
-from reprieve.api.loading import load
-from reprieve.controlplane.unknown_fields import PackedSchemas
+from kube_rules.errors import InputError
+from kube_standin.unknown_fields import PackedSchemas
+from reprieve.inputs.loading import load
 from reprieve.library import waiting
 from reprieve.library.building import ClusterBuilder
 from reprieve.library.cluster import Cluster

@@ -14,12 +14,12 @@ from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 from typing import Any
 
+from kube_standin.server.serving import Serving
 from reprieve.client.clock import REAL_CLOCK, Clock
 from reprieve.client.discovery import Served, discover
 from reprieve.client.informer import InformerOptions
 from reprieve.client.pacing import BackoffPolicy
 from reprieve.client.transport import Answer, ApiClient
-from reprieve.controlplane.server.serving import Serving
 from reprieve.framework.gates import FeatureGates
 from reprieve.framework.profile import Profile
 from reprieve.live.app import Scheduler

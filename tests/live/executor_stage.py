@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from reprieve.api import objects as o
+from kube_rules import objects as o
 from reprieve.client.discovery import Resource, Served
 from reprieve.client.informer import Change, ChangeKind
 from reprieve.client.transport import ApiClient

@@ -14,11 +14,11 @@ from typing import Any
 
 import msgspec
 
+from kube_standin.server.serving import ServeOptions, Serving, serving
 from reprieve.client.discovery import Resource
 from reprieve.client.errors import ApiError
 from reprieve.client.kubeconfig import connect
 from reprieve.client.transport import MERGE_PATCH, Answer, ApiClient, Limits
-from reprieve.controlplane.server.serving import ServeOptions, Serving, serving
 
 from ..waiting import DEADLINE
 

@@ -7,12 +7,12 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
+from kube_standin.server.serving import ServeOptions, serving
 from reprieve.client.discovery import Served, discover
 from reprieve.client.errors import ApiError, UnreachableError
 from reprieve.client.informer import Change, ChangeKind
 from reprieve.client.kubeconfig import connect
 from reprieve.client.transport import ApiClient, Limits
-from reprieve.controlplane.server.serving import ServeOptions, serving
 from reprieve.live.event_handlers import ClusterFeed, ClusterFeedOptions
 from reprieve.live.outages import Outages
 from reprieve.scheduling.engine import Engine

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from reprieve.api import objects as o
+from kube_rules import objects as o
 from reprieve.client.discovery import Resource
 from reprieve.client.errors import UnreachableError
 from reprieve.cluster.pods import PodRecord

@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
+from kube_standin.server.serving import ServeOptions, Serving, serving
 from reprieve.client.errors import ApiError
 from reprieve.client.kubeconfig import connect
 from reprieve.client.leading import LeadershipLostError, LeaseOptions
 from reprieve.client.transport import MERGE_PATCH, ApiClient, Limits
 from reprieve.cluster.pods import PodRecord
-from reprieve.controlplane.server.serving import ServeOptions, Serving, serving
 from reprieve.framework.gates import FeatureGates
 from reprieve.framework.plugin import PostFilterPlugin
 from reprieve.live.app import Scheduler, scheduler

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from reprieve.api.objects import PersistentVolumeClaim
+from kube_rules.objects import PersistentVolumeClaim
 from reprieve.client.discovery import Resource, Served
 from reprieve.client.errors import ClientError, UnreachableError
 from reprieve.client.leading import LeadershipLostError

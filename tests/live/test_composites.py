@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
+from kube_standin.features import Features
+from kube_standin.kinds import BUILTIN, Kind
+from kube_standin.server.serving import ServeOptions, serving
 from reprieve.client.discovery import discover
 from reprieve.client.kubeconfig import connect
 from reprieve.client.transport import MERGE_PATCH, Limits
-from reprieve.controlplane.features import Features
-from reprieve.controlplane.kinds import BUILTIN, Kind
-from reprieve.controlplane.server.serving import ServeOptions, serving
 
 from ..client.clock import until
 from ..waiting import DEADLINE

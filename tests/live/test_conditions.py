@@ -13,9 +13,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from reprieve.api import objects as o
-from reprieve.api.foreign_groups import VOLCANO_VERSION, ForeignGroup
-from reprieve.api.meta import ObjectMeta
+from kube_rules import objects as o
+from kube_rules.foreign_groups import VOLCANO_VERSION, ForeignGroup
+from kube_rules.meta import ObjectMeta
 from reprieve.client.discovery import Resource
 from reprieve.client.errors import ApiError, UnreachableError
 from reprieve.client.leading import LeadershipLostError

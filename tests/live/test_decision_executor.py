@@ -7,7 +7,7 @@ import asyncio
 import msgspec
 import pytest
 
-from reprieve.api import objects as o
+from kube_rules import objects as o
 from reprieve.client.errors import ApiError
 from reprieve.client.informer import ChangeKind
 from reprieve.cluster.pods import PodRecord

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from kube_standin.features import Features
+from kube_standin.server.serving import ServeOptions, serving
 from reprieve.client.kubeconfig import connect
 from reprieve.client.transport import MERGE_PATCH, ApiClient, Limits
-from reprieve.controlplane.features import Features
-from reprieve.controlplane.server.serving import ServeOptions, serving
 from reprieve.live.demo_cluster import DemoCluster, LateError, demo_cluster
 from tests.waiting import DEADLINE
 

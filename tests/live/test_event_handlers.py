@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from kube_standin.admission import admission_steps
 from reprieve.client.informer import ChangeKind
 from reprieve.client.transport import MERGE_PATCH
-from reprieve.controlplane.admission import admission_steps
 from reprieve.live.event_handlers import ClusterFeed, ClusterFeedOptions
 from reprieve.preemption.default_preemption import DefaultPreemption
 from reprieve.preemption.options import PreemptionOptions

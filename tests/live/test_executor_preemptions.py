@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from reprieve.api import objects as o
+from kube_rules import objects as o
 from reprieve.client.errors import ApiError
 from reprieve.framework.gates import FeatureGates
 from reprieve.scheduling.decision import Result

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from reprieve.api.group_sources import GroupSources
+from kube_rules.group_sources import GroupSources
 from reprieve.client.discovery import Resource
 from reprieve.client.transport import MERGE_PATCH
 from reprieve.framework.gates import FeatureGates

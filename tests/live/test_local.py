@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from kube_standin.server.serving import MEMORY, ServeOptions, serving
 from reprieve.client.kubeconfig import connect
 from reprieve.client.transport import ApiClient
-from reprieve.controlplane.server.serving import MEMORY, ServeOptions, serving
 from reprieve.live.local import kept_port, scheduler_command
 
 

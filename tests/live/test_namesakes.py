@@ -11,10 +11,10 @@ from datetime import UTC, datetime
 import pytest
 from msgspec.structs import replace
 
-from reprieve.api.group_sources import DEFAULT_SOURCES
-from reprieve.api.meta import KubernetesObject
-from reprieve.api.objects import CompositePodGroup, PodGroup
-from reprieve.api.work_annotations import ClassTerms, class_terms
+from kube_rules.group_sources import DEFAULT_SOURCES
+from kube_rules.meta import KubernetesObject
+from kube_rules.objects import CompositePodGroup, PodGroup
+from kube_rules.work_annotations import ClassTerms, class_terms
 from reprieve.client.discovery import Resource
 from reprieve.client.informer import Change, ChangeKind
 from reprieve.live.composites import Composites

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from kube_standin.server.serving import ServeOptions, serving
 from reprieve.client.clock import REAL_CLOCK
 from reprieve.client.errors import ApiError
-from reprieve.controlplane.server.serving import ServeOptions, serving
 from reprieve.live.local import kept_port
 from reprieve.live.outages import Outages
 

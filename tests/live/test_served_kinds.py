@@ -7,12 +7,12 @@ from collections.abc import Callable
 
 import pytest
 
-from reprieve.api.group_owners import OWNER_KINDS
-from reprieve.api.meta import ObjectMeta
+from kube_rules.group_owners import OWNER_KINDS
+from kube_rules.meta import ObjectMeta
+from kube_standin.features import Features
 from reprieve.client.discovery import Served, discover
 from reprieve.client.errors import ApiError
 from reprieve.client.transport import MERGE_PATCH
-from reprieve.controlplane.features import Features
 from reprieve.live.event_handlers import KINDS_READ, ClusterFeedOptions
 
 from ..client.clock import until

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from reprieve.api import objects as o
+from kube_rules import objects as o
 from reprieve.client.discovery import Resource
 from reprieve.scheduling.decision import (
     UNSCHEDULABLE,

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 from aiohttp import web
 
-from reprieve.api.objects import Pod
+from kube_rules.objects import Pod
 from reprieve.client.discovery import Resource, Served, discover
 from reprieve.client.errors import ApiError, UnreachableError
 from reprieve.client.leading import Fence, LeadershipLostError

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from reprieve.api.decoding import decode_object
-from reprieve.api.group_sources import DEFAULT_SOURCES
-from reprieve.api.meta import KubernetesObject
+from kube_rules.decoding import decode_object
+from kube_rules.group_sources import DEFAULT_SOURCES
+from kube_rules.meta import KubernetesObject
 from reprieve.live.remarks import AnnotationRemarks
 from reprieve.observability.logs import Log
 from reprieve.preemption.default_preemption import DefaultPreemption

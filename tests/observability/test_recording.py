@@ -10,8 +10,8 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from reprieve.api import objects
-from reprieve.api.meta import OwnerReference
+from kube_rules import objects
+from kube_rules.meta import OwnerReference
 from reprieve.library.helping import helps_of
 from reprieve.observability.history import history_of
 from reprieve.observability.recording import RecordKeeper

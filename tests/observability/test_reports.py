@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from reprieve.api.meta import KubernetesObject
+from kube_rules.meta import KubernetesObject
 from reprieve.cluster.groups import Group
 from reprieve.observability import observer as observing
 from reprieve.observability.logs import Log

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from reprieve.api import objects
+from kube_rules import objects
 from reprieve.cli.evidence import Asked, Evidence
 from reprieve.cli.explain_text import explanation_of
 from reprieve.cli.in_vain import in_vain_sentences

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from reprieve.api import objects
+from kube_rules import objects
 from reprieve.cluster.devices import ClaimState
 from tests.building import World, pod
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from reprieve.api import objects
+from kube_rules import objects
 from tests.building import node, pod
 
 Labels = Mapping[str, str]

@@ -8,8 +8,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from reprieve.api import objects
-from reprieve.api.storage import (
+from kube_rules import objects
+from kube_rules.storage import (
     CSIDriver,
     CSIDriverSpec,
     CSINode,

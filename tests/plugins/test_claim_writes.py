@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from reprieve.api import objects
-from reprieve.api.meta import KubernetesObject
+from kube_rules import objects
+from kube_rules.meta import KubernetesObject
 from reprieve.framework.instructions import AwaitObject, PatchObject
 from reprieve.framework.status import Code
 from reprieve.plugins.dynamic_resources import DynamicResources, give_back, readiness

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from reprieve.api import objects
+from kube_rules import objects
 from tests.building import Item, World, node
 from tests.plugins.devices import (
     DRIVER,

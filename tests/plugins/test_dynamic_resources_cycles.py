@@ -7,13 +7,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from reprieve.api import objects
-from reprieve.api.errors import InputError
-from reprieve.api.loading import read
+from kube_rules import objects
+from kube_rules.errors import InputError
 from reprieve.framework.configuration import ConfigurationError
 from reprieve.framework.gates import FeatureGates
 from reprieve.framework.instructions import AwaitObject, PatchObject
 from reprieve.framework.status import Code
+from reprieve.inputs.loading import read
 from reprieve.plugins.dynamic_resources import DynamicResources, _failed, give_back, readiness
 from reprieve.scheduling.plugin_args import dynamic_resources
 from reprieve.simulation.plan import PlanOptions, plan

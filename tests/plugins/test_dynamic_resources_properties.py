@@ -10,7 +10,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reprieve.api import objects
+from kube_rules import objects
 from tests.building import World, gang, node
 from tests.plugins.devices import (
     DRIVER,

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from reprieve.api import objects
-from reprieve.api.decoding import decode_object
+from kube_rules import objects
+from kube_rules.decoding import decode_object
 from reprieve.cluster.extended_resources import ANNOTATION, asks_of, claim_name, requests_of, served_by
 from reprieve.framework.gates import FeatureGates
 from reprieve.framework.instructions import CreateObject, DeleteObject, PatchObject

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from reprieve.api.meta import KubernetesObject
+from kube_rules.meta import KubernetesObject
 from reprieve.framework.configuration_reading import configuration_of
 from reprieve.framework.gates import FeatureGates
 from reprieve.framework.instructions import CallExtender

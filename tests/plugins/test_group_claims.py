@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from reprieve.api import objects
+from kube_rules import objects
 from reprieve.framework.instructions import PatchObject
 from reprieve.plugins.dynamic_resources import DynamicResources
 from tests.building import World, gang, node, pod

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from reprieve.api import objects
+from kube_rules import objects
 from reprieve.plugins.image_locality import ImageLocality
 from tests.building import World, node, pod
 from tests.plugins.asking import scores

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from reprieve.api import objects
+from kube_rules import objects
 from reprieve.framework.plugin import CycleState, FilterPlugin
 from reprieve.plugins.inter_pod_affinity import InterPodAffinity
 from reprieve.plugins.pod_topology_spread import PodTopologySpread

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from reprieve.api import objects
+from kube_rules import objects
 from reprieve.framework.events import ClusterEvent, EventKind
 from reprieve.framework.plugin import CycleState
 from reprieve.plugins.inter_pod_affinity import InterPodAffinity

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from reprieve.api import objects
+from kube_rules import objects
 from reprieve.plugins.node_affinity import NodeAffinity
 from tests.building import World, node, pod
 from tests.plugins.asking import FITS, UNRESOLVABLE, scores, verdicts

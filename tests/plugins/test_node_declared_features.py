@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from reprieve.api import objects
-from reprieve.api.decoding import decode_object
-from reprieve.api.node_features import needed_features
+from kube_rules import objects
+from kube_rules.decoding import decode_object
+from kube_rules.node_features import needed_features
 from reprieve.framework.events import ClusterEvent, EventKind
 from reprieve.framework.gates import FeatureGates
 from reprieve.plugins.node_declared_features import LACKING, NodeDeclaredFeatures

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from reprieve.api.meta import KubernetesObject, ObjectMeta
-from reprieve.api.objects import NodeAffinity as Affinity
-from reprieve.api.storage import CSIDriver, PersistentVolume
+from kube_rules.meta import KubernetesObject, ObjectMeta
+from kube_rules.objects import NodeAffinity as Affinity
+from kube_rules.storage import CSIDriver, PersistentVolume
 from reprieve.cluster.extended_resources import ANNOTATION
 from reprieve.framework.events import ClusterEvent, EventKind, always
 from reprieve.framework.plugin import Plugin

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from reprieve.api import objects, owners
+from kube_rules import objects, owners
 from reprieve.framework.events import ClusterEvent, EventKind
 from reprieve.plugins.pod_topology_spread import HOSTNAME, PodTopologySpread
 from reprieve.plugins.pod_topology_spread import ZONE as SYSTEM_ZONE

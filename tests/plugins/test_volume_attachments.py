@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reprieve.api.storage import CSINode, CSINodeSpec
+from kube_rules.storage import CSINode, CSINodeSpec
 from reprieve.cluster.attachments import attached_by, by_driver, limits_of, migrated_plugins
 from reprieve.cluster.volumes import VolumeObjects
 from reprieve.framework.events import ClusterEvent, EventKind

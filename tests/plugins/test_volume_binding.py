@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from reprieve.api.storage import SELECTED_NODE
+from kube_rules.storage import SELECTED_NODE
 from reprieve.cluster.volume_matching import BIND_CONFLICT, NODE_CONFLICT, NOT_ENOUGH_SPACE, VOLUME_NOT_THERE
 from reprieve.framework.configuration import ConfigurationError
 from reprieve.framework.gates import FeatureGates

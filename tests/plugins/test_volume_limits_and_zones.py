@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from reprieve.api import objects
-from reprieve.api.storage import CSINode, CSINodeDriver, CSINodeSpec
+from kube_rules import objects
+from kube_rules.storage import CSINode, CSINodeDriver, CSINodeSpec
 from reprieve.framework.events import ClusterEvent, EventKind
 from reprieve.plugins.node_volume_limits import TOO_MANY, NodeVolumeLimits, _allows_more
 from reprieve.plugins.volume_zone import ZONE_CONFLICT, VolumeZone

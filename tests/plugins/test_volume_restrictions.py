@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from reprieve.api import objects
+from kube_rules import objects
 from reprieve.plugins.volume_restrictions import DISK_CONFLICT, ONCE_POD_CONFLICT, VolumeRestrictions
 from tests.building import World, node
 from tests.plugins.asking import FITS, UNSCHEDULABLE, reasons, verdicts

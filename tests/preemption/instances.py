@@ -12,7 +12,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from reprieve.api import objects
+from kube_rules import objects
 from tests.building import Item, group, node, pdb, pod
 from tests.preemption.exact import Kind, Problem, Unit
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from reprieve.api import objects
+from kube_rules import objects
 from reprieve.preemption.default_preemption import DefaultPreemption
 from reprieve.preemption.options import PreemptionOptions
 from reprieve.preemption.outcome import COMPATIBLE, MINIMIZE_VICTIMS, PRIORITY_FLOOR, Preemption, Reason

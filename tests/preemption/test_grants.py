@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from reprieve.api.admission import PREEMPTION_PRIORITY, PREEMPTION_PRIORITY_CLASS
-from reprieve.api.objects import CompositePodGroup, PodGroup
+from kube_rules.admission import PREEMPTION_PRIORITY, PREEMPTION_PRIORITY_CLASS
+from kube_rules.objects import CompositePodGroup, PodGroup
 from reprieve.preemption.units import effective_priority, units_below
 from tests.building import World, annotated, composite, group, node, pod, priority_class
 

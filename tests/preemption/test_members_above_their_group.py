@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from reprieve.api.loading import read
+from reprieve.inputs.loading import read
 from reprieve.simulation.plan import plan
 from reprieve.simulation.report import Answer
 

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from reprieve.api.admission import PREEMPTION_PRIORITY, PREEMPTION_PRIORITY_CLASS, PriorityAdmission
-from reprieve.api.errors import FieldError
-from reprieve.api.meta import ObjectMeta
-from reprieve.api.objects import PodDisruptionBudget, PodGroup, PriorityClass
+from kube_rules.admission import PREEMPTION_PRIORITY, PREEMPTION_PRIORITY_CLASS, PriorityAdmission
+from kube_rules.errors import FieldError
+from kube_rules.meta import ObjectMeta
+from kube_rules.objects import PodDisruptionBudget, PodGroup, PriorityClass
 from reprieve.cluster.budgets import BudgetIndex, budget_of, violating
 from reprieve.framework.configuration import ConfigurationError
 from reprieve.framework.configuration_reading import configuration_of

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from reprieve.api.admission import PREEMPTION_PRIORITY_CLASS, PriorityAdmission
-from reprieve.api.errors import FieldError
-from reprieve.api.objects import CompositePodGroup, PodGroup
+from kube_rules.admission import PREEMPTION_PRIORITY_CLASS, PriorityAdmission
+from kube_rules.errors import FieldError
+from kube_rules.objects import CompositePodGroup, PodGroup
 from reprieve.client.reading import without_void_classes
 from reprieve.preemption.units import effective_priority, units_below
 from tests.building import World, annotated, composite, group, node, pod, priority_class

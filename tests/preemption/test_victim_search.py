@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from reprieve.api import objects
+from kube_rules import objects
 from reprieve.preemption import for_group
 from reprieve.preemption.default_preemption import DefaultPreemption
 from reprieve.preemption.options import PreemptionOptions

@@ -9,9 +9,9 @@ from typing import Any, TypeVar
 import pytest
 from msgspec.structs import replace
 
-from reprieve.api import objects
-from reprieve.api.group_owners import Job
-from reprieve.api.work_annotations import PREEMPTION_DELAY
+from kube_rules import objects
+from kube_rules.group_owners import Job
+from kube_rules.work_annotations import PREEMPTION_DELAY
 from reprieve.framework.profile import Profile
 from reprieve.preemption.default_preemption import DefaultPreemption
 from reprieve.preemption.options import PreemptionOptions

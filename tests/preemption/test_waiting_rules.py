@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from reprieve.api.work_annotations import LONGEST
+from kube_rules.work_annotations import LONGEST
 from reprieve.cluster.pods import PodRecord
 from reprieve.preemption.outcome import WaitsFor
 from reprieve.preemption.units import scheduled_pods

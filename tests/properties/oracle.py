@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from reprieve.api import objects
+from kube_rules import objects
 from tests.building import World
 from tests.random_clusters import RandomCluster
 

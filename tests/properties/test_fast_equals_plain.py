@@ -21,9 +21,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reprieve.api.loading import read
-from reprieve.api.manifests import Manifests
+from kube_rules.manifests import Manifests
 from reprieve.framework.gates import FeatureGates
+from reprieve.inputs.loading import read
 from reprieve.preemption import for_pod
 from reprieve.preemption.default_preemption import DefaultPreemption
 from reprieve.preemption.options import PreemptionOptions

@@ -13,7 +13,7 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from reprieve.api import objects
+from kube_rules import objects
 from reprieve.queueing import queue
 from reprieve.queueing.entity import Entity, QueueState
 from reprieve.queueing.hints import QueueingHints

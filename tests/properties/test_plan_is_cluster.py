@@ -20,9 +20,9 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, note, settings
 from hypothesis import strategies as st
 
-from reprieve.api.admission.amounts import ZERO, Amounts, added, amounts
-from reprieve.api.admission.quotas import counted
-from reprieve.api.loading import read
+from kube_rules.admission.amounts import ZERO, Amounts, added, amounts
+from kube_rules.admission.quotas import counted
+from reprieve.inputs.loading import read
 from reprieve.library.cluster import load
 from reprieve.library.planning import PlanResult, plan
 from tests.drawing import examples

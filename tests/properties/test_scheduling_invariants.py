@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from reprieve.api import objects
+from kube_rules import objects
 from reprieve.cluster.state import ClusterState
 from reprieve.scheduling.decision import Decision, Result
 from tests.building import START, World, check_queue, history, without_gates

@@ -10,7 +10,7 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from reprieve.api import objects
+from kube_rules import objects
 from reprieve.scheduling.decision import Decision, Result
 from tests.building import Timed, World, history
 from tests.drawing import drew, examples

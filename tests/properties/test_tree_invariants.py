@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from reprieve.api import objects
+from kube_rules import objects
 from reprieve.cluster.groups import CompositeState, Group, GroupState
 from reprieve.cluster.pods import PodRecord
 from reprieve.plugins.gang_scheduling import RETRY, GangScheduling

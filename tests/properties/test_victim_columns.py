@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reprieve.api import objects
+from kube_rules import objects
 from reprieve.cluster.pods import PodRecord
 from reprieve.framework.plugin import CycleState
 from reprieve.preemption.cheaper_for_pod import cheapest_on_row

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from reprieve.api import objects
+from kube_rules import objects
 from reprieve.framework.events import ClusterEvent, EventKind
 from reprieve.queueing.entity import QueueState
 from reprieve.queueing.queue import Timing

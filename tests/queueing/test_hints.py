@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import pytest
 from msgspec.structs import replace
 
-from reprieve.api import objects
+from kube_rules import objects
 from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.state import ClusterState
 from reprieve.framework.events import ClusterEvent, EventKind, Hint, Hints

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Self
 
-from reprieve.api.decoding import decode_object
-from reprieve.api.group_owners import GroupOwner
-from reprieve.api.meta import KubernetesObject
-from reprieve.api.objects import Node, Pod, PodGroup
+from kube_rules.decoding import decode_object
+from kube_rules.group_owners import GroupOwner
+from kube_rules.meta import KubernetesObject
+from kube_rules.objects import Node, Pod, PodGroup
 from reprieve.scheduling.engine import Engine
 from reprieve.scheduling.engine_options import EngineOptions
 from tests.building import check_queue

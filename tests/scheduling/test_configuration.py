@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from reprieve.api.group_sources import DEFAULT_SOURCES
-from reprieve.api.meta import ObjectMeta
-from reprieve.api.owners import Service, ServiceSpec
+from kube_rules.group_sources import DEFAULT_SOURCES
+from kube_rules.meta import ObjectMeta
+from kube_rules.owners import Service, ServiceSpec
 from reprieve.framework.configuration import duration
 from reprieve.framework.configuration_reading import configuration_of
 from reprieve.framework.diagnosis import Diagnosis

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 import reprieve.scheduling as room
-from reprieve.api.group_sources import DEFAULT_SOURCES
+from kube_rules.group_sources import DEFAULT_SOURCES
 from reprieve.framework.configuration_reading import configuration_of
 from reprieve.framework.gates import FeatureGates
 from reprieve.framework.plugin import Plugin

@@ -9,11 +9,11 @@ from datetime import UTC, datetime
 import pytest
 from msgspec.structs import replace
 
-from reprieve.api.foreign_groups import SCHEDULERS_OF
-from reprieve.api.group_owners import OWNER_KINDS, GroupOwner
-from reprieve.api.group_sources import GroupSources
-from reprieve.api.meta import ObjectMeta, OwnerReference
-from reprieve.api.objects import Pod
+from kube_rules.foreign_groups import SCHEDULERS_OF
+from kube_rules.group_owners import OWNER_KINDS, GroupOwner
+from kube_rules.group_sources import GroupSources
+from kube_rules.meta import ObjectMeta, OwnerReference
+from kube_rules.objects import Pod
 from reprieve.cluster.state import ClusterState
 from reprieve.framework.plugin import CycleState, Plugin, PostBindPlugin
 from reprieve.preemption.default_preemption import DefaultPreemption

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from reprieve.api.decoding import decode_object
-from reprieve.api.objects import (
+from kube_rules.decoding import decode_object
+from kube_rules.objects import (
     CompositePodGroupSchedulingPolicy,
     Pod,
     PodGroup,

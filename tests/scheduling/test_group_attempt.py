@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from reprieve.api.objects import Node
+from kube_rules.objects import Node
 from reprieve.framework.plugin import (
     Placement,
     PodGroupAssignment,

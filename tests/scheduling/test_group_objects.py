@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from reprieve.api.decoding import decode_object
-from reprieve.api.objects import Pod, PodGroup
+from kube_rules.decoding import decode_object
+from kube_rules.objects import Pod, PodGroup
 from reprieve.cluster.groups import GroupState
 from reprieve.scheduling.engine_options import EngineOptions
 from tests.scheduling.checked_engine import CheckedEngine

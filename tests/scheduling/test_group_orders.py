@@ -8,7 +8,7 @@ import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
 
-from reprieve.api import objects
+from kube_rules import objects
 from reprieve.plugins.gang_scheduling import RETRY, GangScheduling
 from reprieve.scheduling.decision import Decision, OrderMatters, Result
 from tests.building import World, group, node, pod, profile_with

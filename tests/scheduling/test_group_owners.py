@@ -8,11 +8,11 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from reprieve.api.decoding import decode_object
-from reprieve.api.group_owners import OWNER_KINDS, GroupOwner
-from reprieve.api.group_sources import GroupSources
-from reprieve.api.meta import KubernetesObject
-from reprieve.api.objects import Pod
+from kube_rules.decoding import decode_object
+from kube_rules.group_owners import OWNER_KINDS, GroupOwner
+from kube_rules.group_sources import GroupSources
+from kube_rules.meta import KubernetesObject
+from kube_rules.objects import Pod
 from reprieve.scheduling.engine import Engine
 from reprieve.scheduling.engine_options import EngineOptions
 from tests.scheduling.checked_engine import CheckedEngine

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from reprieve.api import objects
-from reprieve.api.work_annotations import LONGEST
+from kube_rules import objects
+from kube_rules.work_annotations import LONGEST
 from reprieve.framework.profile import Profile
 from reprieve.preemption.default_preemption import DefaultPreemption
 from reprieve.preemption.options import PreemptionOptions

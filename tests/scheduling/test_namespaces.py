@@ -8,10 +8,10 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from reprieve.api.decoding import decode_object
-from reprieve.api.group_owners import Job
-from reprieve.api.group_sources import GroupSources
-from reprieve.api.objects import KubernetesObject, Pod, PodGroup
+from kube_rules.decoding import decode_object
+from kube_rules.group_owners import Job
+from kube_rules.group_sources import GroupSources
+from kube_rules.objects import KubernetesObject, Pod, PodGroup
 from reprieve.scheduling.engine import Engine
 from reprieve.scheduling.engine_options import EngineOptions
 from tests.building import World, composite, group, node, pdb, pod

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from reprieve.api.work_annotations import LONGEST
+from kube_rules.work_annotations import LONGEST
 from reprieve.queueing.entity import QueueState
 from reprieve.scheduling.held_room import Released
 from reprieve.scheduling.nominations import Nominations

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from reprieve.api import objects
+from kube_rules import objects
 from reprieve.framework.plugin import CycleState, ReservePlugin
 from reprieve.framework.status import SUCCESS, Status
 from reprieve.queueing.entity import QueueState

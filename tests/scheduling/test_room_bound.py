@@ -12,7 +12,7 @@ from unittest import mock
 import pytest
 from msgspec.structs import replace
 
-from reprieve.api import objects
+from kube_rules import objects
 from reprieve.queueing.entity import Entity
 from reprieve.scheduling import room_bound, spread_bound
 from reprieve.scheduling.room_bound import RoomBound

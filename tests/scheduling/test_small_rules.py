@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from reprieve.api.meta import ObjectMeta, OwnerReference
-from reprieve.api.objects import Namespace
-from reprieve.api.owners import ReplicaSet
-from reprieve.api.storage import CSIStorageCapacity
+from kube_rules.meta import ObjectMeta, OwnerReference
+from kube_rules.objects import Namespace
+from kube_rules.owners import ReplicaSet
+from kube_rules.storage import CSIStorageCapacity
 from reprieve.cluster.groups import GroupState
 from reprieve.cluster.resources import readable
 from reprieve.framework.events import ClusterEvent, EventKind

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace as replace_struct
 
-from reprieve.api import objects
+from kube_rules import objects
 from reprieve.framework.gates import FeatureGates
 from reprieve.plugins.gang_scheduling import RETRY, GangScheduling
 from reprieve.queueing.entity import QueueState

@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from reprieve.api.decoding import decode_object
-from reprieve.api.group_owners import Job
-from reprieve.api.group_sources import GroupSources
-from reprieve.api.meta import OwnerReference
-from reprieve.api.objects import Namespace, ObjectMeta
-from reprieve.api.owners import Service, ServiceSpec
+from kube_rules.decoding import decode_object
+from kube_rules.group_owners import Job
+from kube_rules.group_sources import GroupSources
+from kube_rules.meta import OwnerReference
+from kube_rules.objects import Namespace, ObjectMeta
+from kube_rules.owners import Service, ServiceSpec
 from reprieve.scheduling.engine import Engine
 from reprieve.scheduling.engine_options import EngineOptions
 from tests.building import annotated, composite, group, node, pdb, pod, priority_class

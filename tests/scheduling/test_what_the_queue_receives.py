@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from reprieve.api import objects
-from reprieve.api.owners import Service, ServiceSpec
+from kube_rules import objects
+from kube_rules.owners import Service, ServiceSpec
 from reprieve.cluster.pods import PodRecord
 from reprieve.framework.events import ClusterEvent
 from tests.building import World, annotated, bound_to, composite, group, node, pdb, pod, priority_class, without_gates

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from reprieve.api.work_annotations import NO_CLASS_TERMS, WorkTerms
+from kube_rules.work_annotations import NO_CLASS_TERMS, WorkTerms
 from reprieve.queueing.entity import QueueState
 from tests.building import World, annotated, gang, group, node, pod, priority_class
 

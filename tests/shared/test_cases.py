@@ -11,8 +11,8 @@ import msgspec
 import pytest
 import yaml
 
-from reprieve.api.loading import load
 from reprieve.framework.gates import FeatureGates
+from reprieve.inputs.loading import load
 from reprieve.scheduling.profiles import default_profile
 from reprieve.simulation.plan import PlanOptions, plan
 from tests.outside import BESIDE, needs

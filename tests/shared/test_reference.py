@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from reprieve.api.loading import load
 from reprieve.framework.gates import FeatureGates
+from reprieve.inputs.loading import load
 from reprieve.simulation.plan import PlanOptions, plan
 from tests.outside import BESIDE, needs
 

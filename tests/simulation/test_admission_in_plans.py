@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from reprieve.api.loading import read
-from reprieve.api.manifests import Manifests
+from kube_rules.manifests import Manifests
 from reprieve.client.snapshot import snapshot
+from reprieve.inputs.loading import read
 from reprieve.library.cluster import load
 from reprieve.simulation.plan import PlanOptions, plan
 from reprieve.simulation.report import Plan
@@ -355,7 +355,7 @@ def test_a_snapshot_keeps_quotas_and_limit_ranges(anonymize: bool) -> None:
 )  # fmt: skip
 def test_bad_quotas_and_limit_ranges_are_errors_with_their_place(document: Json, field: str) -> None:
     """api.md 5: file, document and field."""
-    from reprieve.api.errors import InputError
+    from kube_rules.errors import InputError
 
     with pytest.raises(InputError) as error:
         given(document)

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from reprieve.api import objects
-from reprieve.api.manifests import Manifests
+from kube_rules import objects
+from kube_rules.manifests import Manifests
 from reprieve.scheduling.decision import Decision
 from reprieve.scheduling.engine import Engine
 from reprieve.simulation.afterwards import afterwards

@@ -9,9 +9,9 @@ from unittest import mock
 import pytest
 from msgspec.structs import replace
 
-from reprieve.api import objects
-from reprieve.api.errors import InputError, Origin
-from reprieve.api.manifests import Loaded, Manifests
+from kube_rules import objects
+from kube_rules.errors import InputError, Origin
+from kube_rules.manifests import Loaded, Manifests
 from reprieve.simulation.plan import PlanOptions
 from reprieve.simulation.whatif import capacity as module
 from reprieve.simulation.whatif.capacity import Capacity, capacity

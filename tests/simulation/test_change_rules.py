@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from reprieve.api.errors import InputError
+from kube_rules.errors import InputError
 
 from .test_changes import Json, gang, loaded, made, names, node, pod
 

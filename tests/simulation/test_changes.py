@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 import yaml
 
-from reprieve.api.errors import InputError
-from reprieve.api.loading import load
-from reprieve.api.manifests import Manifests
-from reprieve.api.objects import Pod
+from kube_rules.errors import InputError
+from kube_rules.manifests import Manifests
+from kube_rules.objects import Pod
+from reprieve.inputs.loading import load
 from reprieve.simulation.plan import plan
 from reprieve.simulation.report import Plan
 from reprieve.simulation.whatif.changes import Change, Changed, changed, with_changes

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import reprieve
-from reprieve.api.job_failures import end_by_evictions
+from kube_rules.job_failures import end_by_evictions
 from tests.cli.conftest import Run
 
 Json = dict[str, Any]

@@ -12,8 +12,8 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from reprieve.api import objects as o
-from reprieve.api.meta import ObjectMeta
+from kube_rules import objects as o
+from kube_rules.meta import ObjectMeta
 from reprieve.simulation.controllers.disruption import allowances, allowed_now, followed, is_healthy, with_statuses
 from tests.building import World
 from tests.building import node as made_node

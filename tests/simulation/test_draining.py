@@ -8,7 +8,7 @@ from unittest import mock
 
 import pytest
 
-from reprieve.api.errors import InputError
+from kube_rules.errors import InputError
 from reprieve.simulation.plan import PlanOptions, plan
 from reprieve.simulation.whatif import coming_back
 from reprieve.simulation.whatif import draining as module

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from reprieve.api.errors import InputError
-from reprieve.api.group_sources import GroupSources
-from reprieve.api.loading import read
+from kube_rules.errors import InputError
+from kube_rules.group_sources import GroupSources
 from reprieve.framework.gates import FeatureGates
+from reprieve.inputs.loading import read
 from reprieve.scheduling.profiles import default_profile
 from reprieve.simulation.plan import PlanOptions, plan
 from reprieve.simulation.report import Answer

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from reprieve.api.errors import FieldError, InputError
-from reprieve.api.objects import Pod
+from kube_rules.errors import FieldError, InputError
+from kube_rules.objects import Pod
 from reprieve.simulation.workloads.expanding import expand
 from reprieve.simulation.workloads.rows import read_rows
 from reprieve.simulation.workloads.scaling import Named, NotThereError, Workloads, makers_named, makes_pods_by_name

@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from reprieve.api.loading import load
+from reprieve.inputs.loading import load
 from reprieve.simulation import openb
 from tests.cli.conftest import Run
 from tests.cli.conftest import run as run

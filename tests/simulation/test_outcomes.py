@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from reprieve.api.errors import Origin
-from reprieve.api.manifests import Suspended
+from kube_rules.errors import Origin
+from kube_rules.manifests import Suspended
 from reprieve.simulation.report import PodGroupOutcome, PodOutcome
 from reprieve.simulation.report_outcomes import (
     gone_by_group,

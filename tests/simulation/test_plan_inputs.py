@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from reprieve.api import objects
-from reprieve.api.errors import InputError, Origin
-from reprieve.api.manifests import Loaded, Manifests
-from reprieve.api.meta import ObjectMeta, OwnerReference
+from kube_rules import objects
+from kube_rules.errors import InputError, Origin
+from kube_rules.manifests import Loaded, Manifests
+from kube_rules.meta import ObjectMeta, OwnerReference
 from reprieve.simulation.plan import PlanOptions, plan
 from reprieve.simulation.plan_inputs import input_remarks, left_aside, not_before, starts_at
 from tests.building import START, annotated, group, node, pod, priority_class, profile_with

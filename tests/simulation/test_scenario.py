@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import yaml
 
-from reprieve.api.errors import InputError
-from reprieve.api.loading import load
+from kube_rules.errors import InputError
 from reprieve.framework.gates import FeatureGates
+from reprieve.inputs.loading import load
 from reprieve.simulation.plan import PlanOptions, plan
 from reprieve.simulation.report import Plan
 from reprieve.simulation.scenario import Step, read_scenarios

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 import reprieve
-from reprieve.api.errors import InputError
+from kube_rules.errors import InputError
 from reprieve.simulation.workloads.expanding import Expansion, expand
 from tests.cli.conftest import Run
 

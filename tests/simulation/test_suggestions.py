@@ -12,8 +12,8 @@ import pytest
 import yaml
 from msgspec.structs import replace
 
-from reprieve.api.loading import load
-from reprieve.api.manifests import Manifests
+from kube_rules.manifests import Manifests
+from reprieve.inputs.loading import load
 from reprieve.library.waiting import WaitingRecords
 from reprieve.simulation.plan import PlanOptions, plan
 from reprieve.simulation.report import Answer, Help, Plan

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from reprieve.api.loading import read
 from reprieve.cli.render import plan_sections
 from reprieve.framework.gates import FeatureGates
 from reprieve.framework.profile import Profile
+from reprieve.inputs.loading import read
 from reprieve.preemption.default_preemption import DefaultPreemption
 from reprieve.preemption.options import PreemptionOptions
 from reprieve.scheduling.profiles import default_profile

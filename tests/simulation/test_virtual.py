@@ -9,8 +9,8 @@ import pytest
 from msgspec.structs import replace
 
 import reprieve
-from reprieve.api import objects
-from reprieve.api.owners import ServiceSpec
+from kube_rules import objects
+from kube_rules.owners import ServiceSpec
 from reprieve.cluster.pods import PodRecord
 from reprieve.scheduling.decision import Decision
 from reprieve.simulation.virtual import Preempted

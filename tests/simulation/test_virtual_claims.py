@@ -11,7 +11,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from reprieve.api import objects
+from kube_rules import objects
 from reprieve.framework.gates import FeatureGates
 from reprieve.framework.instructions import CreateObject, DeleteObject, PatchObject
 from reprieve.scheduling.engine import Engine

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from reprieve.api import objects
-from reprieve.api.quantity import value_of
-from reprieve.api.storage import (
+from kube_rules import objects
+from kube_rules.quantity import value_of
+from kube_rules.storage import (
     BIND_COMPLETED,
     SELECTED_NODE,
     CSIDriver,

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from reprieve.api.loading import load
+from reprieve.inputs.loading import load
 from reprieve.simulation import demo
 from reprieve.simulation.plan import plan
 

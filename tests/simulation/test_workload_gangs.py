@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from reprieve.api.errors import InputError
-from reprieve.api.group_sources import pod_group_name
-from reprieve.api.manifests import Manifests
+from kube_rules.errors import InputError
+from kube_rules.group_sources import pod_group_name
+from kube_rules.manifests import Manifests
 from reprieve.simulation.workloads.expanding import expand
 from reprieve.simulation.workloads.rows import read_rows
 from reprieve.simulation.workloads.table import TABLE

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 import reprieve
-from reprieve.api.errors import InputError
-from reprieve.api.group_sources import OWNERS, GroupSources, pod_group_name
-from reprieve.api.objects import Pod
+from kube_rules.errors import InputError
+from kube_rules.group_sources import OWNERS, GroupSources, pod_group_name
+from kube_rules.objects import Pod
 from reprieve.simulation.plan import PlanOptions, plan
 from reprieve.simulation.plan_inputs import workload_remarks
 from reprieve.simulation.workloads.expanding import Expansion, expand

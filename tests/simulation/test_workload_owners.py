@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from reprieve.api.errors import Origin
-from reprieve.api.manifests import PodMaker, UnknownObject
-from reprieve.api.objects import Pod
+from kube_rules.errors import Origin
+from kube_rules.manifests import PodMaker, UnknownObject
+from kube_rules.objects import Pod
 from reprieve.simulation.workloads.batches import Names, Workload, workload_of
 from reprieve.simulation.workloads.owners import (
     Owner,

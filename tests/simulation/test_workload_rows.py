@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from reprieve.api.errors import InputError
+from kube_rules.errors import InputError
 from reprieve.simulation.workloads.expanding import expand
 from reprieve.simulation.workloads.rows import read_rows
 from reprieve.simulation.workloads.table import TABLE

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from reprieve.api.errors import InputError
-from reprieve.api.objects import Pod
+from kube_rules.errors import InputError
+from kube_rules.objects import Pod
 from reprieve.scheduling.arrival_order import in_order
 from reprieve.simulation.workloads.expanding import expand
 

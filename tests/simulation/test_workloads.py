@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 import yaml
 
-from reprieve.api.errors import InputError
-from reprieve.api.group_sources import pod_group_name
-from reprieve.api.loading import load
-from reprieve.api.manifests import Manifests
-from reprieve.api.objects import Pod
-from reprieve.controlplane.unknown_fields import PackedSchemas
+from kube_rules.errors import InputError
+from kube_rules.group_sources import pod_group_name
+from kube_rules.manifests import Manifests
+from kube_rules.objects import Pod
+from kube_standin.unknown_fields import PackedSchemas
+from reprieve.inputs.loading import load
 from reprieve.simulation.plan import plan
 from reprieve.simulation.workloads import batches
 from reprieve.simulation.workloads.expanding import Expansion, expand

@@ -95,9 +95,9 @@ def test_a_mutant_knows_which_lines_run_with_it(mutate: ModuleType, tmp_path: Pa
 @pytest.mark.parametrize(
     ("name", "place", "holder"),
     [
-        ("client", "client", "client"),
-        ("src/reprieve/client/shapes.py", "client/shapes.py", "client"),
-        ("src/reprieve/controlplane/kubelet", "controlplane/kubelet", "controllers"),
+        ("client", "reprieve/src/reprieve/client", "client"),
+        ("packages/reprieve/src/reprieve/client/shapes.py", "reprieve/src/reprieve/client/shapes.py", "client"),
+        ("packages/kube-standin/src/kube_standin/kubelet", "kube-standin/src/kube_standin/kubelet", "controllers"),
     ],
 )
 def test_a_path_is_judged_as_the_area_that_holds_it(mutate: ModuleType, name: str, place: str, holder: str) -> None:
@@ -109,7 +109,10 @@ def test_a_path_is_judged_as_the_area_that_holds_it(mutate: ModuleType, name: st
     assert mutate.python_files(mutate.SOURCES / place)
 
 
-@pytest.mark.parametrize("name", ["clients", "src/reprieve/client/none.py", "tests/client", "src/reprieve"])
+@pytest.mark.parametrize(
+    "name",
+    ["clients", "packages/reprieve/src/reprieve/client/none.py", "tests/client", "packages/reprieve/src/reprieve"],
+)
 def test_what_no_area_holds_is_an_error(mutate: ModuleType, name: str) -> None:
     """One line that says which there are."""
     with pytest.raises(KeyError):
@@ -189,7 +192,7 @@ def test_functions_become_those_of_the_mutant(mutate: ModuleType) -> None:
 )
 def test_each_mutant_is_judged(of_line: str, expected: str) -> None:
     """As a user runs it: who is killed, and the rate."""
-    source = "src/reprieve/api/durations.py"
+    source = "packages/kube-rules/src/kube_rules/durations.py"
     line = 1 + (ROOT / source).read_text(encoding="utf-8").splitlines().index(of_line)
     command = [sys.executable, str(TOOL), "api", "--only", f"{source}:{line}", "--tests", "tests/api/test_durations.py"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
@@ -201,14 +204,31 @@ def test_each_mutant_is_judged(of_line: str, expected: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        (["--only", "src/reprieve/api/nowhere.py:1"], "nothing to change at src/reprieve/api/nowhere.py:1"),
-        (["--only", "src/reprieve/api/durations.py:1"], "nothing to change at src/reprieve/api/durations.py:1"),
-        (["src/reprieve/client/__init__.py"], "nothing to change at src/reprieve/client/__init__.py"),
         (
-            ["--only", "src/reprieve/api/durations.py:27", "--tests", "tests/controlplane/test_yaml_attacks.py"],
+            ["--only", "packages/kube-rules/src/kube_rules/nowhere.py:1"],
+            "nothing to change at packages/kube-rules/src/kube_rules/nowhere.py:1",
+        ),
+        (
+            ["--only", "packages/kube-rules/src/kube_rules/durations.py:1"],
+            "nothing to change at packages/kube-rules/src/kube_rules/durations.py:1",
+        ),
+        (
+            ["packages/reprieve/src/reprieve/client/__init__.py"],
+            "nothing to change at packages/reprieve/src/reprieve/client/__init__.py",
+        ),
+        (
+            [
+                "--only",
+                "packages/kube-rules/src/kube_rules/durations.py:27",
+                "--tests",
+                "tests/controlplane/test_yaml_attacks.py",
+            ],
             "of tests/controlplane/test_yaml_attacks.py no test is left without those marked timed",
         ),
-        (["--only", "src/reprieve/api/durations.py:27", "--tests", "tests/nowhere.py"], "tests/nowhere.py"),
+        (
+            ["--only", "packages/kube-rules/src/kube_rules/durations.py:27", "--tests", "tests/nowhere.py"],
+            "tests/nowhere.py",
+        ),
     ],
 )
 def test_a_rate_of_nothing_is_an_error(arguments: list[str], expected: str) -> None:

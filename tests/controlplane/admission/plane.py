@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from reprieve.controlplane.admission import admission_steps
-from reprieve.controlplane.admission_chain import Chain
-from reprieve.controlplane.bootstrap import NamespaceLifecycle, SystemClasses, ensure_base
-from reprieve.controlplane.clock import Clock
-from reprieve.controlplane.deleting import DeleteOptions
-from reprieve.controlplane.errors import StatusError
-from reprieve.controlplane.kinds import Kind
-from reprieve.controlplane.registry import Registry, WriteOptions
-from reprieve.controlplane.storage import Store
+from kube_standin.admission import admission_steps
+from kube_standin.admission_chain import Chain
+from kube_standin.bootstrap import NamespaceLifecycle, SystemClasses, ensure_base
+from kube_standin.clock import Clock
+from kube_standin.deleting import DeleteOptions
+from kube_standin.errors import StatusError
+from kube_standin.kinds import Kind
+from kube_standin.registry import Registry, WriteOptions
+from kube_standin.storage import Store
 
 Json = dict[str, Any]
 START = datetime(2026, 1, 1, tzinfo=UTC)

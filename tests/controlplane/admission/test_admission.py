@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from tests.controlplane.admission.plane import Plane, pod, refused
 
-from reprieve.controlplane.admission import STEPS, admission_steps
+from kube_standin.admission import STEPS, admission_steps
 
 Json = dict[str, Any]
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from tests.controlplane.admission.plane import START, Plane
 
-from reprieve.api.admission.amounts import ONE, ZERO, added, amount, amounts, of_pod, printed, subtracted
-from reprieve.api.admission.usage import in_scope, is_over, unspecified, usage_of
+from kube_rules.admission.amounts import ONE, ZERO, added, amount, amounts, of_pod, printed, subtracted
+from kube_rules.admission.usage import in_scope, is_over, unspecified, usage_of
 
 Json = dict[str, Any]
 PLANE = Plane()

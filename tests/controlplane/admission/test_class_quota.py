@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tests.controlplane.admission.plane import Plane, composite_pod_group, pod, pod_group, priority_class, refused
 
-from reprieve.controlplane.errors import StatusError
+from kube_standin.errors import StatusError
 
 Json = dict[str, Any]
 AS_VICTIM = "scheduling.reprieve.dev/preemption-priority-class"

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 from tests.controlplane.admission.plane import Plane, pod, pod_group, priority_class, refused
 
-from reprieve.controlplane.admission import PROTECTION
-from reprieve.controlplane.admission.priority import Priority
-from reprieve.controlplane.admission_chain import Request, User
-from reprieve.controlplane.errors import StatusError
+from kube_standin.admission import PROTECTION
+from kube_standin.admission.priority import Priority
+from kube_standin.admission_chain import Request, User
+from kube_standin.errors import StatusError
 
 Json = dict[str, Any]
 

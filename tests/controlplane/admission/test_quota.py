@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 from tests.controlplane.admission.plane import Plane, pod, pod_group, refused
 
-from reprieve.api.admission.amounts import ONE
-from reprieve.api.admission.usage import in_scope, usage_of
-from reprieve.controlplane.admission_chain import Request, Step
+from kube_rules.admission.amounts import ONE
+from kube_rules.admission.usage import in_scope, usage_of
+from kube_standin.admission_chain import Request, Step
 
 Json = dict[str, Any]
 

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 from tests.controlplane.admission.plane import Plane, pod, pod_group, priority_class
 
-from reprieve.controlplane.admission import PROTECTION, STEPS
-from reprieve.controlplane.admission.priority import default_class
-from reprieve.controlplane.admission_chain import Operation, Request, Step, User
-from reprieve.controlplane.errors import StatusError
+from kube_standin.admission import PROTECTION, STEPS
+from kube_standin.admission.priority import default_class
+from kube_standin.admission_chain import Operation, Request, Step, User
+from kube_standin.errors import StatusError
 
 Json = dict[str, Any]
 

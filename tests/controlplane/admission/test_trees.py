@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from tests.controlplane.admission.plane import Plane, composite_pod_group, pod, pod_group, priority_class
 
-from reprieve.controlplane.admission.groups import COMPOSITE_PROTECTION, PROTECTION
-from reprieve.controlplane.errors import StatusError
+from kube_standin.admission.groups import COMPOSITE_PROTECTION, PROTECTION
+from kube_standin.errors import StatusError
 
 Json = dict[str, Any]
 _REFERENCE = {"workloadName": "w", "templateName": "t"}

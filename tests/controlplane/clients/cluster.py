@@ -26,8 +26,8 @@ Json = dict[str, Any]
 PROGRAM = """
 import asyncio, sys
 from pathlib import Path
-from reprieve.controlplane.kubelet import KubeletOptions
-from reprieve.controlplane.server.serving import ServeOptions, serve
+from kube_standin.kubelet import KubeletOptions
+from kube_standin.server.serving import ServeOptions, serve
 options = ServeOptions(
     data_dir=sys.argv[1],
     kubeconfig=Path(sys.argv[2]),

@@ -17,7 +17,7 @@ import pytest
 from tests.controlplane.clients.cluster import Cluster, client, eventually, has_account, kubectls, running
 from tests.waiting import DEADLINE
 
-from reprieve.api.versions import KUBERNETES_VERSION
+from kube_rules.versions import KUBERNETES_VERSION
 
 Json = dict[str, Any]
 FOUND = kubectls()

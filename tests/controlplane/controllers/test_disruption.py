@@ -8,7 +8,7 @@ import pytest
 from tests.controlplane.admission.plane import pod
 from tests.controlplane.controllers.world import Json, World, owner
 
-from reprieve.controlplane.errors import StatusError
+from kube_standin.errors import StatusError
 
 
 @pytest.fixture

@@ -11,9 +11,9 @@ from tests.controlplane.admission.plane import pod
 from tests.controlplane.controllers.test_lifecycle import config_map, reference
 from tests.controlplane.controllers.world import Json, World, owner
 
-from reprieve.controlplane.controllers.sources import Source
-from reprieve.controlplane.controllers.views import read_pod
-from reprieve.controlplane.errors import StatusError
+from kube_standin.controllers.sources import Source
+from kube_standin.controllers.views import read_pod
+from kube_standin.errors import StatusError
 
 NAMES = st.sampled_from("abcde")
 quick = settings(max_examples=60, deadline=None, derandomize=True)

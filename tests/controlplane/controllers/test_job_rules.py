@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from tests.controlplane.controllers.world import Json, World, ended, job, template
 
-from reprieve.controlplane.controllers.jobfailures import finished_at, judge, next_try
-from reprieve.controlplane.controllers.jobgroups import gang_size, never_started
-from reprieve.controlplane.controllers.jobs import INDEX, TRACKING
+from kube_standin.controllers.jobfailures import finished_at, judge, next_try
+from kube_standin.controllers.jobgroups import gang_size, never_started
+from kube_standin.controllers.jobs import INDEX, TRACKING
 
 NOW = datetime(2026, 1, 1, 0, 1, tzinfo=UTC)
 

@@ -8,7 +8,7 @@ import pytest
 from tests.controlplane.admission.plane import priority_class
 from tests.controlplane.controllers.world import Json, World, ended, job, template
 
-from reprieve.controlplane.controllers.jobs import TRACKING, Jobs
+from kube_standin.controllers.jobs import TRACKING, Jobs
 
 CONTROLLERS = ("job", "garbage-collector", "podgroup-protection")
 

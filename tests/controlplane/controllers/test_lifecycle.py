@@ -6,9 +6,9 @@ import pytest
 from tests.controlplane.admission.plane import composite_pod_group, pod, pod_group
 from tests.controlplane.controllers.world import Json, World, job, owner
 
-from reprieve.controlplane.controllers import CONTROLLERS, Times, chosen
-from reprieve.controlplane.controllers.reconciling import WRITES_AT_ONCE, Controller
-from reprieve.controlplane.storage.model import Stored
+from kube_standin.controllers import CONTROLLERS, Times, chosen
+from kube_standin.controllers.reconciling import WRITES_AT_ONCE, Controller
+from kube_standin.storage.model import Stored
 
 
 def config_map(name: str, owners: list[Json] | None = None, **metadata: object) -> Json:

@@ -8,8 +8,8 @@ import pytest
 from tests.controlplane.admission.plane import pod
 from tests.controlplane.controllers.world import Json, World
 
-from reprieve.controlplane.clock import stamp
-from reprieve.controlplane.controllers import Times
+from kube_standin.clock import stamp
+from kube_standin.controllers import Times
 
 NOT_READY, UNREACHABLE = "node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"
 UNSCHEDULABLE = "node.kubernetes.io/unschedulable"

@@ -8,8 +8,8 @@ import pytest
 from tests.controlplane.admission.plane import pod
 from tests.controlplane.controllers.world import Json, World
 
-from reprieve.controlplane.controllers.taints import tolerated_until, tolerates
-from reprieve.controlplane.controllers.views import Taint
+from kube_standin.controllers.taints import tolerated_until, tolerates
+from kube_standin.controllers.views import Taint
 
 NODES = ("node-lifecycle", "taint-eviction")
 NOT_READY, UNREACHABLE = "node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"

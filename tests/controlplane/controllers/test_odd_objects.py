@@ -10,8 +10,8 @@ import pytest
 from tests.controlplane.admission.plane import pod
 from tests.controlplane.controllers.world import Json, World, job, owner, template
 
-from reprieve.controlplane.clock import later, stamp
-from reprieve.controlplane.deleting import DeleteOptions
+from kube_standin.clock import later, stamp
+from kube_standin.deleting import DeleteOptions
 
 MOST, INT32 = 2**63 - 1, 2**31 - 1
 FIRST, LAST = "0001-01-01T00:00:00Z", "9999-12-31T23:59:59Z"

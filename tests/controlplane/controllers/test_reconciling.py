@@ -12,14 +12,14 @@ import pytest
 from tests.controlplane.admission.plane import Plane, pod
 from tests.controlplane.controllers.world import Json, World, owner
 
-from reprieve.controlplane import errors
-from reprieve.controlplane.clock import Clock
-from reprieve.controlplane.controllers import Controllers, Times, run_controllers
-from reprieve.controlplane.controllers.reconciling import Context, Controller
-from reprieve.controlplane.controllers.timing import Timers
-from reprieve.controlplane.controllers.views import PodSeen, Seen
-from reprieve.controlplane.deleting import DeleteOptions
-from reprieve.controlplane.storage.recovery import StorageError
+from kube_standin import errors
+from kube_standin.clock import Clock
+from kube_standin.controllers import Controllers, Times, run_controllers
+from kube_standin.controllers.reconciling import Context, Controller
+from kube_standin.controllers.timing import Timers
+from kube_standin.controllers.views import PodSeen, Seen
+from kube_standin.deleting import DeleteOptions
+from kube_standin.storage.recovery import StorageError
 
 CONFIG_MAP = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}}
 

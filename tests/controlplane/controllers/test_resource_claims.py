@@ -8,7 +8,7 @@ import pytest
 from tests.controlplane.admission.plane import pod
 from tests.controlplane.controllers.world import Json, World
 
-from reprieve.controlplane.controllers.claims import ResourceClaims
+from kube_standin.controllers.claims import ResourceClaims
 
 GROUP = "resource.k8s.io/v1"
 CLAIM = "ResourceClaim"

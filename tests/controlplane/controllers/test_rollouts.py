@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 from tests.controlplane.controllers.world import Json, World, owner, template
 
-from reprieve.controlplane.controllers.availability import available, scaled
-from reprieve.controlplane.controllers.revisions import template_hash
-from reprieve.controlplane.controllers.views import Meta, PodSeen
-from reprieve.controlplane.metadata import owner_reference
+from kube_standin.controllers.availability import available, scaled
+from kube_standin.controllers.revisions import template_hash
+from kube_standin.controllers.views import Meta, PodSeen
+from kube_standin.metadata import owner_reference
 
 ANNOTATION = "deployment.kubernetes.io/"
 Sets = Sequence[tuple[str, int, int]]

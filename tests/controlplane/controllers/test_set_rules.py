@@ -8,9 +8,9 @@ import pytest
 from tests.controlplane.admission.plane import pod
 from tests.controlplane.controllers.world import Json, World, owner, template
 
-from reprieve.controlplane.controllers.daemonsets import fits
-from reprieve.controlplane.controllers.owning import CREATES_AT_ONCE, DELETION_COST
-from reprieve.controlplane.controllers.views import Meta, NodeSeen, Taint
+from kube_standin.controllers.daemonsets import fits
+from kube_standin.controllers.owning import CREATES_AT_ONCE, DELETION_COST
+from kube_standin.controllers.views import Meta, NodeSeen, Taint
 
 OWNERS = ("replicaset", "statefulset", "daemonset")
 

@@ -23,8 +23,8 @@ from tests.controlplane.controllers.test_volumes import (
 from tests.controlplane.controllers.test_volumes import pod as pod_with
 from tests.controlplane.controllers.world import Json, World, owner
 
-from reprieve.controlplane.controllers.garbage import Item
-from reprieve.controlplane.controllers.volumes import size_of
+from kube_standin.controllers.garbage import Item
+from kube_standin.controllers.volumes import size_of
 
 
 @pytest.fixture

@@ -7,9 +7,9 @@ import asyncio
 import pytest
 from tests.controlplane.controllers.world import World
 
-from reprieve.controlplane.clock import Clock
-from reprieve.controlplane.controllers.reconciling import Controller
-from reprieve.controlplane.controllers.timing import Timers
+from kube_standin.clock import Clock
+from kube_standin.controllers.reconciling import Controller
+from kube_standin.controllers.timing import Timers
 
 
 @pytest.mark.parametrize("turns", range(6))

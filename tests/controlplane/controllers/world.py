@@ -8,12 +8,12 @@ from typing import Any
 
 from tests.controlplane.admission.plane import Plane, SetClock
 
-from reprieve.controlplane.binding import bind_now
-from reprieve.controlplane.controllers import Controllers, Times
-from reprieve.controlplane.eviction import evict_now
-from reprieve.controlplane.kubelet import KubeletOptions, Kubelets
-from reprieve.controlplane.registry import WriteOptions
-from reprieve.controlplane.storage import Store
+from kube_standin.binding import bind_now
+from kube_standin.controllers import Controllers, Times
+from kube_standin.eviction import evict_now
+from kube_standin.kubelet import KubeletOptions, Kubelets
+from kube_standin.registry import WriteOptions
+from kube_standin.storage import Store
 
 Json = dict[str, Any]
 

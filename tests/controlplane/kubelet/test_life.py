@@ -8,8 +8,8 @@ import pytest
 from tests.controlplane.admission.plane import pod
 from tests.controlplane.controllers.world import Json, World
 
-from reprieve.controlplane.kubelet.fleet import address, filled
-from reprieve.controlplane.kubelet.settings import exit_code_of, seconds_of
+from kube_standin.kubelet.fleet import address, filled
+from kube_standin.kubelet.settings import exit_code_of, seconds_of
 
 
 def a_pod(name: str = "p", **annotations: str) -> Json:

@@ -10,10 +10,10 @@ import pytest
 from tests.controlplane.admission.plane import pod
 from tests.controlplane.controllers.world import Json, World
 
-from reprieve.controlplane.clock import parse_stamp
-from reprieve.controlplane.kubelet import KubeletOptions, statuses
-from reprieve.controlplane.kubelet.fleet import address, filled, label_as_kubelets_do
-from reprieve.controlplane.kubelet.settings import exit_code_of, seconds_of
+from kube_standin.clock import parse_stamp
+from kube_standin.kubelet import KubeletOptions, statuses
+from kube_standin.kubelet.fleet import address, filled, label_as_kubelets_do
+from kube_standin.kubelet.settings import exit_code_of, seconds_of
 
 EARLY, LATE, LATER = "2026-01-01T00:00:00Z", "2026-01-01T00:01:00Z", "2026-01-01T00:02:00Z"
 

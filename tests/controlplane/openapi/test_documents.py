@@ -9,10 +9,10 @@ import pytest
 from tests.controlplane.recorded.oracle import needs_transcripts, transcript
 from tests.controlplane.recorded.shapes import custom_kind, shape
 
-from reprieve.controlplane import openapi
-from reprieve.controlplane.kinds import BUILTIN, Kind
-from reprieve.controlplane.openapi import operations
-from reprieve.controlplane.protobuf import wire
+from kube_standin import openapi
+from kube_standin.kinds import BUILTIN, Kind
+from kube_standin.openapi import operations
+from kube_standin.protobuf import wire
 
 Json = dict[str, Any]
 GROUP_VERSIONS = sorted({kind.api_version for kind in BUILTIN})

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from tests.controlplane.recorded.shapes import custom_kind, shape
 
-from reprieve.controlplane import openapi
-from reprieve.controlplane.kinds import BUILTIN, Kind
-from reprieve.controlplane.openapi import components, operations
-from reprieve.controlplane.openapi.components import V2, V3
+from kube_standin import openapi
+from kube_standin.kinds import BUILTIN, Kind
+from kube_standin.openapi import components, operations
+from kube_standin.openapi.components import V2, V3
 
 Json = dict[str, Any]
 META = "io.k8s.apimachinery.pkg.apis.meta.v1."

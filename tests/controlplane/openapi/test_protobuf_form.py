@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 import pytest
 from tests.controlplane.recorded.shapes import custom_kind
 
-from reprieve.controlplane import openapi
-from reprieve.controlplane.kinds import BUILTIN, Kind
-from reprieve.controlplane.protobuf import wire
+from kube_standin import openapi
+from kube_standin.kinds import BUILTIN, Kind
+from kube_standin.protobuf import wire
 
 Json = dict[str, Any]
 Read = Callable[[Any], Any]

@@ -27,9 +27,9 @@ from schemathesis.specs.openapi.checks import (
 from tests.controlplane.server.live import live
 from tests.waiting import DEADLINE
 
-from reprieve.controlplane.kinds import BUILTIN
-from reprieve.controlplane.openapi.operations import group_version_path
-from reprieve.controlplane.server.serving import ServeOptions
+from kube_standin.kinds import BUILTIN
+from kube_standin.openapi.operations import group_version_path
+from kube_standin.server.serving import ServeOptions
 
 EXAMPLES = int(os.environ.get("REPRIEVE_EXAMPLES", "3"))
 NEGATIVE = os.environ.get("REPRIEVE_NEGATIVE") == "1"

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.controlplane.recorded.oracle import needs_transcripts, transcript
 
-from reprieve.controlplane.patching import PatchError, json_patch, merge_patch
-from reprieve.controlplane.schema.strict_json import MAX_DEPTH
+from kube_standin.patching import PatchError, json_patch, merge_patch
+from kube_standin.schema.strict_json import MAX_DEPTH
 
 Json = dict[str, Any]
 

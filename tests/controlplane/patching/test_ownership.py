@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from tests.controlplane.recorded.oracle import every, needs_transcripts, transcript
 from tests.controlplane.recorded.shapes import pod, stored, without_times
 
-from reprieve.controlplane.patching import ApplyConflict, PatchError, apply, merge_patch, ownership, track_update
-from reprieve.controlplane.patching import fieldsets as f
-from reprieve.controlplane.patching.typed import below, everything
-from reprieve.controlplane.schema import Node, Schema, Type, schema_for
+from kube_standin.patching import ApplyConflict, PatchError, apply, merge_patch, ownership, track_update
+from kube_standin.patching import fieldsets as f
+from kube_standin.patching.typed import below, everything
+from kube_standin.schema import Node, Schema, Type, schema_for
 
 Json = dict[str, Any]
 MAP = schema_for("v1", "ConfigMap")

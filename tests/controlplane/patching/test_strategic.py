@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.controlplane.recorded.oracle import needs_transcripts, transcript
 
-from reprieve.controlplane.patching import PatchError, strategic_merge
-from reprieve.controlplane.patching.strategic import go_map
-from reprieve.controlplane.schema import schema_for
+from kube_standin.patching import PatchError, strategic_merge
+from kube_standin.patching.strategic import go_map
+from kube_standin.schema import schema_for
 
 Json = dict[str, Any]
 POD = schema_for("v1", "Pod")

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from tests.controlplane.protobuf.test_decode import body, quantity, time
 
-from reprieve.controlplane import protobuf
-from reprieve.controlplane.protobuf import UnsupportedProtobuf, decode, wire
-from reprieve.controlplane.protobuf.wire import encode_bytes as b
-from reprieve.controlplane.protobuf.wire import encode_number as n
-from reprieve.controlplane.schema import nodes
+from kube_standin import protobuf
+from kube_standin.protobuf import UnsupportedProtobuf, decode, wire
+from kube_standin.protobuf.wire import encode_bytes as b
+from kube_standin.protobuf.wire import encode_number as n
+from kube_standin.schema import nodes
 
 Json = dict[str, Any]
 

@@ -6,8 +6,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from reprieve.controlplane.kinds import Kind
-from reprieve.controlplane.schema import Node, Type, schema_for
+from kube_standin.kinds import Kind
+from kube_standin.schema import Node, Type, schema_for
 
 Json = dict[str, Any]
 _TEXTS = st.sampled_from(

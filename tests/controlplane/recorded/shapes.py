@@ -5,9 +5,9 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-from reprieve.controlplane.defaulting import apply_defaults, prepare_create
-from reprieve.controlplane.kinds import Kind, KindTable
-from reprieve.controlplane.schema import schema_for
+from kube_standin.defaulting import apply_defaults, prepare_create
+from kube_standin.kinds import Kind, KindTable
+from kube_standin.schema import schema_for
 
 Json = dict[str, Any]
 NOW = "2026-01-01T00:00:00Z"

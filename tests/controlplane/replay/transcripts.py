@@ -20,12 +20,12 @@ from tests.outside import BESIDE
 from tests.waiting import DEADLINE
 from yarl import URL
 
-from reprieve.controlplane.admission import admission_steps
-from reprieve.controlplane.admission_chain import User
-from reprieve.controlplane.authorization import AUTHENTICATED, MASTERS
-from reprieve.controlplane.features import Features
-from reprieve.controlplane.server.serving import ServeOptions, Serving, serving
-from reprieve.controlplane.writing import WriteOptions
+from kube_standin.admission import admission_steps
+from kube_standin.admission_chain import User
+from kube_standin.authorization import AUTHENTICATED, MASTERS
+from kube_standin.features import Features
+from kube_standin.server.serving import ServeOptions, Serving, serving
+from kube_standin.writing import WriteOptions
 
 from .comparing import Bindings, Comparison
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tests.controlplane.recorded.shapes import pod, shape, stored
 
-from reprieve.controlplane.advice import warnings_about
+from kube_standin.advice import warnings_about
 
 Json = dict[str, Any]
 NOTHING = "a null labelSelector results in matching no pod"
@@ -35,5 +35,5 @@ def _using(amount: Json) -> Json:
     ],
 )  # fmt: skip
 def test_warnings_about_a_pod(spec: Json, expected: list[str]) -> None:
-    """Warnings of `api/pod`; the pod is taken all the same."""
+    """Warnings of `kube_rules/pod`; the pod is taken all the same."""
     assert warnings_about(shape("v1", "Pod"), stored(pod(**spec))) == expected

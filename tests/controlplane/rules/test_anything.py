@@ -11,12 +11,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.controlplane.recorded.anything import objects
 
-from reprieve.controlplane.defaulting import apply_defaults, prepare_create
-from reprieve.controlplane.kinds import BUILTIN, Kind
-from reprieve.controlplane.patching import ApplyConflict, PatchError, apply, strategic_merge, track_update
-from reprieve.controlplane.rules import FieldError, validate_create, validate_update
-from reprieve.controlplane.schema import schema_for
-from reprieve.controlplane.tables import table
+from kube_standin.defaulting import apply_defaults, prepare_create
+from kube_standin.kinds import BUILTIN, Kind
+from kube_standin.patching import ApplyConflict, PatchError, apply, strategic_merge, track_update
+from kube_standin.rules import FieldError, validate_create, validate_update
+from kube_standin.schema import schema_for
+from kube_standin.tables import table
 
 Json = dict[str, Any]
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

@@ -9,8 +9,8 @@ import pytest
 from tests.controlplane.recorded.oracle import Transcript, every, needs_transcripts
 from tests.controlplane.recorded.shapes import pod, shape, stored
 
-from reprieve.controlplane.rules import validate_create
-from reprieve.controlplane.schema.definitions import definition_names
+from kube_standin.rules import validate_create
+from kube_standin.schema.definitions import definition_names
 
 Json = dict[str, Any]
 _REVIEWS = {"SelfSubjectAccessReview", "SelfSubjectReview", "Binding", "Eviction", "TokenRequest"}

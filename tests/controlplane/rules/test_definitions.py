@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from reprieve.controlplane.rules.definitions import structure
+from kube_standin.rules.definitions import structure
 
 Json = dict[str, Any]
 _BAD = {"pattern": "("}

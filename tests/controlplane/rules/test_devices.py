@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tests.controlplane.recorded.shapes import shape
 
-from reprieve.controlplane.rules import validate_create, validate_update
+from kube_standin.rules import validate_create, validate_update
 
 Json = dict[str, Any]
 RESULT = {"request": "gpu", "driver": "d", "pool": "p", "device": "gpu-0"}

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from tests.controlplane.recorded.shapes import pod, shape, stored
 
-from reprieve.controlplane.rules import validate_create, validate_update
-from reprieve.controlplane.schema.field_errors import FieldError
+from kube_standin.rules import validate_create, validate_update
+from kube_standin.schema.field_errors import FieldError
 
 Json = dict[str, Any]
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from tests.controlplane.recorded.shapes import shape, stored
 
-from reprieve.controlplane.defaulting import apply_identity
-from reprieve.controlplane.rules import validate_create, validate_update
+from kube_standin.defaulting import apply_identity
+from kube_standin.rules import validate_create, validate_update
 
 Json = dict[str, Any]
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from reprieve.controlplane.rules.reviews import validate_review
+from kube_standin.rules.reviews import validate_review
 
 RESOURCE = {"verb": "get", "resource": "pods", "namespace": "default"}
 PATH = {"verb": "get", "path": "/version"}

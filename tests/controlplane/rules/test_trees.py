@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from tests.controlplane.recorded.shapes import shape, stored
 
-from reprieve.controlplane.rules import validate_create, validate_update
+from kube_standin.rules import validate_create, validate_update
 
 Json = dict[str, Any]
 _GANG: Json = {"gang": {"minCount": 2}}

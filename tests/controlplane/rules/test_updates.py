@@ -9,10 +9,10 @@ import pytest
 from tests.controlplane.recorded.oracle import needs_transcripts, transcript
 from tests.controlplane.recorded.shapes import pod, shape, stored
 
-from reprieve.controlplane.defaulting import apply_defaults
-from reprieve.controlplane.patching import json_patch, merge_patch, strategic_merge
-from reprieve.controlplane.rules import validate_update
-from reprieve.controlplane.schema import schema_for
+from kube_standin.defaulting import apply_defaults
+from kube_standin.patching import json_patch, merge_patch, strategic_merge
+from kube_standin.rules import validate_update
+from kube_standin.schema import schema_for
 
 Json = dict[str, Any]
 _ADMITTED = {

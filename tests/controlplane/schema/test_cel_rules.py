@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from reprieve.controlplane.schema import cel_rules
+from kube_standin.schema import cel_rules
 
 Json = dict[str, Any]
 PROPERTIES: Json = {

@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 from tests.controlplane.recorded.oracle import Transcript, every, needs_transcripts
 from tests.controlplane.recorded.shapes import pod, shape
 
-from reprieve.controlplane.defaulting import apply_defaults
-from reprieve.controlplane.patching import track_update
-from reprieve.controlplane.rules import validate_create
-from reprieve.controlplane.schema import Schema, schema_for
-from reprieve.controlplane.schema.decoding import Thorough
-from reprieve.controlplane.schema.definitions import definition_names
+from kube_standin.defaulting import apply_defaults
+from kube_standin.patching import track_update
+from kube_standin.rules import validate_create
+from kube_standin.schema import Schema, schema_for
+from kube_standin.schema.decoding import Thorough
+from kube_standin.schema.definitions import definition_names
 
 Json = dict[str, Any]
 POD = schema_for("v1", "Pod")

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from reprieve.api import patterns
-from reprieve.controlplane.rules import definitions
-from reprieve.controlplane.schema import cel_rules
-from reprieve.controlplane.schema.step_budget import StepBudget, TooMuchAtOnceError
-from reprieve.controlplane.schema.structural import MOST_ERRORS, DefaultsTooLargeError, Structural
+from kube_rules import patterns
+from kube_standin.rules import definitions
+from kube_standin.schema import cel_rules
+from kube_standin.schema.step_budget import StepBudget, TooMuchAtOnceError
+from kube_standin.schema.structural import MOST_ERRORS, DefaultsTooLargeError, Structural
 
 Json = dict[str, Any]
 ROOM = (

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from reprieve.controlplane.schema import field_errors as fe
-from reprieve.controlplane.schema import scalars, step_budget
-from reprieve.controlplane.schema.step_budget import StepBudget, TooMuchAtOnceError, TooMuchError
+from kube_standin.schema import field_errors as fe
+from kube_standin.schema import scalars, step_budget
+from kube_standin.schema.step_budget import StepBudget, TooMuchAtOnceError, TooMuchError
 
 
 @pytest.mark.parametrize(

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from reprieve.controlplane.schema import nodes, schema_for
-from reprieve.controlplane.schema.completing import completer
-from reprieve.controlplane.schema.decoding import IrregularError, Thorough, compiled
-from reprieve.controlplane.schema.nodes import Node, Type
-from reprieve.controlplane.unknown_fields import PackedSchemas
+from kube_standin.schema import nodes, schema_for
+from kube_standin.schema.completing import completer
+from kube_standin.schema.decoding import IrregularError, Thorough, compiled
+from kube_standin.schema.nodes import Node, Type
+from kube_standin.unknown_fields import PackedSchemas
 
 Json = dict[str, Any]
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reprieve.controlplane.schema import parse_json_strict, strict_json
-from reprieve.controlplane.schema.strict_json import MAX_DEPTH
+from kube_standin.schema import parse_json_strict, strict_json
+from kube_standin.schema.strict_json import MAX_DEPTH
 
 
 @pytest.mark.parametrize(

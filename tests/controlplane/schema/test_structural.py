@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from tests.controlplane.recorded.oracle import needs_transcripts, transcript
 
-from reprieve.controlplane.schema import Schema, cel_rules
-from reprieve.controlplane.schema.structural import Structural
+from kube_standin.schema import Schema, cel_rules
+from kube_standin.schema.structural import Structural
 
 Json = dict[str, Any]
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from reprieve.controlplane.schema import cel_rules, structural
-from reprieve.controlplane.schema.nodes import Type
-from reprieve.controlplane.schema.structural import MOST_ERRORS, DefaultsTooLargeError, Structural, structural_node
+from kube_standin.schema import cel_rules, structural
+from kube_standin.schema.nodes import Type
+from kube_standin.schema.structural import MOST_ERRORS, DefaultsTooLargeError, Structural, structural_node
 
 Json = dict[str, Any]
 TEXTS: Json = {"type": "array", "items": {"type": "string"}}

@@ -17,11 +17,11 @@ from typing import Any, NamedTuple, TypeVar
 from tests.controlplane.admission.plane import SetClock
 from tests.waiting import DEADLINE
 
-from reprieve.controlplane.admission import admission_steps
-from reprieve.controlplane.security import ADMIN, READER, Tokens
-from reprieve.controlplane.server.app import AppOptions
-from reprieve.controlplane.server.serving import ControlPlane
-from reprieve.controlplane.storage import Store
+from kube_standin.admission import admission_steps
+from kube_standin.security import ADMIN, READER, Tokens
+from kube_standin.server.app import AppOptions
+from kube_standin.server.serving import ControlPlane
+from kube_standin.storage import Store
 
 Json = dict[str, Any]
 T = TypeVar("T")

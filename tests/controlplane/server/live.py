@@ -14,7 +14,7 @@ from typing import Any
 
 from tests.waiting import DEADLINE
 
-from reprieve.controlplane.server.serving import ServeOptions, Serving, serving
+from kube_standin.server.serving import ServeOptions, Serving, serving
 
 Json = dict[str, Any]
 

@@ -13,9 +13,9 @@ from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from reprieve.controlplane import security
-from reprieve.controlplane.security import certificates, load_secrets
-from reprieve.controlplane.server.serving import ServeOptions
+from kube_standin import security
+from kube_standin.security import certificates, load_secrets
+from kube_standin.server.serving import ServeOptions
 
 from .live import Live, config_map, live, pod
 

@@ -14,12 +14,12 @@ import pytest
 from tests.controlplane.server.inprocess import Plane, running
 from tests.controlplane.server.live import config_map, pod
 
-from reprieve.controlplane import off_loop
-from reprieve.controlplane.errors import StatusError, not_found
-from reprieve.controlplane.off_loop import NotYetDoneError, OffLoopSteps
-from reprieve.controlplane.server.app import AppOptions, _while_connected, read_headers
-from reprieve.controlplane.server.rendering import Reply, send_reply
-from reprieve.controlplane.storage import StorageError
+from kube_standin import off_loop
+from kube_standin.errors import StatusError, not_found
+from kube_standin.off_loop import NotYetDoneError, OffLoopSteps
+from kube_standin.server.app import AppOptions, _while_connected, read_headers
+from kube_standin.server.rendering import Reply, send_reply
+from kube_standin.storage import StorageError
 
 Json = dict[str, Any]
 MAPS = "/api/v1/namespaces/default/configmaps"

@@ -14,9 +14,9 @@ import pytest
 from tests.controlplane.recorded.shapes import custom_kind, shape
 from tests.controlplane.server.inprocess import virtually
 
-from reprieve.controlplane.errors import StatusError
-from reprieve.controlplane.schema.strict_json import MAX_DEPTH, MAX_VALUES
-from reprieve.controlplane.server.bodies import (
+from kube_standin.errors import StatusError
+from kube_standin.schema.strict_json import MAX_DEPTH, MAX_VALUES
+from kube_standin.server.bodies import (
     LIMIT,
     Disconnected,
     decode_body,

@@ -8,8 +8,8 @@ from typing import NamedTuple
 import pytest
 from tests.controlplane.server.inprocess import virtually
 
-from reprieve.controlplane.errors import StatusError
-from reprieve.controlplane.server.body_slots import LARGE_BODIES, BodySlots
+from kube_standin.errors import StatusError
+from kube_standin.server.body_slots import LARGE_BODIES, BodySlots
 
 KB = 1024
 

@@ -10,8 +10,8 @@ from contextlib import contextmanager
 import pytest
 from tests.waiting import DEADLINE
 
-from reprieve.controlplane.server.connections import ConnectionLimits
-from reprieve.controlplane.server.serving import ServeOptions
+from kube_standin.server.connections import ConnectionLimits
+from kube_standin.server.serving import ServeOptions
 
 from .live import Live, live
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from reprieve.controlplane.kinds import BUILTIN, Kind, KindTable, subresource
-from reprieve.controlplane.server.discovery import VERSION_INFO, Discovery
+from kube_standin.kinds import BUILTIN, Kind, KindTable, subresource
+from kube_standin.server.discovery import VERSION_INFO, Discovery
 
 Json = dict[str, Any]
 DISCOVERY = Discovery(KindTable(), "10.0.0.1:6443")

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from reprieve.controlplane import escalation
-from reprieve.controlplane.escalation import MOST_ATOMS, Rule, missing_rights
+from kube_standin import escalation
+from kube_standin.escalation import MOST_ATOMS, Rule, missing_rights
 
 from .live import Live, live
 

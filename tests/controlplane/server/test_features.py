@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from reprieve.controlplane.features import Features
-from reprieve.controlplane.server.serving import ServeOptions
+from kube_standin.features import Features
+from kube_standin.server.serving import ServeOptions
 
 from .live import Live, live, pod
 

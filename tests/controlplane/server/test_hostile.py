@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from reprieve.controlplane.kinds import BUILTIN, Kind
+from kube_standin.kinds import BUILTIN, Kind
 
 from .inprocess import Plane, running
 from .live import pod

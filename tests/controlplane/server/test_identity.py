@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from reprieve.controlplane.security import Bound, TokenError, Tokens
+from kube_standin.security import Bound, TokenError, Tokens
 
 from .live import Live, config_map, live, pod
 

@@ -16,14 +16,14 @@ from pathlib import Path
 import aiohttp
 from tests.waiting import DEADLINE
 
-from reprieve.controlplane.security import load_secrets
+from kube_standin.security import load_secrets
 
 ROUNDS = 50 if os.environ.get("REPRIEVE_CHAOS") == "full" else 3
 PATH = "/api/v1/namespaces/default/configmaps"
 PROGRAM = """
 import asyncio, sys
 from pathlib import Path
-from reprieve.controlplane.server.serving import ServeOptions, serve
+from kube_standin.server.serving import ServeOptions, serve
 options = ServeOptions(data_dir=sys.argv[1], tls=False, kubeconfig=Path(sys.argv[2]))
 asyncio.run(serve(options, asyncio.Event()))
 """

@@ -11,7 +11,7 @@ from tests.controlplane.server.inprocess import Answer, Plane, running
 from tests.controlplane.server.live import config_map, pod
 from tests.controlplane.server.manifests_of_kinds import definition
 
-from reprieve.controlplane.storage import LONGEST_OBJECT
+from kube_standin.storage import LONGEST_OBJECT
 
 Json = dict[str, Any]
 PODS = "/api/v1/namespaces/default/pods"

@@ -13,8 +13,8 @@ import pytest
 from tests.controlplane.server.inprocess import Plane, running
 from tests.controlplane.server.live import config_map
 
-from reprieve.controlplane.server.app import AppOptions
-from reprieve.controlplane.server.query import ContinueToken
+from kube_standin.server.app import AppOptions
+from kube_standin.server.query import ContinueToken
 
 MAPS = "/api/v1/namespaces/default/configmaps"
 EVERYWHERE = "/api/v1/configmaps"

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 import pytest
 from prometheus_client.core import Metric
 
-from reprieve.controlplane.kinds import KindTable
-from reprieve.controlplane.registry import Registry
-from reprieve.controlplane.server.metrics import MOST_SERIES, Labels, Metrics
-from reprieve.controlplane.storage import Store
+from kube_standin.kinds import KindTable
+from kube_standin.registry import Registry
+from kube_standin.server.metrics import MOST_SERIES, Labels, Metrics
+from kube_standin.storage import Store
 
 GET = Labels("GET", "", "", "v1", "pods", "", "resource")
 WATCH = GET._replace(verb="WATCH", scope="namespace")

@@ -9,12 +9,12 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from tests.waiting import DEADLINE, eventually
 
-from reprieve.controlplane.kinds import KindTable
-from reprieve.controlplane.registry import Registry
-from reprieve.controlplane.server.metrics import MOST_SERIES, Labels, Metrics, labels_of
-from reprieve.controlplane.server.serving import ServeOptions
-from reprieve.controlplane.server.target import read_target
-from reprieve.controlplane.storage import Store
+from kube_standin.kinds import KindTable
+from kube_standin.registry import Registry
+from kube_standin.server.metrics import MOST_SERIES, Labels, Metrics, labels_of
+from kube_standin.server.serving import ServeOptions
+from kube_standin.server.target import read_target
+from kube_standin.storage import Store
 
 from .live import Live, config_map, live, pod
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from reprieve.controlplane.errors import StatusError
-from reprieve.controlplane.server.discovery import wants_aggregated
-from reprieve.controlplane.server.negotiation import PROTOBUF, Answer, negotiate, parse_accept
+from kube_standin.errors import StatusError
+from kube_standin.server.discovery import wants_aggregated
+from kube_standin.server.negotiation import PROTOBUF, Answer, negotiate, parse_accept
 
 META = "g=meta.k8s.io"
 ONLY = (

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from reprieve.controlplane.admission_chain import User
-from reprieve.controlplane.authorization import Attributes
-from reprieve.controlplane.errors import StatusError
-from reprieve.controlplane.registry import WriteOptions
-from reprieve.controlplane.server.query import (
+from kube_standin.admission_chain import User
+from kube_standin.authorization import Attributes
+from kube_standin.errors import StatusError
+from kube_standin.registry import WriteOptions
+from kube_standin.server.query import (
     ContinueToken,
     ListOptions,
     WatchOptions,
@@ -26,7 +26,7 @@ from reprieve.controlplane.server.query import (
     watch_options,
     write_options,
 )
-from reprieve.controlplane.server.target import Target, read_target
+from kube_standin.server.target import Target, read_target
 
 JANE = User("jane", ("devs",))
 

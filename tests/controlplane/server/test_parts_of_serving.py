@@ -15,13 +15,13 @@ import yaml
 from tests.controlplane.server.inprocess import Plane, VirtualLoop, running
 from tests.controlplane.server.live import config_map
 
-from reprieve.api.errors import Origin
-from reprieve.api.manifests import PlainObject
-from reprieve.controlplane.security import Tokens
-from reprieve.controlplane.server import serving as module
-from reprieve.controlplane.server.serving import ControlPlane, ServeOptions, serving
-from reprieve.controlplane.server.watching import WatchTimes
-from reprieve.controlplane.storage import StorageError, Store, open_log
+from kube_rules.errors import Origin
+from kube_rules.manifests import PlainObject
+from kube_standin.security import Tokens
+from kube_standin.server import serving as module
+from kube_standin.server.serving import ControlPlane, ServeOptions, serving
+from kube_standin.server.watching import WatchTimes
+from kube_standin.storage import StorageError, Store, open_log
 
 Json = dict[str, Any]
 EVENTS = "/api/v1/namespaces/default/events"

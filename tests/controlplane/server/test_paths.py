@@ -9,7 +9,7 @@ import pytest
 from tests.controlplane.server.inprocess import Plane, running
 from tests.controlplane.server.live import pod
 
-from reprieve.controlplane import openapi
+from kube_standin import openapi
 
 Json = dict[str, Any]
 MAPS = "/api/v1/namespaces/default/configmaps"

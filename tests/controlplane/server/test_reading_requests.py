@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from reprieve.controlplane.errors import StatusError
-from reprieve.controlplane.kinds import BUILTIN, KindTable
-from reprieve.controlplane.selectors import select
-from reprieve.controlplane.server.bodies import load_yaml
-from reprieve.controlplane.server.discovery import wants_aggregated
-from reprieve.controlplane.server.negotiation import Answer, negotiate
-from reprieve.controlplane.server.query import ContinueToken, list_options, watch_options
-from reprieve.controlplane.server.target import read_target
-from reprieve.controlplane.storage.model import Stored
+from kube_standin.errors import StatusError
+from kube_standin.kinds import BUILTIN, KindTable
+from kube_standin.selectors import select
+from kube_standin.server.bodies import load_yaml
+from kube_standin.server.discovery import wants_aggregated
+from kube_standin.server.negotiation import Answer, negotiate
+from kube_standin.server.query import ContinueToken, list_options, watch_options
+from kube_standin.server.target import read_target
+from kube_standin.storage.model import Stored
 
 
 @pytest.mark.parametrize(

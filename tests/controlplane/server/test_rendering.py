@@ -14,11 +14,11 @@ import yaml
 from tests.controlplane.recorded.shapes import shape
 from tests.controlplane.server.inprocess import Answer, answered, virtually
 
-from reprieve.controlplane.errors import StatusError, bad_request
-from reprieve.controlplane.registry import Registry
-from reprieve.controlplane.server import negotiation
-from reprieve.controlplane.server.negotiation import PLAIN
-from reprieve.controlplane.server.rendering import (
+from kube_standin.errors import StatusError, bad_request
+from kube_standin.registry import Registry
+from kube_standin.server import negotiation
+from kube_standin.server.negotiation import PLAIN
+from kube_standin.server.rendering import (
     Renderer,
     Reply,
     SharedLines,
@@ -28,8 +28,8 @@ from reprieve.controlplane.server.rendering import (
     warning_headers,
     warning_text,
 )
-from reprieve.controlplane.storage import Store
-from reprieve.controlplane.storage.model import Stored
+from kube_standin.storage import Store
+from kube_standin.storage.model import Stored
 
 Json = dict[str, Any]
 KB = 1024

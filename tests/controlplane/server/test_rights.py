@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from tests.controlplane.server.inprocess import Plane, running
 
-from reprieve.controlplane.admission_chain import User
-from reprieve.controlplane.authorization import Attributes
-from reprieve.controlplane.writing import WriteOptions
+from kube_standin.admission_chain import User
+from kube_standin.authorization import Attributes
+from kube_standin.writing import WriteOptions
 
 Json = dict[str, Any]
 PODS = "/api/v1/namespaces/default/pods"

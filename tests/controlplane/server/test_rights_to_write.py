@@ -10,7 +10,7 @@ import pytest
 from tests.controlplane.server.inprocess import Answer, Plane, running
 from tests.controlplane.server.manifests_of_kinds import FIELDS, definition, manifest
 
-from reprieve.controlplane.kinds import BUILTIN, Kind, subresource
+from kube_standin.kinds import BUILTIN, Kind, subresource
 
 Json = dict[str, Any]
 RBAC = "/apis/rbac.authorization.k8s.io/v1"

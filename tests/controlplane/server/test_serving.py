@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from tests.waiting import DEADLINE
 
-from reprieve.controlplane.server import serving as module
-from reprieve.controlplane.server.serving import ServeOptions, serving
+from kube_standin.server import serving as module
+from kube_standin.server.serving import ServeOptions, serving
 
 
 @pytest.fixture

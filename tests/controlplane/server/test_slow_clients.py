@@ -14,7 +14,7 @@ import uvicorn
 from tests.controlplane.server.inprocess import virtually
 from uvicorn.server import ServerState
 
-from reprieve.controlplane.server.connections import ConnectionLimits, bounded_by
+from kube_standin.server.connections import ConnectionLimits, bounded_by
 
 LIMITS = ConnectionLimits(header_seconds=32.0, body_seconds=60.0, reading_seconds=120.0, header_bytes=1000)
 

@@ -12,7 +12,7 @@ import pytest
 from tests.controlplane.server.inprocess import Answer, Plane, running
 from tests.controlplane.server.live import pod
 
-from reprieve.controlplane.clock import parse_stamp
+from kube_standin.clock import parse_stamp
 
 Json = dict[str, Any]
 PODS = "/api/v1/namespaces/default/pods"

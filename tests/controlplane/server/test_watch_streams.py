@@ -14,14 +14,14 @@ import pytest
 from tests.controlplane.server.inprocess import Plane, running
 from tests.controlplane.server.live import config_map
 
-from reprieve.controlplane.registry import WriteOptions
-from reprieve.controlplane.server import watching
-from reprieve.controlplane.server.app import AppOptions
-from reprieve.controlplane.server.negotiation import PLAIN
-from reprieve.controlplane.server.query import watch_options
-from reprieve.controlplane.server.watching import INITIAL_EVENTS_END, WatchTimes
-from reprieve.controlplane.storage import Store
-from reprieve.controlplane.storage.store import Limits
+from kube_standin.registry import WriteOptions
+from kube_standin.server import watching
+from kube_standin.server.app import AppOptions
+from kube_standin.server.negotiation import PLAIN
+from kube_standin.server.query import watch_options
+from kube_standin.server.watching import INITIAL_EVENTS_END, WatchTimes
+from kube_standin.storage import Store
+from kube_standin.storage.store import Limits
 
 MAPS = "/api/v1/namespaces/default/configmaps"
 Json = dict[str, Any]

@@ -12,9 +12,9 @@ from typing import Any
 import aiohttp
 from tests.waiting import DEADLINE
 
-from reprieve.controlplane.server.serving import ServeOptions, Serving, serving
-from reprieve.controlplane.server.watching import WatchTimes
-from reprieve.controlplane.storage.store import Limits
+from kube_standin.server.serving import ServeOptions, Serving, serving
+from kube_standin.server.watching import WatchTimes
+from kube_standin.storage.store import Limits
 
 from .live import config_map
 

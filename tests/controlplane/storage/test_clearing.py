@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from reprieve.controlplane.storage import StorageError
-from reprieve.controlplane.storage.clearing import clear
-from reprieve.controlplane.storage.log import locked
+from kube_standin.storage import StorageError
+from kube_standin.storage.clearing import clear
+from kube_standin.storage.log import locked
 
 STATE = {"state.db", "state.db-wal", "state.db.damaged-1", "decisions.db", "decisions.db-shm"}
 SECRETS = {"kubeconfig", "scheduler.kubeconfig", "tokens.json", "pki/ca.crt"}

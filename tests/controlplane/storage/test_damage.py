@@ -19,9 +19,9 @@ from pathlib import Path
 import pytest
 from tests.waiting import DEADLINE
 
-from reprieve.controlplane.storage import SqliteLog, StorageError, Store, open_log
-from reprieve.controlplane.storage.mark import Contents, Mark, Row, digest_of
-from reprieve.controlplane.storage.recovery import FORMAT, mark_path
+from kube_standin.storage import SqliteLog, StorageError, Store, open_log
+from kube_standin.storage.mark import Contents, Mark, Row, digest_of
+from kube_standin.storage.recovery import FORMAT, mark_path
 
 WRITES = 201
 
@@ -421,7 +421,7 @@ def test_an_error_of_sqlite_at_start_releases_the_lock(tmp_path: Path, monkeypat
             raise sqlite3.OperationalError("disk I/O error")
         return connect(*arguments, **named)  # type: ignore[call-overload,no-any-return]
 
-    monkeypatch.setattr("reprieve.controlplane.storage.log.sqlite3.connect", failing)
+    monkeypatch.setattr("kube_standin.storage.log.sqlite3.connect", failing)
     before = open_files(path)
     for _ in range(2):
         calls[0] = 0
@@ -457,7 +457,7 @@ def test_the_write_ahead_log_is_copied_back_in_time(tmp_path: Path, monkeypatch:
     """Also when nobody writes any more: the damage to it can then cost nothing."""
     import asyncio
 
-    monkeypatch.setattr("reprieve.controlplane.storage.store.CHECKPOINT_SECONDS", 0.01)
+    monkeypatch.setattr("kube_standin.storage.store.CHECKPOINT_SECONDS", 0.01)
     path = tmp_path / "state.db"
 
     async def run() -> None:

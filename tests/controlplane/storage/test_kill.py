@@ -15,8 +15,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from reprieve.controlplane.storage import SqliteLog, Store
-from reprieve.controlplane.storage.store import Limits
+from kube_standin.storage import SqliteLog, Store
+from kube_standin.storage.store import Limits
 
 ROUNDS = 1000 if os.environ.get("REPRIEVE_CHAOS") == "full" else 40
 LIMITS = Limits(history_changes=500, history_bytes=200_000)

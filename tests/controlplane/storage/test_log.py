@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from reprieve.controlplane.storage import log as log_module
-from reprieve.controlplane.storage.log import FORMAT, Row, SqliteLog, StorageError, open_log
-from reprieve.controlplane.storage.mark import Mark
-from reprieve.controlplane.storage.recovery import mark_path
+from kube_standin.storage import log as log_module
+from kube_standin.storage.log import FORMAT, Row, SqliteLog, StorageError, open_log
+from kube_standin.storage.mark import Mark
+from kube_standin.storage.recovery import mark_path
 
 
 def row(revision: int, *, name: str = "a", deleted: bool = False, body: bytes = b'{"metadata":{}}') -> Row:
@@ -79,7 +79,7 @@ def test_a_file_that_could_not_be_opened_is_free_again(tmp_path: Path, monkeypat
         raise sqlite3.OperationalError("disk I/O error")
 
     with monkeypatch.context() as patched:
-        patched.setattr("reprieve.controlplane.storage.log.sqlite3.connect", fails)
+        patched.setattr("kube_standin.storage.log.sqlite3.connect", fails)
         with pytest.raises(StorageError):
             SqliteLog(path)
     SqliteLog(path).close()

@@ -13,7 +13,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from reprieve.controlplane.storage import (
+from kube_standin.storage import (
     CompactedError,
     FutureRevisionError,
     Log,
@@ -25,8 +25,8 @@ from reprieve.controlplane.storage import (
     Stored,
     Subscription,
 )
-from reprieve.controlplane.storage.log import Row
-from reprieve.controlplane.storage.store import COMPACT_STEP, Limits, as_object
+from kube_standin.storage.log import Row
+from kube_standin.storage.store import COMPACT_STEP, Limits, as_object
 
 NAMES = ("a", "b", "c")
 SPACES = ("", "ns1", "ns2")

@@ -10,8 +10,8 @@ from collections.abc import Callable
 import pytest
 from tests.waiting import DEADLINE
 
-from reprieve.controlplane.storage import Store, Stored, Subscription
-from reprieve.controlplane.storage.model import Change
+from kube_standin.storage import Store, Stored, Subscription
+from kube_standin.storage.model import Change
 
 
 def stored(*names: str) -> list[Stored]:

@@ -11,8 +11,8 @@ import pytest
 from tests.controlplane.recorded.shapes import custom_kind, shape
 from tests.controlplane.tables.test_tables import cells
 
-from reprieve.controlplane import kinds
-from reprieve.controlplane.tables import columns_of, jsonpaths, partial_object
+from kube_standin import kinds
+from kube_standin.tables import columns_of, jsonpaths, partial_object
 
 Json = dict[str, Any]
 

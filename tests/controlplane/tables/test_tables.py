@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from tests.controlplane.recorded.oracle import Transcript, every, needs_transcripts, transcript
 from tests.controlplane.recorded.shapes import custom_kind, pod, shape, stored
 
-from reprieve.controlplane import kinds
-from reprieve.controlplane.kinds import Kind
-from reprieve.controlplane.tables import ages, columns_of, jsonpaths, table
+from kube_standin import kinds
+from kube_standin.kinds import Kind
+from kube_standin.tables import ages, columns_of, jsonpaths, table
 
 Json = dict[str, Any]
 NOW = datetime(2026, 1, 1, 0, 1, tzinfo=UTC)

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from reprieve.api import objects
+from kube_rules import objects
 from reprieve.simulation.replay.accounts import Account
 from reprieve.simulation.replay.job_list import Job, Shapes
 from reprieve.simulation.replay.world import Policy, Replay, WorldSettings

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from reprieve.api import objects
+from kube_rules import objects
 from reprieve.cluster.state import ClusterState
 from reprieve.framework.gates import FeatureGates
 from reprieve.framework.plugin import ScorePlugin

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from reprieve.api import objects
+from kube_rules import objects
 from reprieve.simulation.replay.job_list import Tolerated, tolerations
 from reprieve.simulation.replay.never_started import MOST_REASONS, NeverStarted
 from reprieve.simulation.replay.quotas import Quotas

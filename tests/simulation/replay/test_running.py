@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from reprieve.api import objects
-from reprieve.api.work_annotations import CHECKPOINT_INTERVAL, RESTART_COST
+from kube_rules import objects
+from kube_rules.work_annotations import CHECKPOINT_INTERVAL, RESTART_COST
 from reprieve.simulation.replay.accounts import Timeline
 from reprieve.simulation.replay.documents import as_csv, as_json
 from reprieve.simulation.replay.job_list import Job

@@ -1,0 +1,224 @@
+"""Priorities: what the API server's priority admission makes of class names (preemption.md 8).
+
+Terms: a class has a value and a preemption policy. System classes exist in every cluster.
+
+Invariant: a pod that comes out has `priority` and `preemption_policy` set. A manifest that has a priority but no
+class keeps it, because that is what objects read from a cluster without their classes look like. A group with
+neither, where no class is the default, keeps none: so it is in clusters whose groups have no priorities yet, and it
+cannot be at odds with its pods' (preemption.md 8).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final, NamedTuple, TypeVar
+
+from msgspec.structs import replace
+
+from kube_rules.errors import FieldError
+from kube_rules.meta import KubernetesObject
+from kube_rules.objects import (
+    NO_POLICY_FIELD,
+    CompositePodGroup,
+    CompositePodGroupSpec,
+    CompositePodGroupTemplate,
+    Pod,
+    PodGroup,
+    PodGroupSpec,
+    PodGroupTemplate,
+    PodSpec,
+    PriorityClass,
+    Workload,
+)
+
+DEFAULT_PRIORITY: Final = 0
+PREEMPT_LOWER: Final = "PreemptLowerPriority"
+NEVER: Final = "Never"
+HIGHEST_USER_PRIORITY: Final = 1_000_000_000
+SYSTEM_CLASSES: Final = {"system-node-critical": 2_000_001_000, "system-cluster-critical": 2_000_000_000}
+
+PREEMPTION_PRIORITY_CLASS: Final = "scheduling.reprieve.dev/preemption-priority-class"
+"""Annotation of a group: the class whose value counts when it is a potential victim (preemption.md 4)."""
+PREEMPTION_PRIORITY: Final = "scheduling.reprieve.dev/preemption-priority"
+"""Annotation of a group: that value, as admission resolved it."""
+
+ObjectT = TypeVar("ObjectT", bound=KubernetesObject)
+_SpecT = TypeVar("_SpecT", PodSpec, PodGroupSpec, CompositePodGroupSpec, PodGroupTemplate, CompositePodGroupTemplate)
+
+
+class _Resolved(NamedTuple):
+    name: str
+    value: int
+    policy: str
+
+
+class PriorityAdmission:
+    """Resolves class names against the classes of one cluster.
+
+    `strict` refuses, as an API server does, a preemption policy that differs from the class; otherwise an
+    explicit policy stays, because inputs are also written as what a scheduler sees.
+    """
+
+    def __init__(self, classes: Iterable[PriorityClass] = (), *, strict: bool = False) -> None:
+        self._strict = strict
+        self._classes = {name: _Resolved(name, priority, PREEMPT_LOWER) for name, priority in SYSTEM_CLASSES.items()}
+        self._default: _Resolved | None = None
+        for found in classes:
+            resolved = _Resolved(found.name, found.value, found.preemption_policy or PREEMPT_LOWER)
+            self._classes[found.name] = resolved
+            if found.global_default and (self._default is None or resolved.value < self._default.value):
+                self._default = resolved  # of several defaults the API server takes the lowest value
+
+    def resolve(self, found: ObjectT) -> ObjectT:
+        """The object with its priority and preemption policy; kinds without a priority come back unchanged.
+
+        Raises `FieldError` for an unknown class and for a priority (if strict, a policy) that differs from
+        it. Objects that an API server has already stored (they have a uid or resource version) keep the
+        priority they have: deleting or replacing a class changes nothing that exists.
+        """
+        stored = bool(found.metadata.uid or found.metadata.resource_version)
+        if isinstance(found, Pod):
+            spec = self._spec(found.spec, "spec", "pod spec", stored)
+            return found if spec is found.spec else replace(found, spec=spec)
+        if isinstance(found, PodGroup):
+            group = self._spec(found.spec, "spec", "pod group", stored)
+            annotations = self.as_victim(found.metadata.annotations, group.priority or DEFAULT_PRIORITY, stored)
+            if annotations is not found.metadata.annotations:
+                return replace(found, spec=group, metadata=replace(found.metadata, annotations=annotations))
+            return found if group is found.spec else replace(found, spec=group)
+        if isinstance(found, CompositePodGroup):
+            composite = self._spec(found.spec, "spec", "composite pod group", stored)
+            annotations = self.as_victim(found.metadata.annotations, composite.priority or DEFAULT_PRIORITY, stored)
+            if annotations is not found.metadata.annotations:
+                return replace(found, spec=composite, metadata=replace(found.metadata, annotations=annotations))
+            return found if composite is found.spec else replace(found, spec=composite)
+        if isinstance(found, Workload):
+            own = found.spec
+            return replace(
+                found,
+                spec=replace(
+                    own,
+                    pod_group_templates=self._templates(own.pod_group_templates, "spec", stored),
+                    composite_pod_group_templates=self._composites(own.composite_pod_group_templates, "spec", stored),
+                ),
+            )
+        return found
+
+    def _templates(
+        self, templates: tuple[PodGroupTemplate, ...], path: str, stored: bool
+    ) -> tuple[PodGroupTemplate, ...]:
+        return tuple(
+            self._spec(template, f"{path}.podGroupTemplates[{index}]", "pod group template", stored)
+            for index, template in enumerate(templates)
+        )
+
+    def _composites(
+        self, templates: tuple[CompositePodGroupTemplate, ...], path: str, stored: bool
+    ) -> tuple[CompositePodGroupTemplate, ...]:
+        found = []
+        for index, template in enumerate(templates):
+            here = f"{path}.compositePodGroupTemplates[{index}]"
+            resolved = self._spec(template, here, "composite pod group template", stored)
+            found.append(
+                replace(
+                    resolved,
+                    pod_group_templates=self._templates(resolved.pod_group_templates, here, stored),
+                    composite_pod_group_templates=self._composites(
+                        resolved.composite_pod_group_templates, here, stored
+                    ),
+                )
+            )
+        return tuple(found)
+
+    def _spec(self, spec: _SpecT, path: str, where: str, stored: bool) -> _SpecT:
+        name = spec.priority_class_name
+        if spec.priority is not None and (stored or not name):
+            if spec.preemption_policy is not None:
+                return spec
+            known = self._classes.get(name) if name else None
+            if known is None and not isinstance(spec, PodSpec):
+                return spec  # a group without a policy of its own follows its members (preemption.md 2.2)
+            return replace(spec, preemption_policy=known.policy if known else PREEMPT_LOWER)
+        if not isinstance(spec, PodSpec) and not name and self._default is None and not self._strict:
+            return spec
+        resolved = self._find(name, path)
+        if spec.priority is not None and spec.priority != resolved.value:
+            raise FieldError(
+                f"{path}.priority",
+                f"Forbidden: the integer value of priority ({spec.priority}) must not be provided in {where}; "
+                f"priority admission controller computed {resolved.value} from the given PriorityClass name",
+            )
+        if self._strict and name and spec.preemption_policy not in (None, resolved.policy):
+            raise FieldError(
+                f"{path}.preemptionPolicy",
+                f"Forbidden: the string value of PreemptionPolicy ({spec.preemption_policy}) must not be provided in "
+                f"{where}; priority admission controller computed {resolved.policy} from the given PriorityClass name",
+            )
+        return replace(
+            spec,
+            priority=resolved.value,
+            priority_class_name=resolved.name,
+            preemption_policy=self._policy(spec, resolved),
+        )
+
+    def as_victim(self, annotations: dict[str, str], priority: int, stored: bool) -> dict[str, str]:
+        """The annotations with the preemption priority that the class among them stands for, if there is one.
+
+        A number that no class stands for does not count. Raises `FieldError` for an unknown class and for a value below
+        the scheduling priority: groups could evict each other in turn (preemption.md 4, "Options").
+        """
+        name = annotations.get(PREEMPTION_PRIORITY_CLASS)
+        if not name:
+            if PREEMPTION_PRIORITY not in annotations:
+                return annotations
+            return {key: text for key, text in annotations.items() if key != PREEMPTION_PRIORITY}
+        if stored and name not in self._classes and PREEMPTION_PRIORITY in annotations:
+            return annotations
+        path = f"metadata.annotations[{PREEMPTION_PRIORITY_CLASS}]"
+        known = self._classes.get(name)
+        if known is None:
+            raise FieldError(path, f'Invalid value: "{name}": no PriorityClass with name {name} was found')
+        if known.value < priority:
+            why = f"its value {known.value} is lower than the priority {priority}"
+            raise FieldError(path, f'Invalid value: "{name}": {why}')
+        return {**annotations, PREEMPTION_PRIORITY: str(known.value)}
+
+    @staticmethod
+    def _policy(spec: _SpecT, resolved: _Resolved) -> str | None:
+        """The policy from the class; a group without class, or of a version without the field, has none of its own."""
+        if not isinstance(spec, PodSpec) and (spec.preemption_policy == NO_POLICY_FIELD or not resolved.name):
+            return spec.preemption_policy
+        return spec.preemption_policy or resolved.policy
+
+    def _find(self, name: str, path: str) -> _Resolved:
+        if not name:
+            return self._default or _Resolved("", DEFAULT_PRIORITY, PREEMPT_LOWER)
+        found = self._classes.get(name)
+        if found is None:
+            raise FieldError(
+                f"{path}.priorityClassName", f'Invalid value: "{name}": no PriorityClass with name {name} was found'
+            )
+        return found
+
+
+def groups_with_default_priority(items: Iterable[KubernetesObject]) -> dict[int, PodGroup]:
+    """Return the new PodGroups that get priority 0 from admission, by the `id` of the object as it was given.
+
+    They are those of `scheduling.k8s.io` without class and number of which a pod names a class (preemption.md 8.3).
+    Others without a number keep none: pods with numbers alone are what a scheduler sees of a cluster without classes.
+    """
+    groups: list[PodGroup] = []
+    classed: set[tuple[str, str | None]] = set()
+    for item in items:
+        if isinstance(item, PodGroup):
+            meta, spec = item.metadata, item.spec
+            stored = bool(meta.uid or meta.resource_version)
+            if spec.priority is None and not (spec.priority_class_name or stored or item.custom or item.foreign):
+                groups.append(item)
+        elif isinstance(item, Pod) and item.spec.priority_class_name and item.spec.scheduling_group is not None:
+            classed.add((item.namespace, item.spec.scheduling_group.pod_group_name))
+    return {
+        id(group): replace(group, spec=replace(group.spec, priority=DEFAULT_PRIORITY))
+        for group in groups
+        if (group.namespace, group.name) in classed
+    }

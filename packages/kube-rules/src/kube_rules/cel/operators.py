@@ -1,0 +1,268 @@
+"""The operators of expressions on values: arithmetic, comparison, looking up; each counts what it does.
+
+Costs: cel-go's interpreter (runtimecost.go). Integers stay in their 64 bits; nothing is converted silently, except that
+numbers of different types are compared (CrossTypeNumericComparisons).
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Any
+
+from kube_rules.cel.functions import NO_OVERLOAD, integer, unsigned
+from kube_rules.cel.values import NONE, CelError, Meter, Optional, Uint, equal, size_of, type_name
+
+Env = list[Any]
+Run = Callable[[Env, Meter], Any]
+
+
+def truth(value: Any) -> bool:
+    """A bool. Raises CelError for anything else."""
+    if value is True or value is False:
+        return bool(value)
+    raise CelError(NO_OVERLOAD)
+
+
+def maybe_field(value: Any, name: str, other: str) -> Optional:
+    """`value.?name`: without a value where it has no such field."""
+    if isinstance(value, Optional):
+        if not value.present:
+            return NONE
+        value = value.value
+    if not isinstance(value, dict):
+        raise CelError(f"type '{type_name(value)}' does not support field selection")
+    for key in (name, other):
+        if key in value:
+            return Optional(value[key])
+    return NONE
+
+
+def maybe_indexed(where: Any, index: Any, meter: Meter) -> Optional:
+    """`where[?index]`: without a value where there is none; an optional is unwrapped."""
+    meter.spend(1)
+    if isinstance(where, Optional):
+        if not where.present:
+            return NONE
+        where = where.value
+    if isinstance(where, list):
+        if isinstance(index, float) and index.is_integer():
+            index = int(index)
+        if not isinstance(index, int) or isinstance(index, bool):
+            raise CelError(NO_OVERLOAD)
+        return Optional(where[index]) if 0 <= index < len(where) else NONE
+    if isinstance(where, dict):
+        key = key_of(index)
+        return Optional(where[key]) if key in where else NONE
+    raise CelError(NO_OVERLOAD)
+
+
+def _whole(value: Any, kind: type) -> Any:
+    """The result of an operation on integers, in their range."""
+    return unsigned(value) if kind is Uint else integer(value)
+
+
+def _added(one: Any, other: Any, meter: Meter) -> Any:
+    kind = type(one)
+    if kind is not type(other):
+        if isinstance(one, datetime | timedelta) and isinstance(other, datetime | timedelta):
+            return _moved(operator.add, one, other, meter)
+        raise CelError(NO_OVERLOAD)
+    if kind is int or kind is Uint:
+        meter.spend(1)
+        return _whole(one + other, kind)
+    if kind is float:
+        meter.spend(1)
+        return one + other
+    if kind is timedelta:
+        return _moved(operator.add, one, other, meter)
+    if kind in (str, bytes, list):
+        meter.spend(1 + (len(one) + len(other)) // 10)
+        return one + other
+    raise CelError(NO_OVERLOAD)
+
+
+def _moved(work: Callable[[Any, Any], Any], one: Any, other: Any, meter: Meter) -> Any:
+    meter.spend(1)
+    try:
+        return work(one, other)
+    except (OverflowError, ValueError):
+        raise CelError("timestamp overflow") from None
+    except TypeError:
+        raise CelError(NO_OVERLOAD) from None
+
+
+def _subtracted(one: Any, other: Any, meter: Meter) -> Any:
+    kind = type(one)
+    if kind is type(other) and kind in (int, Uint, float):
+        meter.spend(1)
+        return one - other if kind is float else _whole(one - other, kind)
+    if isinstance(one, datetime | timedelta) and isinstance(other, datetime | timedelta):
+        return _moved(operator.sub, one, other, meter)
+    raise CelError(NO_OVERLOAD)
+
+
+def _multiplied(one: Any, other: Any, meter: Meter) -> Any:
+    kind = type(one)
+    if kind is not type(other) or kind not in (int, Uint, float):
+        raise CelError(NO_OVERLOAD)
+    meter.spend(1)
+    return one * other if kind is float else _whole(one * other, kind)
+
+
+def _divided(one: Any, other: Any, meter: Meter) -> Any:
+    kind = type(one)
+    if kind is not type(other) or kind not in (int, Uint, float):
+        raise CelError(NO_OVERLOAD)
+    meter.spend(1)
+    if kind is float:
+        if other:
+            return one / other
+        return float("nan") if one == 0 or one != one else one * float("inf")
+    if not other:
+        raise CelError("division by zero")
+    quotient = abs(one) // abs(other)
+    return _whole(quotient if (one < 0) == (other < 0) else -quotient, kind)
+
+
+def _remainder(one: Any, other: Any, meter: Meter) -> Any:
+    kind = type(one)
+    if kind is not type(other) or kind not in (int, Uint):
+        raise CelError(NO_OVERLOAD)
+    meter.spend(1)
+    if not other:
+        raise CelError("modulus by zero")
+    rest = abs(one) % abs(other)
+    return _whole(-rest if one < 0 else rest, kind)
+
+
+_PLAIN = frozenset({int, float, Uint})
+_ORDERED = frozenset({bool, str, bytes, datetime, timedelta})
+
+
+def _comparing(compare: Callable[[Any, Any], bool]) -> Callable[[Run, Run], Run]:
+    def make(left: Run, right: Run) -> Run:
+        def compared(env: Env, meter: Meter) -> bool:
+            one, other = left(env, meter), right(env, meter)
+            kind, beside = type(one), type(other)
+            if kind in _PLAIN and beside in _PLAIN:
+                meter.spend(1)
+                return compare(one, other)
+            if kind is not beside or kind not in _ORDERED:
+                raise CelError(NO_OVERLOAD)
+            meter.spend(1 + min(size_of(one), size_of(other)) // 10)
+            try:
+                return compare(one, other)
+            except TypeError:
+                raise CelError(NO_OVERLOAD) from None
+
+        return compared
+
+    return make
+
+
+def _equality(wanted: bool) -> Callable[[Run, Run], Run]:
+    def make(left: Run, right: Run) -> Run:
+        def compared(env: Env, meter: Meter) -> bool:
+            one, other = left(env, meter), right(env, meter)
+            if type(one) is int and type(other) is int:
+                meter.spend(1)
+                return (one == other) is wanted
+            meter.spend(1 + min(size_of(one), size_of(other)) // 10)
+            return equal(one, other, meter) is wanted
+
+        return compared
+
+    return make
+
+
+def _applied(work: Callable[[Any, Any, Meter], Any]) -> Callable[[Run, Run], Run]:
+    return lambda left, right: lambda env, meter: work(left(env, meter), right(env, meter), meter)
+
+
+def key_of(value: Any) -> Any:
+    """A key of a map. Raises CelError for what cannot be one."""
+    if isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    raise CelError(f"unsupported key type: {type_name(value)}")
+
+
+def _has_key(where: dict[Any, Any], key: Any) -> bool:
+    if key not in where:
+        return False
+    return isinstance(key, str) or any(equal(key, other, _FREE) for other in where if other == key)
+
+
+_FREE = Meter(2**62)
+
+
+def _contained(item: Any, where: Any, meter: Meter) -> bool:
+    if isinstance(where, dict):
+        meter.spend(1)
+        return isinstance(item, bool | int | str) and _has_key(where, item)
+    if not isinstance(where, list):
+        raise CelError(NO_OVERLOAD)
+    meter.spend(len(where))
+    if isinstance(item, str):
+        return item in where
+    return any(equal(item, other, meter) for other in where)
+
+
+def _indexed(where: Any, index: Any, meter: Meter) -> Any:
+    if isinstance(where, Optional):
+        return maybe_indexed(where, index, meter)
+    meter.spend(1)
+    if isinstance(where, list):
+        if isinstance(index, float) and index.is_integer():
+            index = int(index)
+        if not isinstance(index, int) or isinstance(index, bool):
+            raise CelError(NO_OVERLOAD)
+        if not 0 <= index < len(where):
+            raise CelError(f"index out of bounds: {index}")
+        return where[index]
+    if isinstance(where, dict):
+        key = key_of(index)
+        try:
+            return where[key]
+        except KeyError:
+            raise CelError(f"no such key: {key}") from None
+    raise CelError(NO_OVERLOAD)
+
+
+def _not(inner: Run) -> Run:
+    return lambda env, meter: not truth(inner(env, meter))
+
+
+def _negative(inner: Run) -> Run:
+    def negative(env: Env, meter: Meter) -> Any:
+        value = inner(env, meter)
+        kind = type(value)
+        if kind is int:
+            return _whole(-value, kind)
+        if kind in (float, timedelta):
+            return -value
+        raise CelError(NO_OVERLOAD)
+
+    return negative
+
+
+BINARY: dict[str, Callable[[Run, Run], Run]] = {
+    "_+_": _applied(_added),
+    "_-_": _applied(_subtracted),
+    "_*_": _applied(_multiplied),
+    "_/_": _applied(_divided),
+    "_%_": _applied(_remainder),
+    "_<_": _comparing(operator.lt),
+    "_<=_": _comparing(operator.le),
+    "_>_": _comparing(operator.gt),
+    "_>=_": _comparing(operator.ge),
+    "_==_": _equality(True),
+    "_!=_": _equality(False),
+    "@in": _applied(_contained),
+    "_[_]": _applied(_indexed),
+    "_[?_]": _applied(maybe_indexed),
+}
+UNARY: dict[str, Callable[[Run], Run]] = {"!_": _not, "-_": _negative}

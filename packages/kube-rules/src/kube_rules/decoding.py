@@ -1,0 +1,308 @@
+"""Manifests to typed objects: which kinds are known, one decode per object, one error with a field path.
+
+Terms: a manifest is an object as plain data (from YAML) or as JSON text. A kind is known by its name and
+group; objects of other kinds are not decoded here.
+
+Invariant: what comes out is converted to the internal version, defaulted and validated. JSON goes straight to
+the typed object; only manifests that need it (other versions, nulls, errors) take the way over plain data.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final, TypeVar, cast
+
+import msgspec
+from msgspec.structs import replace
+
+from kube_rules import objects as o
+from kube_rules.defaults import apply_defaults
+from kube_rules.errors import FieldError, InputError, Origin, excerpt
+from kube_rules.foreign_groups import FOREIGN
+from kube_rules.group_owners import OWNER_KINDS
+from kube_rules.meta import KubernetesObject
+from kube_rules.validation import validate
+from kube_rules.versions import INTERNAL_VERSION, VERSIONS_WITHOUT_POLICY, is_converted_kind, to_internal
+from kube_rules.yamltext import MAX_DEPTH
+
+KINDS: Final[Mapping[str, tuple[type[KubernetesObject], tuple[str, ...]]]] = {
+    kind.KIND: (kind, (kind.API_VERSION, *more))
+    for kind, more in (
+        (o.Pod, ()),
+        (o.Node, ()),
+        (o.Namespace, ()),
+        (o.Service, ()),
+        (o.ReplicationController, ()),
+        (o.ReplicaSet, ()),
+        (o.StatefulSet, ()),
+        (o.PriorityClass, ()),
+        (o.PodDisruptionBudget, ()),
+        (o.ResourceQuota, ()),
+        (o.LimitRange, ()),
+        (o.PodGroup, ()),
+        (o.CompositePodGroup, ("scheduling.reprieve.dev/v1beta1", "scheduling.reprieve.dev/v1alpha3")),
+        (o.Workload, ()),
+        (o.PersistentVolume, ()),
+        (o.PersistentVolumeClaim, ()),
+        (o.StorageClass, ()),
+        (o.CSINode, ()),
+        (o.CSIDriver, ()),
+        (o.VolumeAttachment, ()),
+        (o.CSIStorageCapacity, ("storage.k8s.io/v1beta1",)),
+        (o.ResourceClaim, ("resource.k8s.io/v1beta2",)),
+        (o.ResourceClaimTemplate, ("resource.k8s.io/v1beta2",)),
+        (o.ResourceSlice, ("resource.k8s.io/v1beta2",)),
+        (o.DeviceClass, ("resource.k8s.io/v1beta2",)),
+        (o.DeviceTaintRule, ("resource.k8s.io/v1beta2", "resource.k8s.io/v1alpha3")),
+    )
+}
+"""Kind to its type and the apiVersions read (Workload and PodGroup: see `versions.READABLE_VERSIONS`)."""
+
+ObjectT = TypeVar("ObjectT", bound=KubernetesObject)
+
+
+def kind_of(kind: str, api_version: str) -> type[KubernetesObject] | None:
+    """The type of a kind; None if it is not read here.
+
+    Raises `FieldError` if the kind and group are known but the version is not, or either is missing.
+    """
+    if not kind:
+        raise FieldError("kind", "Required value: must name the kind of the object")
+    if not api_version:
+        raise FieldError("apiVersion", "Required value: must name the version of the object")
+    if is_converted_kind(kind, api_version):
+        return KINDS[kind][0]
+    known = KINDS.get(kind)
+    if known is None:
+        return None
+    found, versions = known
+    if api_version in versions:
+        return found
+    if _group(api_version) != _group(versions[0]):
+        return None
+    raise FieldError("apiVersion", f'no kind "{kind}" is read in version "{excerpt(api_version)}": use {versions[0]}')
+
+
+def decode_object(
+    manifest: Mapping[str, Any], origin: Origin | None = None, *, stored: bool = False
+) -> KubernetesObject:
+    """The typed object of a manifest: converted, defaulted, validated. Priorities are not resolved (`admission`).
+
+    `stored` is for objects an API server has already admitted: they are not validated again. Raises
+    `InputError` for a manifest of an unknown kind, of the wrong shape, or that breaks a rule.
+    """
+    where = origin or Origin()
+    kind, version = _text(manifest.get("kind")), _text(manifest.get("apiVersion"))
+    try:
+        found = kind_of(kind, version)
+        if found is None:
+            raise FieldError("kind", f'no kind "{excerpt(kind)}" is read in version "{excerpt(version)}"')
+    except FieldError as error:
+        raise InputError(where, error.message, path=error.path, subject=subject_of(manifest)) from None
+    return finish(from_data(found, manifest, where), where, stored=stored)
+
+
+def from_data(kind: type[ObjectT], manifest: Mapping[str, Any], origin: Origin) -> ObjectT:
+    """The typed object of plain data, converted to the internal version, not yet defaulted or validated."""
+    try:
+        if kind in _CONVERTED:
+            version = manifest.get("apiVersion")
+            manifest = to_internal(manifest)
+            if kind is o.PodGroup and version in VERSIONS_WITHOUT_POLICY and isinstance(manifest.get("spec"), Mapping):
+                manifest = {**manifest, "spec": {**manifest["spec"], "preemptionPolicy": o.NO_POLICY_FIELD}}
+        try:
+            return _with_empty_dirs(msgspec.convert(manifest, kind), manifest)
+        except msgspec.ValidationError:
+            cleaned = _without_nulls(manifest, 0)
+        try:
+            return _with_empty_dirs(msgspec.convert(cleaned, kind), cleaned)
+        except msgspec.ValidationError as error:
+            raise _type_error(str(error), cleaned) from None
+    except FieldError as error:
+        path = error.path
+        if path.startswith(FOREIGN):  # what only another API's spec knows
+            path = f"spec{path.removeprefix(FOREIGN)}"
+        raise InputError(origin, error.message, path=path, subject=subject_of(manifest)) from None
+    except RecursionError:
+        raise InputError(origin, f"nested deeper than {MAX_DEPTH} levels") from None
+
+
+def from_json(kind: type[ObjectT], text: bytes | memoryview | msgspec.Raw, head: TypeMeta, origin: Origin) -> ObjectT:
+    """The typed object of one JSON object whose `head` is known (an item of a typed list has none of its own)."""
+    if kind not in _CONVERTED:
+        try:
+            found = cast(ObjectT, _DECODERS[kind].decode(text))
+        except msgspec.ValidationError:
+            pass  # nulls, or an error to be worded below
+        else:
+            if not _may_lack_sources(found):
+                return found
+    manifest = plain_json(text, origin)
+    return from_data(kind, {**manifest, "kind": head.kind, "apiVersion": head.api_version}, origin)
+
+
+_SOURCES: Final = tuple(field for field in o.Volume.__struct_fields__ if field != "name")
+
+
+def _lacks_source(volume: o.Volume) -> bool:
+    """Whether a volume has no source, or one that is not read here."""
+    return all(getattr(volume, source) is None for source in _SOURCES)
+
+
+def _may_lack_sources(found: KubernetesObject) -> bool:
+    """Whether it is a new pod with volumes of which only the plain data says whether they are empty directories."""
+    return isinstance(found, o.Pod) and not found.metadata.uid and any(map(_lacks_source, found.spec.volumes))
+
+
+def _with_empty_dirs(found: ObjectT, manifest: Mapping[str, Any]) -> ObjectT:
+    """A new pod whose volumes without any source are empty directories, as an API server defaults them.
+
+    A pod with a UID was defaulted when it was admitted; the source of a volume may have been dropped since.
+    """
+    if not isinstance(found, o.Pod) or not _may_lack_sources(found):
+        return found
+    volumes = tuple(
+        replace(volume, empty_dir=o.EmptyDirVolumeSource())
+        if _lacks_source(volume) and all(given is None for key, given in plain.items() if key != "name")
+        else volume
+        for volume, plain in zip(found.spec.volumes, manifest["spec"]["volumes"], strict=True)
+    )
+    return cast(ObjectT, replace(found, spec=replace(found.spec, volumes=volumes)))
+
+
+def plain_json(text: bytes | memoryview | msgspec.Raw, origin: Origin) -> Any:
+    """The plain data of JSON text. Raises `InputError` for broken text."""
+    try:
+        return msgspec.json.decode(text)
+    except RecursionError:
+        raise InputError(origin, f"nested deeper than {MAX_DEPTH} levels") from None
+    except msgspec.DecodeError as error:  # a number no integer can hold
+        raise InputError(origin, f"invalid JSON: {error}") from None
+
+
+def refuse_dense(text: bytes, origin: Origin) -> None:
+    """Raise `InputError` for large JSON text that consists of values of next to no length: data in vast numbers.
+
+    (YAML has `yamltext.NodeBudget` for it; commas in texts count too here, but manifests have few of them.)
+    """
+    size = len(text)
+    if size > _MAX_UNCOUNTED and text.count(b",") > size // _BYTES_PER_COMMA:
+        raise InputError(origin, f"more than {size // _BYTES_PER_COMMA} values: too many for {size} bytes")
+
+
+_MAX_UNCOUNTED: Final = 4 * 1024 * 1024
+_BYTES_PER_COMMA: Final = 8
+
+
+def finish(found: ObjectT, origin: Origin, *, stored: bool = False, stored_groups: bool = False) -> ObjectT:
+    """The object defaulted and, unless `stored`, validated (`stored_groups`: see `validation.validate`).
+
+    Raises `InputError`, also for templates in templates that go deeper than anybody can follow.
+    """
+    try:
+        found = apply_defaults(found)
+    except RecursionError:
+        raise InputError(origin, f"nested deeper than {MAX_DEPTH} levels", subject=name_of(found)) from None
+    if not stored:
+        try:
+            validate(found, stored_groups=stored_groups)
+        except FieldError as error:
+            raise InputError(origin, error.message, path=error.path, subject=name_of(found)) from None
+    return found
+
+
+def name_of(found: KubernetesObject) -> str:
+    """`Pod "default/web"`: the object as messages name it."""
+    return f'{found.KIND} "{found.key or found.metadata.generate_name}"'
+
+
+def subject_of(manifest: Mapping[str, Any]) -> str:
+    """`Pod "default/web"` for plain data that may be of any shape; empty without a kind."""
+    kind, meta = _text(manifest.get("kind")), manifest.get("metadata")
+    if not kind or not isinstance(meta, Mapping):
+        return excerpt(kind)
+    name = _text(meta.get("name")) or _text(meta.get("generateName"))
+    namespace = _text(meta.get("namespace"))
+    return f'{excerpt(kind)} "{excerpt(namespace) + "/" if namespace else ""}{excerpt(name, 253)}"'
+
+
+NO_ITEMS: Final = msgspec.Raw(b"[]")
+"""`TypeMeta.items` of an object that has none, compared by identity."""
+
+
+class TypeMeta(msgspec.Struct, frozen=True, rename="camel"):
+    """The fields that identify the type of a JSON object."""
+
+    api_version: str = ""
+    kind: str = ""
+    items: msgspec.Raw = NO_ITEMS
+
+
+def _text(found: object) -> str:
+    return found if isinstance(found, str) else ""
+
+
+def _group(api_version: str) -> str:
+    return api_version.rpartition("/")[0]
+
+
+_CONVERTED: Final = frozenset(kind for kind, versions in KINDS.values() if versions[0] == INTERNAL_VERSION)
+_DECODERS: Final = {kind: msgspec.json.Decoder(kind) for kind in (*(kind for kind, _ in KINDS.values()), *OWNER_KINDS)}
+
+
+def _without_nulls(data: Any, depth: int) -> Any:
+    """The data without null entries of maps: to an API server they are absent."""
+    if depth > MAX_DEPTH:
+        raise FieldError("", f"nested deeper than {MAX_DEPTH} levels")
+    if isinstance(data, Mapping):
+        return {key: _without_nulls(found, depth + 1) for key, found in data.items() if found is not None}
+    if isinstance(data, list):
+        return [_without_nulls(found, depth + 1) for found in data]
+    return data
+
+
+# --- field paths of type errors -----------------------------------------------------------------------------
+
+_MISSING = re.compile(r"Object missing required field `(\w+)`")
+_PLACE = re.compile(r" - at `(key|\$[^`]*)`(?: in `(\$[^`]*)`)?$")
+_GOT = re.compile(r"got `(\w+)`")
+_STEP = re.compile(r"\.([^.\[]+)|\[(\d+|\.\.\.)\]")
+_TYPE_NAMES: Final[Mapping[str, tuple[type[Any], ...]]] = {
+    "null": (type(None),),
+    "bool": (bool,),
+    "int": (int,),
+    "float": (float,),
+    "str": (str,),
+    "array": (list,),
+    "object": (dict,),
+}
+
+
+def _type_error(message: str, manifest: Any) -> FieldError:
+    """A decoder's message with its place as a Kubernetes field path and the value found there."""
+    place = _PLACE.search(message)
+    if place is None:
+        missing = _MISSING.fullmatch(message)
+        return FieldError(missing.group(1), "Required value") if missing is not None else FieldError("", message)
+    reason = message[: place.start()]
+    got = _GOT.search(reason)
+    wrong = _TYPE_NAMES.get(got.group(1), ()) if got else ()
+    path, found = "", manifest
+    for name, index in _STEP.findall(place.group(2) or place.group(1)):
+        if name:
+            path = f"{path}.{name}" if path else name
+            found = found.get(name) if isinstance(found, Mapping) else None
+        elif index != "...":
+            path += f"[{index}]"
+            found = found[int(index)] if isinstance(found, list) and int(index) < len(found) else None
+        elif isinstance(found, Mapping):  # the decoder does not report the key: the first that fits the message
+            key = next((k for k, v in found.items() if type(v) in wrong), None)
+            path += f"[{key}]"
+            found = found.get(key)
+    value = "" if isinstance(found, Mapping | list) else f"{excerpt(msgspec.json.encode(found).decode(), 128)}: "
+    return FieldError(path, f"Invalid value: {value}{_lower(reason)}")
+
+
+def _lower(reason: str) -> str:
+    return reason[:1].lower() + reason[1:]

@@ -1,0 +1,160 @@
+"""What an API server fills in before it stores an object, as far as a scheduler notices.
+
+Invariant: an object that needs nothing comes back itself; defaulting twice changes nothing.
+Source: pkg/apis/core/v1 defaults, api.md "Workload and PodGroup".
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
+
+from msgspec.structs import replace
+
+from kube_rules.meta import EMPTY, KubernetesObject, ResourceList
+from kube_rules.objects import (
+    CompositePodGroup,
+    CompositePodGroupTemplate,
+    Container,
+    DisruptionMode,
+    Node,
+    Pod,
+    PodGroup,
+    PodGroupTemplate,
+    ResourceRequirements,
+    Workload,
+)
+from kube_rules.requests import is_pod_level_resource
+
+DEFAULT_NAMESPACE: Final = "default"
+DEFAULT_GRACE_PERIOD_SECONDS: Final = 30
+SINGLE: Final = DisruptionMode(single=EMPTY)
+
+ObjectT = TypeVar("ObjectT", bound=KubernetesObject)
+
+
+def apply_defaults(found: ObjectT) -> ObjectT:
+    """The object with everything filled in that an API server fills in."""
+    if found.NAMESPACED and not found.metadata.namespace:
+        found = replace(found, metadata=replace(found.metadata, namespace=DEFAULT_NAMESPACE))
+    rule = _RULES.get(type(found))
+    return found if rule is None else rule(found)
+
+
+def _pod(pod: Pod) -> Pod:
+    spec = pod.spec
+    changes: dict[str, Any] = {}
+    containers = _containers(spec.containers, spec.host_network)
+    if containers is not spec.containers:
+        changes["containers"] = containers
+    init_containers = _containers(spec.init_containers, spec.host_network)
+    if init_containers is not spec.init_containers:
+        changes["init_containers"] = init_containers
+    if spec.resources is not None and spec.resources.limits:
+        resources = _pod_level(spec.resources, (*containers, *init_containers))
+        if resources is not spec.resources:
+            changes["resources"] = resources
+    if spec.termination_grace_period_seconds is None:
+        changes["termination_grace_period_seconds"] = DEFAULT_GRACE_PERIOD_SECONDS
+    if not spec.scheduler_name:
+        changes["scheduler_name"] = "default-scheduler"
+    return replace(pod, spec=replace(spec, **changes)) if changes else pod
+
+
+def _containers(containers: tuple[Container, ...], host_network: bool) -> tuple[Container, ...]:
+    """Requests from limits; with the host's network every container port is a host port."""
+    if not any(container.resources.limits or (host_network and container.ports) for container in containers):
+        return containers
+    completed = tuple(_container(container, host_network) for container in containers)
+    return containers if all(map(operator.is_, completed, containers)) else completed
+
+
+def _container(container: Container, host_network: bool) -> Container:
+    resources = container.resources
+    if resources.limits:
+        requests = _with_limits(resources.requests, resources.limits)
+        if requests is not resources.requests:
+            container = replace(container, resources=replace(resources, requests=requests))
+    if host_network and any(port.host_port == 0 for port in container.ports):
+        ports = tuple(p if p.host_port else replace(p, host_port=p.container_port) for p in container.ports)
+        container = replace(container, ports=ports)
+    return container
+
+
+def _with_limits(requests: ResourceList, limits: ResourceList) -> ResourceList:
+    missing = {name: quantity for name, quantity in limits.items() if name not in requests}
+    return {**requests, **missing} if missing else requests
+
+
+def _pod_level(resources: ResourceRequirements, containers: tuple[Container, ...]) -> ResourceRequirements:
+    """A pod-level limit is the pod-level request where no container requests the resource."""
+    requested = {name for container in containers for name in container.resources.requests}
+    limits = {
+        name: quantity
+        for name, quantity in resources.limits.items()
+        if is_pod_level_resource(name) and name not in requested
+    }
+    requests = _with_limits(resources.requests, limits)
+    return resources if requests is resources.requests else replace(resources, requests=requests)
+
+
+def _node(node: Node) -> Node:
+    status = node.status
+    if status.allocatable or not status.capacity:
+        return node
+    return replace(node, status=replace(status, allocatable=status.capacity))
+
+
+def _pod_group(group: PodGroup) -> PodGroup:
+    if group.spec.disruption_mode is not None:
+        return group
+    return replace(group, spec=replace(group.spec, disruption_mode=SINGLE))
+
+
+def _composite_pod_group(group: CompositePodGroup) -> CompositePodGroup:
+    if group.spec.disruption_mode is not None:
+        return group
+    return replace(group, spec=replace(group.spec, disruption_mode=SINGLE))
+
+
+def _workload(workload: Workload) -> Workload:
+    spec = workload.spec
+    flat = _templates(spec.pod_group_templates)
+    tree = _composite_templates(spec.composite_pod_group_templates)
+    if flat is spec.pod_group_templates and tree is spec.composite_pod_group_templates:
+        return workload
+    return replace(workload, spec=replace(spec, pod_group_templates=flat, composite_pod_group_templates=tree))
+
+
+def _templates(templates: tuple[PodGroupTemplate, ...]) -> tuple[PodGroupTemplate, ...]:
+    if all(template.disruption_mode is not None for template in templates):
+        return templates
+    return tuple(t if t.disruption_mode is not None else replace(t, disruption_mode=SINGLE) for t in templates)
+
+
+def _composite_templates(templates: tuple[CompositePodGroupTemplate, ...]) -> tuple[CompositePodGroupTemplate, ...]:
+    completed = tuple(_composite_template(template) for template in templates)
+    return templates if all(map(operator.is_, completed, templates)) else completed
+
+
+def _composite_template(template: CompositePodGroupTemplate) -> CompositePodGroupTemplate:
+    flat = _templates(template.pod_group_templates)
+    tree = _composite_templates(template.composite_pod_group_templates)
+    mode = template.disruption_mode or SINGLE
+    if (
+        flat is template.pod_group_templates
+        and tree is template.composite_pod_group_templates
+        and mode is template.disruption_mode
+    ):
+        return template
+    return replace(template, disruption_mode=mode, pod_group_templates=flat, composite_pod_group_templates=tree)
+
+
+_RULES: Final[dict[type[KubernetesObject], Callable[[Any], Any]]] = {
+    Pod: _pod,
+    Node: _node,
+    PodGroup: _pod_group,
+    CompositePodGroup: _composite_pod_group,
+    Workload: _workload,
+}

@@ -1,0 +1,293 @@
+"""PodGroups of other schedulers, converted to our form, and their status in theirs (workloads.md 2, 4).
+
+A PodGroup of the coscheduling plugin or of Volcano becomes one in the internal form; what only its own API knows stands
+under `FOREIGN`, a key that no API object has. Its status becomes the equivalent condition, so that what was
+written earlier, by us or by the scheduler before us, is not written again.
+
+Invariant: functions take and give plain data and never change what they are given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from kube_rules.errors import FieldError, excerpt
+from kube_rules.meta import LabelSelector, Struct, map_field
+
+Manifest = dict[str, Any]
+
+COSCHEDULING_GROUP: Final = "scheduling.x-k8s.io"
+VOLCANO_GROUP: Final = "scheduling.volcano.sh"
+COSCHEDULING_VERSION: Final = f"{COSCHEDULING_GROUP}/v1alpha1"
+VOLCANO_VERSION: Final = f"{VOLCANO_GROUP}/v1beta1"
+FOREIGN_VERSIONS: Final = (COSCHEDULING_VERSION, VOLCANO_VERSION)
+"""Versions of PodGroup that other schedulers brought, the stronger first."""
+SCHEDULERS_OF: Final[Mapping[str, tuple[str, ...]]] = {
+    COSCHEDULING_VERSION: ("scheduler-plugins-scheduler",),
+    VOLCANO_VERSION: ("volcano",),
+}
+"""Names of the schedulers that these APIs were made for."""
+FOREIGN: Final = "$foreign"
+CUSTOM: Final = "$custom"
+"""Field of a PodGroup that came as a custom resource, which no API server admits."""
+
+SCHEDULED: Final = "PodGroupInitiallyScheduled"
+_UNSCHEDULABLE: Final = "Unschedulable"
+_LARGEST: Final = 2**31 - 1
+
+_PLACED: Final = frozenset({"Scheduled", "Running", "Finished", "Completed", "Succeeded", "Failed"})
+"""Phases of groups that were placed as a whole at some time."""
+_UNDECIDED: Final = frozenset({"", "Pending", "Inqueue", "Unknown"})
+"""Phases before any attempt."""
+
+
+def below(name: str, *parts: str) -> str:
+    """The name of a group in the tree that a foreign PodGroup stands for; without parts, of its root.
+
+    It has a colon, which no object of an API can have.
+    """
+    return f"{name}:{':'.join(parts)}"
+
+
+def made_for(name: str) -> str | None:
+    """The foreign PodGroup that the root of this name stands for; None for any other group."""
+    own, colon, rest = name.partition(":")
+    return own if colon and not rest else None
+
+
+def named_by(name: str) -> str:
+    """The PodGroup that a group of this name, in such a tree or not, was made for."""
+    return name.partition(":")[0]
+
+
+class SubGroupPolicy(Struct, frozen=True, kw_only=True):
+    """spec.subGroupPolicy[] of Volcano: pods of one group that form groups of their own, by the values of labels."""
+
+    name: str = ""
+    label_selector: LabelSelector | None = None
+    match_label_keys: tuple[str, ...] = ()
+    sub_group_size: int | None = None
+    """Pods that each of them needs."""
+    min_sub_groups: int | None = None
+    """How many of them are needed."""
+
+
+class ForeignGroup(Struct, frozen=True, kw_only=True):
+    """The fields of a PodGroup that only the API of another scheduler has."""
+
+    api_version: str = ""
+    min_member: int = 0
+    min_task_member: dict[str, int] = map_field()
+    """Pods that each task needs, by the task's name."""
+    sub_group_policy: tuple[SubGroupPolicy, ...] = ()
+    queue: str = ""
+    network_topology: dict[str, object] | None = None
+    phase: str = ""
+
+    @property
+    def unread(self) -> list[str]:
+        """What of it is left aside, a sentence for each (workloads.md 2.2)."""
+        found = []
+        if self.queue not in ("", "default"):
+            found.append(f'spec.queue: "{excerpt(self.queue)}" is not read: there are no queues here')
+        if self.network_topology:
+            found.append("spec.networkTopology is not read: say it as spec.schedulingConstraints of a native PodGroup")
+        return found
+
+
+# --- up ---------------------------------------------------------------------------------------------------------------
+
+
+def coscheduling_up(manifest: Mapping[str, Any]) -> Manifest:
+    """PodGroup of scheduling.x-k8s.io in the internal form. Raises `FieldError`."""
+    spec = manifest.get("spec")
+    minimum = _minimum(spec, 1)
+    return {
+        **{key: found for key, found in manifest.items() if key != "status"},
+        "spec": {**_policy(minimum), **_class(spec)},
+        **_condition_of(manifest.get("status"), _condition_by_phase),
+        FOREIGN: {"apiVersion": COSCHEDULING_VERSION, "minMember": minimum, **_phase(manifest.get("status"))},
+    }
+
+
+def volcano_up(manifest: Mapping[str, Any]) -> Manifest:
+    """PodGroup of scheduling.volcano.sh in the internal form. Raises `FieldError`."""
+    spec = manifest.get("spec")
+    minimum = _minimum(spec, 0)
+    _refuse_parts(spec)
+    own = {key: spec[key] for key in _VOLCANO_OWN if spec.get(key)} if isinstance(spec, Mapping) else {}
+    return {
+        **{key: found for key, found in manifest.items() if key != "status"},
+        "spec": {**_policy(minimum), **_class(spec)},
+        **_condition_of(manifest.get("status"), _condition_by_volcano),
+        FOREIGN: {"apiVersion": VOLCANO_VERSION, "minMember": minimum, **own, **_phase(manifest.get("status"))},
+    }
+
+
+_POLICIES: Final = "subGroupPolicy"
+_VOLCANO_OWN: Final = ("minTaskMember", _POLICIES, "queue", "networkTopology")
+
+
+def _minimum(spec: Any, least: int) -> int:
+    """`minMember`; 0 where there is none."""
+    found = spec.get("minMember") if isinstance(spec, Mapping) else None
+    if found is None:
+        return 0
+    if not isinstance(found, int) or isinstance(found, bool):
+        raise FieldError("spec.minMember", f'Invalid value: "{excerpt(str(found))}": must be a number of pods')
+    if not least <= found <= _LARGEST:
+        raise FieldError("spec.minMember", f"Invalid value: {found}: must be from {least} to {_LARGEST}")
+    return found
+
+
+def _refuse_parts(spec: Any) -> None:
+    """Numbers of tasks and subgroups that are none, and operators of selectors that there are not."""
+    tasks, policies = (spec.get(key) if isinstance(spec, Mapping) else None for key in ("minTaskMember", _POLICIES))
+    for name, least in tasks.items() if isinstance(tasks, Mapping) else ():
+        _number(least, f"spec.minTaskMember[{excerpt(str(name))}]")
+    for index, policy in enumerate(policies if isinstance(policies, list) else ()):
+        path = f"spec.{_POLICIES}[{index}]"
+        if not isinstance(policy, Mapping):
+            continue
+        for field in ("subGroupSize", "minSubGroups"):
+            _number(policy.get(field), f"{path}.{field}")
+        selector = policy.get("labelSelector")
+        expressions = selector.get("matchExpressions") if isinstance(selector, Mapping) else None
+        for place, one in enumerate(expressions if isinstance(expressions, list) else ()):
+            operator = one.get("operator") if isinstance(one, Mapping) else None
+            if operator not in _OPERATORS:
+                found = excerpt(str(operator or ""))
+                at = f"{path}.labelSelector.matchExpressions[{place}].operator"
+                raise FieldError(at, f'Invalid value: "{found}": not a valid selector operator')
+
+
+_OPERATORS: Final = ("In", "NotIn", "Exists", "DoesNotExist")
+
+
+def _number(found: Any, path: str) -> None:
+    """Other types are refused where the object is read."""
+    if isinstance(found, int) and not 0 <= found <= _LARGEST:
+        raise FieldError(path, f"Invalid value: {found}: must be from 0 to {_LARGEST}")
+
+
+def _policy(minimum: int) -> Manifest:
+    return {"schedulingPolicy": {"gang": {"minCount": minimum}} if minimum else {"basic": {}}}
+
+
+def _class(spec: Any) -> Manifest:
+    found = spec.get("priorityClassName") if isinstance(spec, Mapping) else None
+    return {"priorityClassName": found} if found else {}
+
+
+def _phase(status: Any) -> Manifest:
+    found = status.get("phase") if isinstance(status, Mapping) else None
+    return {"phase": found} if isinstance(found, str) and found else {}
+
+
+def _condition_of(status: Any, read: Callable[[Mapping[str, Any]], Manifest | None]) -> Manifest:
+    condition = read(status) if isinstance(status, Mapping) else None
+    return {"status": {"conditions": [{"type": SCHEDULED, **condition}]}} if condition is not None else {}
+
+
+def _condition_by_phase(status: Mapping[str, Any]) -> Manifest | None:
+    phase = status.get("phase")
+    if phase in _PLACED:
+        return {"status": "True", "reason": "Scheduled"}
+    if not isinstance(phase, str) or phase in _UNDECIDED:
+        return None
+    return {"status": "False", "reason": _UNSCHEDULABLE}
+
+
+def _condition_by_volcano(status: Mapping[str, Any]) -> Manifest | None:
+    conditions = status.get("conditions")
+    by_type = {
+        found.get("type"): found
+        for found in (conditions if isinstance(conditions, list) else ())
+        if isinstance(found, Mapping) and found.get("status") == "True"
+    }
+    for kind, verdict in (("Scheduled", "True"), ("Unschedulable", "False")):
+        found = by_type.get(kind)
+        if found is None:
+            continue
+        reason = "Scheduled" if verdict == "True" else _REASONS.get(found.get("reason"), found.get("reason"))
+        rest = {key: found[key] for key in ("message", "lastTransitionTime") if isinstance(found.get(key), str)}
+        return {"status": verdict, "reason": reason if isinstance(reason, str) else _UNSCHEDULABLE, **rest}
+    return {"status": "True", "reason": "Scheduled"} if status.get("phase") in _PLACED else None
+
+
+NOT_ENOUGH_PODS: Final = "NotEnoughTasks"
+NOT_ENOUGH_ROOM: Final = "NotEnoughResources"
+_REASONS: Final[Mapping[Any, str]] = dict.fromkeys(
+    (NOT_ENOUGH_PODS, NOT_ENOUGH_ROOM, "NotEnoughPodsOfTask"), _UNSCHEDULABLE
+)
+
+
+# --- down -------------------------------------------------------------------------------------------------------------
+
+
+def status_of(api_version: str, condition: Mapping[str, Any]) -> Manifest:
+    """What to write into `status` of a foreign PodGroup for a condition `PodGroupInitiallyScheduled`.
+
+    Empty for a condition of another type: these APIs have nothing like it.
+    """
+    if condition.get("type") != SCHEDULED:
+        return {}
+    scheduled = condition.get("status") == "True"
+    few = str(condition.get("message", "")).startswith("waiting for ")
+    if api_version == COSCHEDULING_VERSION:
+        return {"phase": "Scheduled" if scheduled else "Pending" if few else "Scheduling"}
+    since = condition.get("lastTransitionTime")
+    reason = condition.get("reason")
+    if reason == _UNSCHEDULABLE:
+        reason = NOT_ENOUGH_PODS if few else NOT_ENOUGH_ROOM
+    entries = (
+        {
+            "type": "Scheduled",
+            "status": "True" if scheduled else "False",
+            "reason": "tasks in gang are ready to be scheduled" if scheduled else reason,
+            "message": "",
+        },
+        {
+            "type": "Unschedulable",
+            "status": "False" if scheduled else "True",
+            "reason": "Scheduled" if scheduled else reason,
+            "message": "" if scheduled else condition.get("message") or "",
+        },
+    )
+    return {
+        "phase": "Running" if scheduled else "Inqueue",
+        "conditions": [{**entry, "lastTransitionTime": since} for entry in entries],
+    }
+
+
+def manifest_of(group: Mapping[str, Any]) -> Manifest:
+    """A PodGroup in the internal form as the manifest of the API it was read from (named under `FOREIGN`)."""
+    own = dict(group[FOREIGN])
+    version, phase = own.pop("apiVersion"), own.pop("phase", "")
+    spec = {key: found for key, found in own.items() if found}
+    name = group.get("spec", {}).get("priorityClassName")
+    rest = {key: group[key] for key in ("kind", "metadata") if key in group}
+    return {
+        "apiVersion": version,
+        **rest,
+        "spec": {**spec, **({"priorityClassName": name} if name else {})},
+        **({"status": {"phase": phase}} if phase else {}),
+    }
+
+
+def accepted(api_version: str, phase: str) -> Manifest:
+    """What to write into `status` of a foreign PodGroup that no scheduler has processed; empty for none.
+
+    Controllers of Volcano make the pods of a group only when it is `Inqueue`: there are no queues here to wait in.
+    """
+    if api_version == VOLCANO_VERSION and phase in ("", "Pending"):
+        return {"phase": "Inqueue"}
+    if api_version == COSCHEDULING_VERSION and not phase:
+        return {"phase": "Pending"}
+    return {}
+
+
+def has_message(api_version: str) -> bool:
+    """Whether the status of this PodGroup can hold a reason in words."""
+    return api_version != COSCHEDULING_VERSION

@@ -1,0 +1,250 @@
+"""Which group a pod belongs to: one row for every way in which pods name one today (workloads.md 1).
+
+Terms: a *source* is such a way; `SOURCES` holds them, the stronger first. A *sized* source has no objects of its own:
+its pods state how many of them there are (workloads.md 2.4).
+
+Invariant: pure functions of one object each. A source that is off is not read.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from kube_rules.errors import one_line
+from kube_rules.foreign_groups import COSCHEDULING_GROUP, VOLCANO_GROUP
+from kube_rules.group_owners import owner_of
+from kube_rules.meta import KubernetesObject
+from kube_rules.objects import Pod, PodGroup
+from kube_rules.versions import CRD_GROUP, SCHEDULING_GROUP
+
+NATIVE: Final = "native"
+LABEL: Final = "label"
+COSCHEDULING: Final = "coscheduling"
+VOLCANO: Final = "volcano"
+KUEUE: Final = "kueue"
+OWNERS: Final = "owners"
+
+OWN_LABEL: Final = f"{CRD_GROUP}/pod-group"
+COSCHEDULING_LABEL: Final = f"{COSCHEDULING_GROUP}/pod-group"
+VOLCANO_ANNOTATIONS: Final = ("scheduling.k8s.io/group-name", f"{VOLCANO_GROUP}/group-name")
+VOLCANO_LABEL: Final = f"{VOLCANO_GROUP}/group-name"
+TASK_ANNOTATION: Final = "volcano.sh/task-spec"
+KUEUE_LABEL: Final = "kueue.x-k8s.io/pod-group-name"
+KUEUE_TOTAL: Final = "kueue.x-k8s.io/pod-group-total-count"
+QUEUE_KEYS: Final = (
+    "kueue.x-k8s.io/queue-name",
+    f"{VOLCANO_GROUP}/queue-name",
+    "volcano.sh/queue-name",
+    "kai.scheduler/queue",
+    "yunikorn.apache.org/queue",
+)
+"""Labels and annotations by which workloads name a queue of another scheduler; none of them is read."""
+GROUP_LABELS: Final = (OWN_LABEL, COSCHEDULING_LABEL, VOLCANO_LABEL, KUEUE_LABEL)
+"""Labels of pods whose value is the name of a group."""
+GROUP_ANNOTATIONS: Final = VOLCANO_ANNOTATIONS
+"""Annotations of pods whose value is the name of a group."""
+
+_LARGEST: Final = 2**31 - 1
+_DIGITS: Final = re.compile(r"\+?[0-9]{1,10}")
+_NAME: Final = re.compile(r"[-a-z0-9.]{1,253}")
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSource:
+    """One way in which pods name their group."""
+
+    name: str
+    """As `groupSources` calls it."""
+    names: Callable[[Pod], str]
+    """The name of the group, in the pod's namespace; empty where the pod names none."""
+    api_group: str | None = None
+    """Whose PodGroups are read for it; None: it has no objects."""
+    size: Callable[[Pod], int] | None = None
+    """Of a sized source: how many pods the group has, as this one states. Raises ValueError with what is wrong."""
+    default: bool = True
+
+
+def _native(pod: Pod) -> str:
+    group = pod.spec.scheduling_group
+    return group.pod_group_name or "" if group is not None else ""
+
+
+def _label(key: str) -> Callable[[Pod], str]:
+    def names(pod: Pod) -> str:
+        labels = pod.metadata.labels
+        return labels.get(key, "") if labels else ""
+
+    return names
+
+
+def _volcano(pod: Pod) -> str:
+    meta = pod.metadata
+    if meta.annotations:
+        for key in VOLCANO_ANNOTATIONS:
+            name = meta.annotations.get(key)
+            if name:
+                return name if _NAME.fullmatch(name) else _impossible(name)
+    return meta.labels.get(VOLCANO_LABEL, "") if meta.labels else ""
+
+
+def _impossible(name: str) -> str:
+    """What stands for a name that no PodGroup can have: its pods wait, and are in no group that is made here.
+
+    An annotation is any text, and names of made groups have colons (`foreign_groups.below`, `OwnerOf.group`).
+    """
+    return f'"{one_line(name, 64)}"'
+
+
+def _owner(pod: Pod) -> str:
+    owner = owner_of(pod.metadata)
+    return owner.group if owner is not None else ""
+
+
+def _kueue_total(pod: Pod) -> int:
+    text = pod.metadata.annotations.get(KUEUE_TOTAL) if pod.metadata.annotations else None
+    path = f"metadata.annotations[{KUEUE_TOTAL}]"
+    if text is None:
+        raise ValueError(f"{path}: Required value: the label {KUEUE_LABEL} names a group, and this is its size")
+    number = int(text) if _DIGITS.fullmatch(text) else 0
+    if not 1 <= number <= _LARGEST:
+        shown = text if len(text) <= 128 else f"{text[:128]}..."
+        raise ValueError(f'{path}: Invalid value: "{shown}": want a number of pods from 1 to {_LARGEST}')
+    return number
+
+
+SOURCES: Final[tuple[GroupSource, ...]] = (
+    GroupSource(NATIVE, _native, SCHEDULING_GROUP),
+    GroupSource(LABEL, _label(OWN_LABEL), CRD_GROUP),
+    GroupSource(COSCHEDULING, _label(COSCHEDULING_LABEL), COSCHEDULING_GROUP),
+    GroupSource(VOLCANO, _volcano, VOLCANO_GROUP),
+    GroupSource(KUEUE, _label(KUEUE_LABEL), size=_kueue_total),
+    GroupSource(OWNERS, _owner, default=False),
+)
+"""Every source, the stronger first (workloads.md 1.1)."""
+
+
+def _may_be_named(pod: Pod) -> bool:
+    """Whether a pod has anything that a source reads: most of those that are in no group have not."""
+    meta = pod.metadata
+    return bool(pod.spec.scheduling_group is not None or meta.labels or meta.annotations or meta.owner_references)
+
+
+class Membership(NamedTuple):
+    """The group a pod belongs to, by which source, and how large it is where the source states it."""
+
+    name: str
+    source: GroupSource
+    size: int | None = None
+    """None: the group has an object, or the size that the pod states cannot be read."""
+
+
+class GroupSources:
+    """The sources that are on. Comparable and immutable."""
+
+    __slots__ = ("names", "rows")
+
+    def __init__(self, names: Iterable[str]) -> None:
+        """Raises ValueError for a name that is no source."""
+        self.names = frozenset(names)
+        unknown = sorted(self.names - {row.name for row in SOURCES})
+        if unknown:
+            known = ", ".join(row.name for row in SOURCES)
+            raise ValueError(f"{unknown[0]!r} is no source of groups; known: {known}")
+        self.rows = tuple(row for row in SOURCES if row.name in self.names)
+
+    @classmethod
+    def switched(cls, switches: Mapping[str, bool]) -> GroupSources:
+        """Those that are on by default, changed by the switches. Raises ValueError."""
+        cls(switches)
+        return cls(row.name for row in SOURCES if switches.get(row.name, row.default))
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.names
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, GroupSources) and self.names == other.names
+
+    def __hash__(self) -> int:
+        return hash(self.names)
+
+    def __repr__(self) -> str:
+        return f"GroupSources({[row.name for row in self.rows]})"
+
+    @property
+    def api_groups(self) -> tuple[str, ...]:
+        """API groups whose PodGroups are read, the stronger first."""
+        return tuple(row.api_group for row in self.rows if row.api_group is not None)
+
+    def read(self, group: PodGroup) -> bool:
+        """Whether objects of the API this one comes from are read. Native ones and those of our own always are."""
+        return group.foreign is None or group.foreign.api_version.partition("/")[0] in self.api_groups
+
+    def membership(self, pod: Pod) -> Membership | None:
+        """The group a pod belongs to; None for a pod by itself."""
+        for row in self.rows if _may_be_named(pod) else ():
+            name = row.names(pod)
+            if name:
+                return Membership(name, row, _size(row, pod))
+        return None
+
+    def problems(self, pod: Pod) -> list[str]:
+        """What is wrong with the groups a pod names, and which of them do not count, a sentence for each."""
+        named = [(row, name) for row in self.rows if (name := row.names(pod))] if _may_be_named(pod) else []
+        if not named:
+            return []
+        (first, name), *others = named
+        found = []
+        size = size_problem(first, pod)
+        if size:
+            found.append(size)
+        if name.startswith('"'):
+            found.append(f"metadata.annotations: names the group {name} ({first.name}): no PodGroup can have that name")
+        for other, its in others:
+            if its != name and other.name != OWNERS:  # what made the pod is no second opinion
+                found.append(f'names the group "{name}" ({first.name}) and "{its}" ({other.name}): the first counts')
+        return found
+
+
+def group_problems(item: KubernetesObject, sources: GroupSources) -> list[str]:
+    """What of a pod or PodGroup of another API is wrong or left aside, a sentence for each (workloads.md 1.5, 2)."""
+    if isinstance(item, Pod):
+        return sources.problems(item)
+    if isinstance(item, PodGroup) and item.foreign is not None and sources.read(item):
+        return item.foreign.unread
+    return []
+
+
+def _size(row: GroupSource, pod: Pod) -> int | None:
+    if row.size is None:
+        return None
+    try:
+        return row.size(pod)
+    except ValueError:
+        return None
+
+
+def size_problem(row: GroupSource, pod: Pod) -> str:
+    """What is wrong with the size that a pod gives for its group; empty if nothing is."""
+    if row.size is None:
+        return ""
+    try:
+        row.size(pod)
+    except ValueError as error:
+        return str(error)
+    return ""
+
+
+DEFAULT_SOURCES: Final = GroupSources(row.name for row in SOURCES if row.default)
+NO_SOURCES: Final = GroupSources(())
+
+
+def pod_group_name(pod: Pod, sources: GroupSources = DEFAULT_SOURCES) -> str | None:
+    """Name of the group a pod belongs to (in its namespace), by the strongest source; None for a pod by itself."""
+    for row in sources.rows if _may_be_named(pod) else ():
+        name = row.names(pod)
+        if name:
+            return name
+    return None

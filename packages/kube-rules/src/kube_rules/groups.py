@@ -1,0 +1,217 @@
+"""Workload, PodGroup and CompositePodGroup (scheduling.k8s.io).
+
+The internal form of Workload and PodGroup is `v1beta1`, that of CompositePodGroup, which has no v1beta1, `v1alpha3`
+(api.md, composite.md 1).  Invariants: see `kube_rules.objects`, which re-exports every public name here.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import msgspec
+
+from kube_rules.foreign_groups import CUSTOM, FOREIGN, ForeignGroup
+from kube_rules.meta import Condition, Empty, KubernetesObject, Struct
+
+NO_POLICY_FIELD = ""
+"""`preemption_policy` of a PodGroup read in a version without that field: it never has one of its own."""
+
+
+class GangSchedulingPolicy(Struct, frozen=True, kw_only=True):
+    """schedulingPolicy.gang: all or nothing from `min_count` pods on."""
+
+    min_count: int = 0
+
+
+class PodGroupSchedulingPolicy(Struct, frozen=True, kw_only=True):
+    """Exactly one of `basic` and `gang`."""
+
+    basic: Empty | None = None
+    gang: GangSchedulingPolicy | None = None
+
+
+class TopologyConstraint(Struct, frozen=True, kw_only=True):
+    """schedulingConstraints.topology[]: all pods share one value of the node label `key`."""
+
+    key: str = ""
+
+
+class PodGroupSchedulingConstraints(Struct, frozen=True, kw_only=True):
+    """schedulingConstraints; at most one topology constraint."""
+
+    topology: tuple[TopologyConstraint, ...] = ()
+
+
+class DisruptionMode(Struct, frozen=True, kw_only=True):
+    """Exactly one of `single` (pods may go one by one) and `all` (they go together)."""
+
+    single: Empty | None = None
+    all: Empty | None = None
+
+
+class PodGroupResourceClaim(Struct, frozen=True, kw_only=True):
+    """resourceClaims[] of a PodGroup or template."""
+
+    name: str = ""
+    resource_claim_name: str | None = None
+    resource_claim_template_name: str | None = None
+
+
+class GroupTerms(Struct, frozen=True, kw_only=True):
+    """What the specs and templates of groups of every level have in common."""
+
+    scheduling_constraints: PodGroupSchedulingConstraints = PodGroupSchedulingConstraints()
+    disruption_mode: DisruptionMode | None = None
+    priority_class_name: str = ""
+    priority: int | None = None
+    preemption_policy: str | None = None
+
+
+class PodGroupTemplate(GroupTerms, frozen=True, kw_only=True):
+    """Workload.spec.podGroupTemplates[]."""
+
+    name: str = ""
+    scheduling_policy: PodGroupSchedulingPolicy = PodGroupSchedulingPolicy()
+    resource_claims: tuple[PodGroupResourceClaim, ...] = ()
+
+
+class CompositeGangSchedulingPolicy(Struct, frozen=True, kw_only=True):
+    """schedulingPolicy.gang of a composite: all or nothing from `min_group_count` child groups on."""
+
+    min_group_count: int = 0
+
+
+class CompositePodGroupSchedulingPolicy(Struct, frozen=True, kw_only=True):
+    """Exactly one of `basic` and `gang`."""
+
+    basic: Empty | None = None
+    gang: CompositeGangSchedulingPolicy | None = None
+
+
+class CompositePodGroupTemplate(GroupTerms, frozen=True, kw_only=True):
+    """Workload.spec.compositePodGroupTemplates[], and the composite templates within one."""
+
+    name: str = ""
+    scheduling_policy: CompositePodGroupSchedulingPolicy = CompositePodGroupSchedulingPolicy()
+    pod_group_templates: tuple[PodGroupTemplate, ...] = ()
+    composite_pod_group_templates: tuple[CompositePodGroupTemplate, ...] = ()
+
+
+class TypedLocalObjectReference(Struct, frozen=True, kw_only=True):
+    """Workload.spec.controllerRef."""
+
+    api_group: str = ""
+    kind: str = ""
+    name: str = ""
+
+
+class WorkloadSpec(Struct, frozen=True, kw_only=True):
+    """spec of a Workload."""
+
+    controller_ref: TypedLocalObjectReference | None = None
+    pod_group_templates: tuple[PodGroupTemplate, ...] = ()
+    composite_pod_group_templates: tuple[CompositePodGroupTemplate, ...] = ()
+
+
+class Workload(KubernetesObject, frozen=True, kw_only=True):
+    """scheduling.k8s.io Workload."""
+
+    KIND: ClassVar[str] = "Workload"
+    API_VERSION: ClassVar[str] = "scheduling.k8s.io/v1beta1"
+    NAMESPACED: ClassVar[bool] = True
+
+    spec: WorkloadSpec = WorkloadSpec()
+
+
+class WorkloadReference(Struct, frozen=True, kw_only=True):
+    """spec.workloadRef: the template a group was made from."""
+
+    workload_name: str = ""
+    template_name: str = ""
+
+
+class PodGroupSpec(GroupTerms, frozen=True, kw_only=True):
+    """spec of a PodGroup."""
+
+    workload_ref: WorkloadReference | None = None
+    parent_composite_pod_group_name: str = ""
+    scheduling_policy: PodGroupSchedulingPolicy = PodGroupSchedulingPolicy()
+    resource_claims: tuple[PodGroupResourceClaim, ...] = ()
+
+
+class PodGroupResourceClaimStatus(Struct, frozen=True, kw_only=True):
+    """status.resourceClaimStatuses[] of a PodGroup: the claim generated from a template (KEP-5729)."""
+
+    name: str = ""
+    resource_claim_name: str | None = None
+
+
+class PodGroupStatus(Struct, frozen=True, kw_only=True):
+    """status of a PodGroup; conditions PodGroupInitiallyScheduled and DisruptionTarget."""
+
+    conditions: tuple[Condition, ...] = ()
+    resource_claim_statuses: tuple[PodGroupResourceClaimStatus, ...] = ()
+
+
+class PodGroup(KubernetesObject, frozen=True, kw_only=True):
+    """scheduling.k8s.io PodGroup."""
+
+    KIND: ClassVar[str] = "PodGroup"
+    API_VERSION: ClassVar[str] = "scheduling.k8s.io/v1beta1"
+    NAMESPACED: ClassVar[bool] = True
+
+    spec: PodGroupSpec = PodGroupSpec()
+    status: PodGroupStatus = PodGroupStatus()
+    foreign: ForeignGroup | None = msgspec.field(default=None, name=FOREIGN)
+    """Its other fields, if it was read from the API of another scheduler (workloads.md 2)."""
+    custom: bool = msgspec.field(default=False, name=CUSTOM)
+    """Whether it was read from a custom resource: its priority is that in its spec, as no admission resolves it."""
+
+    @property
+    def min_count(self) -> int | None:
+        """Pods that must start together; None with the `basic` policy."""
+        gang = self.spec.scheduling_policy.gang
+        return None if gang is None else gang.min_count
+
+    @property
+    def disrupts_all(self) -> bool:
+        """Whether the pods of the group are preempted together (`disruptionMode: {all: {}}`)."""
+        mode = self.spec.disruption_mode
+        return mode is not None and mode.all is not None
+
+    @property
+    def topology_key(self) -> str | None:
+        """Node label whose value all pods share; None without a topology constraint."""
+        topology = self.spec.scheduling_constraints.topology
+        return topology[0].key if topology else None
+
+
+class CompositePodGroupSpec(GroupTerms, frozen=True, kw_only=True):
+    """spec of a CompositePodGroup."""
+
+    workload_ref: WorkloadReference | None = None
+    parent_composite_pod_group_name: str = ""
+    scheduling_policy: CompositePodGroupSchedulingPolicy = CompositePodGroupSchedulingPolicy()
+
+
+class CompositePodGroupStatus(Struct, frozen=True, kw_only=True):
+    """status of a CompositePodGroup; conditions CompositePodGroupInitiallyScheduled and DisruptionTarget."""
+
+    conditions: tuple[Condition, ...] = ()
+
+
+class CompositePodGroup(KubernetesObject, frozen=True, kw_only=True):
+    """scheduling.k8s.io CompositePodGroup: groups that are scheduled together, or a level of such a tree."""
+
+    KIND: ClassVar[str] = "CompositePodGroup"
+    API_VERSION: ClassVar[str] = "scheduling.k8s.io/v1alpha3"
+    NAMESPACED: ClassVar[bool] = True
+
+    spec: CompositePodGroupSpec = CompositePodGroupSpec()
+    status: CompositePodGroupStatus = CompositePodGroupStatus()
+
+    @property
+    def min_group_count(self) -> int | None:
+        """Child groups that must start together; None with the `basic` policy."""
+        gang = self.spec.scheduling_policy.gang
+        return None if gang is None else gang.min_group_count

@@ -1,0 +1,201 @@
+"""What an input holds: its objects, each with its place, and what others expand or run."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, Generic, NamedTuple, TypeVar, cast
+
+from msgspec.structs import replace
+
+from kube_rules.decoding import name_of, subject_of
+from kube_rules.errors import Origin
+from kube_rules.group_owners import Job
+from kube_rules.meta import KubernetesObject
+from kube_rules.objects import Namespace, Node, Pod, PodGroup
+from kube_rules.unknown_fields import UnknownField
+
+ObjectT_co = TypeVar("ObjectT_co", bound=KubernetesObject, covariant=True)
+ObjectT = TypeVar("ObjectT", bound=KubernetesObject)
+
+
+class Loaded(Generic[ObjectT_co]):
+    """An object with its origin, its order in the input and its creation time in seconds since 1970.
+
+    `dated`: whether the input has a creation time; else its turn stands for it.
+    """
+
+    __slots__ = ("created", "dated", "object", "order", "origin")
+
+    def __init__(self, found: ObjectT_co, origin: Origin, order: int, created: float, *, dated: bool = True) -> None:
+        self.object = found
+        self.origin = origin
+        self.order = order
+        self.created = created
+        self.dated = dated
+
+    def __repr__(self) -> str:
+        return f"Loaded({name_of(self.object)}, {self.origin}, order={self.order})"
+
+
+class Scenario(NamedTuple):
+    """A Scenario document as plain data; it is checked where it is run."""
+
+    manifest: dict[str, Any]
+    origin: Origin
+
+
+class UnknownObject(NamedTuple):
+    """An object of a kind that is not read here."""
+
+    api_version: str
+    kind: str
+    origin: Origin
+    known: bool | None = None
+    """Whether there is a schema of the kind; None where no schemas were given."""
+    nearest: str = ""
+    """`Pod`, or `Deployment in version apps/v1`: what was probably meant."""
+    manifest: Mapping[str, Any] = {}
+    created: float = 0.0
+    """Seconds since 1970, as `Loaded.created`."""
+    dated: bool = True
+
+    @property
+    def subject(self) -> str:
+        """`Certificate "default/web"`."""
+        return subject_of(self.manifest)
+
+
+class PodMaker(NamedTuple):
+    """An object whose controller makes pods of a template in it (`workloads.makes_pods`), as plain data."""
+
+    manifest: Mapping[str, Any]
+    origin: Origin
+    created: float = 0.0
+    """Seconds since 1970, as `Loaded.created`."""
+    dated: bool = True
+
+
+class Suspended(NamedTuple):
+    """A workload of the input, or a part of one, that calls for no pods as long as it is suspended."""
+
+    origin: Origin
+    api_version: str
+    kind: str
+    namespace: str
+    name: str
+    field: str
+    """The field that suspends it."""
+
+    @property
+    def message(self) -> str:
+        """The warning about it."""
+        return f"it is suspended ({self.field}) and calls for no pods"
+
+    def __str__(self) -> str:
+        return f'{self.origin}: {self.kind} "{self.namespace}/{self.name}": {self.message}'
+
+
+class Remark(NamedTuple):
+    """A field or an annotation of a workload that is not read, or that a scheduler reads otherwise."""
+
+    origin: Origin
+    subject: str
+    message: str
+    unless: str = ""
+    """The source of groups that reads it: nothing is reported where that is on."""
+    strict: bool = False
+    """Whether a strict reader refuses the input for it."""
+
+    def __str__(self) -> str:
+        return f"{self.origin}: {self.subject}: {self.message}"
+
+
+class PlainObject(NamedTuple):
+    """An object of the input as it stands there, of whatever kind."""
+
+    manifest: dict[str, Any]
+    origin: Origin
+
+
+@dataclass(slots=True)
+class Manifests:
+    """Everything one input holds, in document order."""
+
+    objects: dict[type[KubernetesObject], list[Loaded[KubernetesObject]]] = field(default_factory=dict)
+    scenarios: list[Scenario] = field(default_factory=list)
+    unknown: list[UnknownObject] = field(default_factory=list)
+    pod_makers: list[PodMaker] = field(default_factory=list)
+    """Deployments, Jobs and the like: who plans expands them (`simulation.workloads`)."""
+    expanded: list[PodMaker] = field(default_factory=list)
+    """Those of them that were expanded, and what they made that makes pods in turn: owners before what they own."""
+    jobs: list[Job] = field(default_factory=list)
+    """Of those that were expanded the Jobs: when they end counts (cost.md 6.4)."""
+    suspended: list[Suspended] = field(default_factory=list)
+    """Of those that were expanded: who asks whether they would run has no answer (whatif.md 1.5)."""
+    counted: list[Loaded[KubernetesObject]] = field(default_factory=list)
+    """Objects that exist and that a question leaves out: quotas count them, and nothing else."""
+    remarks: list[Remark] = field(default_factory=list)
+    """Of those that were expanded: what of them is not read."""
+    unknown_fields: list[UnknownField] = field(default_factory=list)
+    """As far as schemas were given; the first `MOST_FINDINGS`."""
+    unknown_fields_total: int = 0
+
+    def of(self, kind: type[ObjectT]) -> list[Loaded[ObjectT]]:
+        """The objects of one type, in document order."""
+        return cast("list[Loaded[ObjectT]]", self.objects.get(kind, []))
+
+    def all(self) -> list[Loaded[KubernetesObject]]:
+        """All typed objects, in document order."""
+        return sorted((found for kind in self.objects.values() for found in kind), key=lambda found: found.order)
+
+    def date_undated(self, after: float | None = None) -> None:
+        """Let objects without a creation time follow everything dated, one second apart in document order.
+
+        They are created after `after` too, in seconds since 1970.  Where nothing is dated and `after` is not given
+        they keep their times (interfaces.md 1.11).
+        """
+        typed, makers, others = self.all(), self.pod_makers, self.unknown
+        times = [(each.created, each.dated) for found in (typed, makers, others) for each in found]
+        begun = max(
+            [*(created for created, dated in times if dated), *(() if after is None else (after,))], default=None
+        )
+        if begun is None:
+            return
+        turns = sorted({created for created, dated in times if not dated})
+        created = {turn: begun + 1 + rank for rank, turn in enumerate(turns)}
+        for loaded in typed:
+            if not loaded.dated:
+                loaded.created = created[loaded.created]
+                stamp = datetime.fromtimestamp(loaded.created, UTC)
+                meta = replace(loaded.object.metadata, creation_timestamp=stamp)
+                loaded.object = replace(loaded.object, metadata=meta)
+        makers[:] = [each if each.dated else each._replace(created=created[each.created]) for each in makers]
+        others[:] = [each if each.dated else each._replace(created=created[each.created]) for each in others]
+
+    @property
+    def pods(self) -> list[Loaded[Pod]]:
+        """The pods."""
+        return self.of(Pod)
+
+    @property
+    def nodes(self) -> list[Loaded[Node]]:
+        """The nodes."""
+        return self.of(Node)
+
+    @property
+    def pod_groups(self) -> list[Loaded[PodGroup]]:
+        """The pod groups."""
+        return self.of(PodGroup)
+
+    @property
+    def namespaces(self) -> list[Loaded[Namespace]]:
+        """The namespaces."""
+        return self.of(Namespace)
+
+    @property
+    def unknown_kinds(self) -> Counter[str]:
+        """How many objects of each kind were left aside, by `apiVersion/kind`."""
+        return Counter(f"{found.api_version}/{found.kind}" for found in self.unknown)

@@ -1,0 +1,183 @@
+"""The ground all typed objects stand on: the struct base, metadata, label selectors, conditions (meta/v1).
+
+Invariants: see `kube_rules.objects`, which re-exports every public name here. Read objects from there.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, ClassVar, Final, NoReturn
+
+import msgspec
+
+QuantityText = str | int | float
+"""A quantity as a manifest has it: `"1500m"`, `4`, `0.5`."""
+
+ResourceList = dict[str, QuantityText]
+"""Resource name to quantity, as written."""
+
+
+class _EmptyMap(dict[str, Any]):
+    """The one empty map all objects share; it cannot be filled by accident."""
+
+    def _refuse(self, *_: object, **__: object) -> NoReturn:
+        raise TypeError("objects are frozen: build a new one with msgspec.structs.replace")
+
+    __setitem__ = _refuse
+    __delitem__ = _refuse
+    __ior__ = _refuse
+    update = _refuse
+    setdefault = _refuse
+    pop = _refuse
+    popitem = _refuse
+    clear = _refuse
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (_empty_map, ())
+
+    def __copy__(self) -> _EmptyMap:
+        return self
+
+    def __deepcopy__(self, _memo: object) -> _EmptyMap:
+        return self
+
+
+EMPTY_MAP = _EmptyMap()
+
+
+def _empty_map() -> dict[str, Any]:
+    return EMPTY_MAP
+
+
+def map_field() -> Any:
+    """A struct field whose default is the shared empty map."""
+    return msgspec.field(default_factory=_empty_map)
+
+
+class Struct(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True, rename="camel"):
+    """Base of every Kubernetes type here: frozen, camelCase outside, unknown fields ignored."""
+
+
+class Empty(Struct, frozen=True, kw_only=True):
+    """A struct without fields, present or absent: `basic: {}`, `single: {}`, `all: {}`."""
+
+
+EMPTY = Empty()
+
+
+# --- metadata and selectors (meta/v1) ---------------------------------------------------------------------
+
+
+class OwnerReference(Struct, frozen=True, kw_only=True):
+    """metadata.ownerReferences[]."""
+
+    api_version: str = ""
+    kind: str = ""
+    name: str = ""
+    uid: str = ""
+    controller: bool = False
+    block_owner_deletion: bool = False
+
+
+_LONGEST_REVISION: Final = 20
+"""Digits."""
+
+
+class ObjectMeta(Struct, frozen=True, kw_only=True):
+    """metadata of any object."""
+
+    name: str = ""
+    generate_name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    generation: int = 0
+    creation_timestamp: datetime | None = None
+    deletion_timestamp: datetime | None = None
+    deletion_grace_period_seconds: int | None = None
+    labels: dict[str, str] = map_field()
+    annotations: dict[str, str] = map_field()
+    owner_references: tuple[OwnerReference, ...] = ()
+    finalizers: tuple[str, ...] = ()
+
+    @property
+    def revision(self) -> int:
+        """`resource_version` as a number: the later write has the larger one; 0 for any other text."""
+        found = self.resource_version
+        return int(found) if len(found) <= _LONGEST_REVISION and found.isascii() and found.isdigit() else 0
+
+
+EMPTY_META = ObjectMeta()
+
+
+class LabelSelectorRequirement(Struct, frozen=True, kw_only=True):
+    """LabelSelector.matchExpressions[]; operator In, NotIn, Exists or DoesNotExist."""
+
+    key: str = ""
+    operator: str = ""
+    values: tuple[str, ...] = ()
+
+
+class LabelSelector(Struct, frozen=True, kw_only=True):
+    """A label selector: an absent one matches nothing, an empty one everything (see `selectors`)."""
+
+    match_labels: dict[str, str] = map_field()
+    match_expressions: tuple[LabelSelectorRequirement, ...] = ()
+
+
+class NodeSelectorRequirement(Struct, frozen=True, kw_only=True):
+    """One requirement of a node selector term; operator In, NotIn, Exists, DoesNotExist, Gt or Lt."""
+
+    key: str = ""
+    operator: str = ""
+    values: tuple[str, ...] = ()
+
+
+class NodeSelectorTerm(Struct, frozen=True, kw_only=True):
+    """Requirements that all hold; a term without any matches no node."""
+
+    match_expressions: tuple[NodeSelectorRequirement, ...] = ()
+    match_fields: tuple[NodeSelectorRequirement, ...] = ()
+
+
+class NodeSelector(Struct, frozen=True, kw_only=True):
+    """Terms of which one must hold."""
+
+    node_selector_terms: tuple[NodeSelectorTerm, ...] = ()
+
+
+class Condition(Struct, frozen=True, kw_only=True):
+    """metav1.Condition, as in the status of a PodGroup."""
+
+    type: str = ""
+    status: str = "Unknown"
+    reason: str = ""
+    message: str = ""
+    last_transition_time: datetime | None = None
+    observed_generation: int = 0
+
+
+class KubernetesObject(Struct, frozen=True, kw_only=True):
+    """Base of the kinds: `KIND`, `API_VERSION` and `NAMESPACED` describe the class, `metadata` the object."""
+
+    KIND: ClassVar[str] = ""
+    API_VERSION: ClassVar[str] = ""
+    NAMESPACED: ClassVar[bool] = False
+
+    metadata: ObjectMeta = EMPTY_META
+
+    @property
+    def name(self) -> str:
+        """metadata.name."""
+        return self.metadata.name
+
+    @property
+    def namespace(self) -> str:
+        """metadata.namespace, empty for cluster-scoped kinds."""
+        return self.metadata.namespace
+
+    @property
+    def key(self) -> str:
+        """`namespace/name`, or `name` for cluster-scoped kinds."""
+        meta = self.metadata
+        return f"{meta.namespace}/{meta.name}" if meta.namespace else meta.name

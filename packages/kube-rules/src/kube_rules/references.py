@@ -1,0 +1,68 @@
+"""Rules between the objects of one input: duplicates, nodes that pods are bound to, groups older servers admitted.
+
+Invariant: every error names the origin of the object at fault.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
+from kube_rules.decoding import name_of
+from kube_rules.errors import FieldError, InputError, Origin
+from kube_rules.group_sources import pod_group_name
+from kube_rules.manifests import Loaded
+from kube_rules.meta import KubernetesObject
+from kube_rules.objects import Pod, PodGroup
+from kube_rules.validation import validate
+
+_FINISHED = ("Succeeded", "Failed")
+
+
+def refuse_duplicates(objects: Iterable[Loaded[KubernetesObject]]) -> None:
+    """Raise `InputError` at the second object of one kind, namespace and name."""
+    seen: dict[tuple[str, str, str, str], Origin] = {}
+    for loaded in objects:
+        found = loaded.object
+        foreign = found.foreign if isinstance(found, PodGroup) else None
+        version = foreign.api_version if foreign is not None else ""  # other APIs have names of their own
+        key = (found.KIND, version, found.metadata.namespace, found.metadata.name)
+        first = seen.setdefault(key, loaded.origin)
+        if first is not loaded.origin:
+            raise InputError(
+                loaded.origin,
+                f'Duplicate value: "{found.name}": already defined in {first}',
+                path="metadata.name",
+                subject=name_of(found),
+            )
+
+
+def check_nodes(pods: Iterable[Loaded[Pod]], nodes: Collection[str]) -> None:
+    """Raise `InputError` for a pod that is bound to a node not in `nodes`; finished pods may outlive theirs."""
+    for loaded in pods:
+        node = loaded.object.spec.node_name
+        if node and node not in nodes and loaded.object.status.phase not in _FINISHED:
+            raise InputError(
+                loaded.origin,
+                f'Invalid value: "{node}": no Node with this name is in the input',
+                path="spec.nodeName",
+                subject=name_of(loaded.object),
+            )
+
+
+def check_groups(groups: Iterable[Loaded[PodGroup]], pods: Iterable[Loaded[Pod]]) -> None:
+    """Validate the groups in full, but for those that an API server has already admitted.
+
+    An older version (1.36) allowed `all` with `basic`, and stored objects are not validated again: they are read
+    as they are. A group is stored if it has a UID, or if a pod that names it is bound or has a UID.
+    """
+    stored = {
+        (loaded.object.namespace, pod_group_name(loaded.object))
+        for loaded in pods
+        if loaded.object.spec.node_name or loaded.object.metadata.uid
+    }
+    for loaded in groups:
+        group = loaded.object
+        try:
+            validate(group, stored_groups=bool(group.metadata.uid) or (group.namespace, group.name) in stored)
+        except FieldError as error:
+            raise InputError(loaded.origin, error.message, path=error.path, subject=name_of(group)) from None

@@ -1,0 +1,461 @@
+"""Selectors over labels, nodes and fields: compiled once, asked often.
+
+Terms: a requirement is (key, operator, values). A selector holds when all its requirements hold. A node
+selector holds when one of its terms holds.
+
+Rules (apimachinery labels.Requirement, fields.Selector; component-helpers nodeaffinity): `In` needs the
+key, `NotIn` and `!=` also hold without it, `Gt` and `Lt` compare integers and fail on anything else. An
+absent label selector matches nothing, an empty one everything. A node selector term without requirements
+matches nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from kube_rules.errors import excerpt
+from kube_rules.labels import label_value_errors, qualified_name_errors
+from kube_rules.objects import LabelSelector, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
+
+IN: Final = "In"
+NOT_IN: Final = "NotIn"
+EXISTS: Final = "Exists"
+DOES_NOT_EXIST: Final = "DoesNotExist"
+GT: Final = "Gt"
+LT: Final = "Lt"
+
+LABEL_SELECTOR_OPERATORS: Final = (IN, NOT_IN, EXISTS, DOES_NOT_EXIST)
+NODE_SELECTOR_OPERATORS: Final = (*LABEL_SELECTOR_OPERATORS, GT, LT)
+
+_INTEGER = re.compile(r"[+-]?[0-9]{1,19}", re.ASCII)
+
+
+class SelectorError(ValueError):
+    """A selector that cannot be read; the message is the one an API server answers."""
+
+
+class Requirement(NamedTuple):
+    """One condition on labels."""
+
+    key: str
+    operator: str
+    values: tuple[str, ...] = ()
+
+    def matches(self, labels: Mapping[str, str]) -> bool:
+        """Whether labels satisfy it."""
+        found = labels.get(self.key)
+        return _OPERATORS[self.operator](found, self.values)
+
+    def __str__(self) -> str:
+        return _WRITTEN[self.operator].format(key=self.key, values=",".join(sorted(self.values)))
+
+
+def parse_integer(text: str) -> int | None:
+    """The int64 a label value states, or None: `Gt` and `Lt` fail on anything else."""
+    if _INTEGER.fullmatch(text) is None:
+        return None
+    number = int(text)
+    return number if -(2**63) <= number < 2**63 else None
+
+
+def _compare(holds: Callable[[int, int], bool]) -> Callable[[str | None, tuple[str, ...]], bool]:
+    def check(found: str | None, values: tuple[str, ...]) -> bool:
+        if found is None or len(values) != 1:
+            return False
+        left, right = parse_integer(found), parse_integer(values[0])
+        return left is not None and right is not None and holds(left, right)
+
+    return check
+
+
+_OPERATORS: Final[dict[str, Callable[[str | None, tuple[str, ...]], bool]]] = {
+    IN: lambda found, values: found is not None and found in values,
+    NOT_IN: lambda found, values: found is None or found not in values,
+    EXISTS: lambda found, _values: found is not None,
+    DOES_NOT_EXIST: lambda found, _values: found is None,
+    GT: _compare(lambda left, right: left > right),
+    LT: _compare(lambda left, right: left < right),
+}
+_WRITTEN: Final = {
+    IN: "{key} in ({values})",
+    NOT_IN: "{key} notin ({values})",
+    EXISTS: "{key}",
+    DOES_NOT_EXIST: "!{key}",
+    GT: "{key}>{values}",
+    LT: "{key}<{values}",
+}
+
+
+class Selector(NamedTuple):
+    """All requirements at once; `nothing` marks the selector that no labels satisfy."""
+
+    requirements: tuple[Requirement, ...] = ()
+    nothing: bool = False
+
+    @property
+    def everything(self) -> bool:
+        """Whether any labels satisfy it."""
+        return not self.requirements and not self.nothing
+
+    def matches(self, labels: Mapping[str, str]) -> bool:
+        """Whether labels satisfy every requirement."""
+        if self.nothing:
+            return False
+        get = labels.get
+        for key, operator, values in self.requirements:  # noqa: SIM110 - a generator costs twice the time here
+            if not _OPERATORS[operator](get(key), values):
+                return False
+        return True
+
+    def __str__(self) -> str:
+        return "<none>" if self.nothing else ",".join(map(str, self.requirements))
+
+
+class LabelMatcher:
+    """A selector compiled to be asked for many objects: a call takes as long as the labels are many, not the terms."""
+
+    __slots__ = ("_absent", "_bounds", "_excluded", "_nothing", "_required")
+
+    def __init__(self, selector: Selector) -> None:
+        self._nothing = selector.nothing
+        self._required: dict[str, frozenset[str] | None] = {}
+        self._excluded: dict[str, frozenset[str]] = {}
+        self._bounds: dict[str, tuple[int, int]] = {}
+        excluded: dict[str, set[str]] = {}
+        absent: set[str] = set()
+        for key, operator, values in selector.requirements:
+            match operator:
+                case "In":
+                    present = self._required.get(key)
+                    self._required[key] = frozenset(values) if present is None else present.intersection(values)
+                case "NotIn":
+                    excluded.setdefault(key, set()).update(values)
+                case "Exists":
+                    self._required.setdefault(key, None)
+                case "DoesNotExist":
+                    absent.add(key)
+                case _:
+                    self._narrow(key, operator, values)
+        self._excluded = {key: frozenset(values) for key, values in excluded.items()}
+        self._absent = frozenset(absent)
+
+    def _narrow(self, key: str, operator: str, values: tuple[str, ...]) -> None:
+        """Take in a requirement with Gt or Lt."""
+        limit = parse_integer(values[0]) if len(values) == 1 else None
+        if limit is None:
+            self._nothing = True
+            return
+        low, high = self._bounds.get(key, (-(2**63), 2**63 - 1))
+        self._bounds[key] = (max(low, limit + 1), high) if operator == GT else (low, min(high, limit - 1))
+        self._required.setdefault(key, None)
+
+    def __call__(self, labels: Mapping[str, str]) -> bool:
+        """Whether labels satisfy every requirement."""
+        if self._nothing or len(self._required) > len(labels):
+            return False
+        for key, values in self._required.items():
+            found = labels.get(key)
+            if found is None or (values is not None and found not in values):
+                return False
+        if not self._absent.isdisjoint(labels):
+            return False
+        excluded = self._excluded
+        for key in excluded if len(excluded) < len(labels) else labels:
+            if key in excluded and labels.get(key) in excluded[key]:
+                return False
+        for key, (low, high) in self._bounds.items():
+            number = parse_integer(labels[key])
+            if number is None or not low <= number <= high:
+                return False
+        return True
+
+
+EVERYTHING: Final = Selector()
+NOTHING: Final = Selector(nothing=True)
+
+
+def compile_label_selector(selector: LabelSelector | None) -> Selector:
+    """The selector of an object's `labelSelector` field: None matches nothing, an empty one everything.
+
+    Raises `SelectorError` for an unknown operator (validation refuses it before).
+    """
+    if selector is None:
+        return NOTHING
+    requirements = [Requirement(key, IN, (value,)) for key, value in sorted(selector.match_labels.items())]
+    requirements.extend(
+        _requirement(e.key, e.operator, e.values, LABEL_SELECTOR_OPERATORS) for e in selector.match_expressions
+    )
+    return Selector(tuple(requirements))
+
+
+def compile_match_labels(labels: Mapping[str, str]) -> Selector:
+    """The selector of a plain map such as `nodeSelector`: every entry holds, empty matches everything."""
+    return Selector(tuple(Requirement(key, IN, (value,)) for key, value in sorted(labels.items())))
+
+
+def _requirement(key: str, operator: str, values: tuple[str, ...], allowed: Sequence[str]) -> Requirement:
+    if operator not in allowed:
+        raise SelectorError(f'"{operator}" is not a valid label selector operator')
+    return Requirement(key, operator, values)
+
+
+# --- node selectors -----------------------------------------------------------------------------------------
+
+
+class NodeTerm(NamedTuple):
+    """One term of a node selector: requirements on labels and on `metadata.name`."""
+
+    labels: tuple[Requirement, ...]
+    fields: tuple[Requirement, ...]
+
+    def matches(self, labels: Mapping[str, str], name: str) -> bool:
+        """Whether a node with these labels and this name satisfies the term; an empty term never holds."""
+        if not self.labels and not self.fields:
+            return False
+        if not all(requirement.matches(labels) for requirement in self.labels):
+            return False
+        node_fields = {"metadata.name": name}
+        return all(requirement.matches(node_fields) for requirement in self.fields)
+
+
+class CompiledNodeSelector(NamedTuple):
+    """Terms of which one must hold."""
+
+    terms: tuple[NodeTerm, ...]
+
+    def matches(self, labels: Mapping[str, str], name: str) -> bool:
+        """Whether a node with these labels and this name satisfies one of the terms."""
+        return any(term.matches(labels, name) for term in self.terms)
+
+
+def compile_node_term(term: NodeSelectorTerm) -> NodeTerm:
+    """The requirements of a node selector term; raises `SelectorError` for an unknown operator."""
+
+    def read(expressions: tuple[NodeSelectorRequirement, ...]) -> tuple[Requirement, ...]:
+        return tuple(_requirement(e.key, e.operator, e.values, NODE_SELECTOR_OPERATORS) for e in expressions)
+
+    return NodeTerm(read(term.match_expressions), read(term.match_fields))
+
+
+def compile_node_selector(selector: NodeSelector) -> CompiledNodeSelector:
+    """All terms of a node selector; without terms it matches no node."""
+    return CompiledNodeSelector(tuple(map(compile_node_term, selector.node_selector_terms)))
+
+
+# --- the string form of label selectors ---------------------------------------------------------------------
+
+_TOKEN = re.compile(r"\s*(==|!=|[=<>!(),]|[^\s=<>!(),]+)")
+_MAX_SELECTOR_TEXT: Final = 65536
+MAX_TERMS: Final = 1000
+"""Requirements that the text of a selector may have."""
+MAX_VALUES: Final = 4000
+"""Values that the sets of these requirements may have together."""
+_QUOTED: Final = 256
+_SYMBOLS: Final = {"=": IN, "==": IN, "!=": NOT_IN, ">": GT, "<": LT}
+_WORDS: Final = {"in": IN, "notin": NOT_IN}
+_OPERATOR_TOKENS: Final = "in,notin,=,==,!=,gt,lt"
+
+
+def parse_label_selector(text: str) -> Selector:
+    """The selector written as kubectl sends it: `a=b,c!=d,e in (x,y),!f,g,h>1`; empty matches everything.
+
+    Raises `SelectorError` with an API server's message.
+    """
+    return Selector(tuple(sorted(_LabelParser(text).requirements(), key=lambda r: r.key)))
+
+
+class _LabelParser:
+    """Reads the tokens of one selector text from left to right."""
+
+    def __init__(self, text: str) -> None:
+        if len(text) > _MAX_SELECTOR_TEXT:
+            raise SelectorError(f"unable to parse requirement: longer than {_MAX_SELECTOR_TEXT} characters")
+        self._tokens = _TOKEN.findall(text)
+        self._next = 0
+        self._values = 0
+
+    def requirements(self) -> list[Requirement]:
+        found: list[Requirement] = []
+        if not self._tokens:
+            return found
+        while True:
+            found.append(self._requirement())
+            if len(found) > MAX_TERMS:
+                raise _cannot_parse(f"more than {MAX_TERMS} requirements")
+            token = self._take()
+            if token == "":
+                return found
+            if token != ",":
+                raise _cannot_parse(f"found '{token}', expected: ',' or 'end of string'")
+            if self._peek() in ("", ","):
+                raise _cannot_parse(f"found '{self._peek()}', expected: identifier after ','")
+
+    def _peek(self) -> str:
+        return self._tokens[self._next] if self._next < len(self._tokens) else ""
+
+    def _take(self) -> str:
+        token = self._peek()
+        self._next += 1
+        return token
+
+    def _requirement(self) -> Requirement:
+        token = self._take()
+        absent = token == "!"
+        key = self._take() if absent else token
+        if not _is_word(key):
+            raise _cannot_parse(f"found '{key}', expected: identifier")
+        _refuse(qualified_name_errors(key), f'key: Invalid value: "{key}"')
+        if absent:
+            return Requirement(key, DOES_NOT_EXIST)
+        token = self._peek()
+        if token in ("", ","):
+            return Requirement(key, EXISTS)
+        self._next += 1
+        if token in _WORDS:
+            operator, values = _WORDS[token], self._value_list()
+        elif token in _SYMBOLS:
+            operator, values = _SYMBOLS[token], (self._value(),)
+        else:
+            raise _cannot_parse(f"found '{token}', expected: {_OPERATOR_TOKENS}")
+        for index, value in enumerate(values):
+            if operator in (GT, LT):
+                if parse_integer(value) is None:
+                    raise _cannot_parse(
+                        f"values[{index}][{key}]: Invalid value: \"{value}\": for 'Gt', 'Lt' operators, "
+                        "the value must be an integer"
+                    )
+            else:
+                _refuse(label_value_errors(value), f'values[{index}][{key}]: Invalid value: "{value}"')
+        return Requirement(key, operator, values)
+
+    def _value(self) -> str:
+        token = self._peek()
+        if token in ("", ","):
+            return ""
+        self._next += 1
+        if not _is_word(token):
+            raise _cannot_parse(f"found '{token}', expected: identifier")
+        return token
+
+    def _value_list(self) -> tuple[str, ...]:
+        token = self._take()
+        if token != "(":
+            raise _cannot_parse(f"found '{token}' expected: '('")
+        values: list[str] = []
+        value = ""
+        while True:
+            token = self._take()
+            if token in (",", ")"):
+                self._values += 1
+                if self._values > MAX_VALUES:
+                    raise _cannot_parse(f"more than {MAX_VALUES} values")
+                values.append(value)
+                value = ""
+                if token == ")":
+                    return tuple(dict.fromkeys(values))
+            elif _is_word(token) and not value:
+                value = token
+            else:
+                raise _cannot_parse(f"found '{token}', expected: ',', or ')'")
+
+
+def _is_word(token: str) -> bool:
+    return token != "" and token[0] not in "=<>!(),"
+
+
+def _cannot_parse(reason: str) -> SelectorError:
+    return SelectorError(f"unable to parse requirement: {excerpt(reason, 4 * _QUOTED)}")
+
+
+def _refuse(messages: tuple[str, ...], where: str) -> None:
+    if messages:
+        raise _cannot_parse(f"{where}: {'; '.join(messages)}")
+
+
+# --- field selectors ----------------------------------------------------------------------------------------
+
+
+class FieldRequirement(NamedTuple):
+    """One condition on a field; `equal` False means `!=`."""
+
+    path: str
+    equal: bool
+    value: str
+
+
+class FieldSelector(NamedTuple):
+    """All conditions at once, on an object as plain data."""
+
+    requirements: tuple[FieldRequirement, ...] = ()
+
+    def matches(self, manifest: Mapping[str, Any]) -> bool:
+        """Whether the object satisfies every condition; an absent field reads as the empty string."""
+        return all((field_value(manifest, r.path) == r.value) == r.equal for r in self.requirements)
+
+
+def field_value(manifest: Mapping[str, Any], path: str) -> str:
+    """The text at a dotted path (`spec.nodeName`): empty if absent, `true`/`false` for booleans."""
+    found: Any = manifest
+    for step in path.split("."):
+        if not isinstance(found, Mapping) or step not in found:
+            return ""
+        found = found[step]
+    if found is None:
+        return ""
+    if isinstance(found, bool):
+        return "true" if found else "false"
+    return str(found)
+
+
+def parse_field_selector(text: str) -> FieldSelector:
+    r"""The selector written as kubectl sends it: `metadata.name=a,status.phase!=Failed`.
+
+    Commas, equal signs and backslashes in a value are escaped by a backslash. Raises `SelectorError` with
+    an API server's message.
+    """
+    if len(text) > _MAX_SELECTOR_TEXT:
+        raise SelectorError(f"invalid selector: longer than {_MAX_SELECTOR_TEXT} characters")
+    requirements: list[FieldRequirement] = []
+    for part in filter(None, _split_unescaped(text)):
+        if len(requirements) == MAX_TERMS:
+            raise SelectorError(f"invalid selector: more than {MAX_TERMS} requirements")
+        match = _FIELD_TERM.fullmatch(part)
+        if match is None:
+            raise SelectorError(
+                f"invalid selector: '{excerpt(text, _QUOTED)}'; can't understand '{excerpt(part, _QUOTED)}'"
+            )
+        path, operator, value = match.groups()
+        requirements.append(FieldRequirement(path, operator != "!=", _unescape(text, value)))
+    return FieldSelector(tuple(requirements))
+
+
+_FIELD_TERM = re.compile(r"([^=!\\]*?)(!=|==|=)(.*)", re.DOTALL)
+_ESCAPED = re.compile(r"\\(.?)", re.DOTALL)
+
+
+def _split_unescaped(text: str) -> list[str]:
+    parts: list[str] = []
+    start, position = 0, 0
+    while position < len(text):
+        if text[position] == "\\":
+            position += 1
+        elif text[position] == ",":
+            parts.append(text[start:position])
+            start = position + 1
+        position += 1
+    parts.append(text[start:])
+    return parts
+
+
+def _unescape(text: str, value: str) -> str:
+    def one(match: re.Match[str]) -> str:
+        escaped = match.group(1)
+        if escaped not in ("\\", ",", "="):
+            raise SelectorError(f"invalid field selector: invalid escape sequence in '{excerpt(text, _QUOTED)}'")
+        return escaped
+
+    if re.search(r"(?<!\\)(?:\\\\)*=", value):
+        raise SelectorError(f"invalid field selector: unescaped '=' in '{excerpt(text, _QUOTED)}'")
+    return _ESCAPED.sub(one, value)

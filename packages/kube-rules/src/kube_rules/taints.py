@@ -1,0 +1,27 @@
+"""Whether a toleration covers a taint of a node: one rule for filters, and for the controllers that evict."""
+
+from typing import Final
+
+from kube_rules.selectors import parse_integer
+
+EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+
+
+def covers(key: str, operator: str, value: str, effect: str, taint: tuple[str, str, str]) -> bool:
+    """Whether a toleration, given by its fields, covers a taint (key, value, effect).
+
+    An empty effect covers all effects, an empty key with Exists all keys; Lt and Gt compare integers, the taint's with
+    the toleration's (KEP-5471), and cover nothing where either is none. An empty operator is Equal.
+    """
+    if effect not in ("", taint[2]) or key not in ("", taint[0]):
+        return False
+    if operator == "Exists":
+        return True
+    if not key:
+        return False
+    if operator in ("", "Equal"):
+        return value == taint[1]
+    wanted, found = parse_integer(value), parse_integer(taint[1])
+    if wanted is None or found is None:
+        return False
+    return found < wanted if operator == "Lt" else operator == "Gt" and found > wanted

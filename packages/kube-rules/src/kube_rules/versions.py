@@ -1,0 +1,223 @@
+"""Versions of Workload and PodGroup: plain manifests to and from the internal form (v1beta1).
+
+Terms: the internal form is `scheduling.k8s.io/v1beta1`. The same shape is read from `v1alpha3` and from the
+CRD group `scheduling.reprieve.dev/v1beta1`; `v1alpha2` names things otherwise;
+`scheduling.x-k8s.io/v1alpha1` is the PodGroup of the coscheduling plugin, `scheduling.volcano.sh/v1beta1` that of
+Volcano. All rules: api.md "Workload and PodGroup, three served versions", workloads.md 2 for the last two.
+
+Invariant: functions take and give plain data, never change what they are given, and share what they do not
+change. Down and up again gives the same object, but for what the older version cannot express (preemptionPolicy).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from kube_rules.errors import FieldError, unsupported
+from kube_rules.foreign_groups import (
+    COSCHEDULING_VERSION,
+    CUSTOM,
+    FOREIGN,
+    FOREIGN_VERSIONS,
+    VOLCANO_VERSION,
+    coscheduling_up,
+    volcano_up,
+)
+
+Manifest = dict[str, Any]
+
+KUBERNETES_VERSION: Final = "1.37.0"
+"""Whose behaviour this is."""
+SCHEDULING_GROUP: Final = "scheduling.k8s.io"
+CRD_GROUP: Final = "scheduling.reprieve.dev"
+
+INTERNAL_VERSION: Final = f"{SCHEDULING_GROUP}/v1beta1"
+SERVED_VERSIONS: Final = (INTERNAL_VERSION, f"{SCHEDULING_GROUP}/v1alpha3", f"{SCHEDULING_GROUP}/v1alpha2")
+"""Versions of the native group, best first."""
+
+READABLE_VERSIONS: Final[Mapping[str, tuple[str, ...]]] = {
+    "Workload": (*SERVED_VERSIONS, f"{CRD_GROUP}/v1beta1"),
+    "PodGroup": (*SERVED_VERSIONS, f"{CRD_GROUP}/v1beta1", *FOREIGN_VERSIONS),
+}
+"""Kind to the apiVersions that can be read."""
+
+_MODES: Final = {"Pod": "single", "PodGroup": "all"}
+_MODE_NAMES: Final = {mode: name for name, mode in _MODES.items()}
+_CONDITIONS: Final = {"PodGroupScheduled": "PodGroupInitiallyScheduled"}
+_CONDITION_NAMES: Final = {internal: name for name, internal in _CONDITIONS.items()}
+
+
+def is_converted_kind(kind: str, api_version: str) -> bool:
+    """Whether the kind is a Workload or PodGroup of a group read here (readable version or not)."""
+    group = api_version.partition("/")[0]
+    return any(group == version.partition("/")[0] for version in READABLE_VERSIONS.get(kind, ()))
+
+
+VERSIONS_WITHOUT_POLICY: Final = (f"{SCHEDULING_GROUP}/v1alpha2", *FOREIGN_VERSIONS)
+"""Versions whose PodGroup has no preemptionPolicy (api.md, the table)."""
+
+
+def to_internal(manifest: Mapping[str, Any]) -> Manifest:
+    """A Workload or PodGroup of any readable version in its internal form.
+
+    Raises `FieldError` for a version that is not read (naming the replacement) and for a value that has no
+    internal form.
+    """
+    kind, version = str(manifest.get("kind", "")), str(manifest.get("apiVersion", ""))
+    if version not in READABLE_VERSIONS.get(kind, ()):
+        raise _not_served(kind, version)
+    converted = {**manifest, "apiVersion": INTERNAL_VERSION}
+    converted.pop(FOREIGN, None)
+    converted.pop(CUSTOM, None)
+    if kind == "PodGroup" and version.startswith(f"{CRD_GROUP}/"):
+        converted[CUSTOM] = True
+    convert = _UP.get((kind, version))
+    return converted if convert is None else convert(converted)
+
+
+def from_internal(manifest: Mapping[str, Any], api_version: str) -> Manifest:
+    """An internal Workload or PodGroup as another served version; raises `FieldError` if it is not served."""
+    kind = str(manifest.get("kind", ""))
+    if api_version not in (*SERVED_VERSIONS, f"{CRD_GROUP}/v1beta1"):
+        raise _not_served(kind, api_version)
+    converted = {**manifest, "apiVersion": api_version}
+    convert = _DOWN.get((kind, api_version))
+    return converted if convert is None else convert(converted)
+
+
+def _not_served(kind: str, version: str) -> FieldError:
+    hint = ""
+    if version == f"{SCHEDULING_GROUP}/v1alpha1":
+        hint = " (pods name their group in spec.schedulingGroup.podGroupName, groups are PodGroup objects)"
+    return FieldError("apiVersion", f"{kind} in version {version} is not read: use {INTERNAL_VERSION}{hint}")
+
+
+def _changed(value: Any, **changes: Callable[[Any], Any]) -> Any:
+    """A copy of a map with some entries replaced; anything else comes back as it is (its type is refused later)."""
+    if not isinstance(value, Mapping):
+        return value
+    return {key: changes[key](found) if key in changes else found for key, found in value.items()}
+
+
+def _each(change: Callable[[Any, str], Any], path: str) -> Callable[[Any], Any]:
+    def convert(values: Any) -> Any:
+        if not isinstance(values, list):
+            return values
+        return [change(value, f"{path}[{index}]") for index, value in enumerate(values)]
+
+    return convert
+
+
+def _without(value: Any, key: str) -> Any:
+    if not isinstance(value, Mapping) or key not in value:
+        return value
+    return {name: found for name, found in value.items() if name != key}
+
+
+def _mode_up(path: str) -> Callable[[Any], Any]:
+    def convert(mode: Any) -> Any:
+        if mode is None:
+            return None
+        if not isinstance(mode, str) or mode not in _MODES:
+            raise unsupported(path, mode, tuple(_MODES))
+        return {_MODES[mode]: {}}
+
+    return convert
+
+
+def _mode_down(mode: Any) -> Any:
+    if not isinstance(mode, Mapping):
+        return mode
+    return next((name for key, name in _MODE_NAMES.items() if mode.get(key) is not None), None)
+
+
+def _renamed_conditions(names: Mapping[str, str]) -> Callable[[Any], Any]:
+    def one(condition: Any, _path: str) -> Any:
+        return _changed(condition, type=lambda found: names.get(found, found) if isinstance(found, str) else found)
+
+    return lambda status: _changed(status, conditions=_each(one, "status.conditions"))
+
+
+def _template_up(template: Any, path: str) -> Any:
+    return _changed(template, disruptionMode=_mode_up(f"{path}.disruptionMode"))
+
+
+def _template_down(template: Any, _path: str) -> Any:
+    return _without(_changed(template, disruptionMode=_mode_down), "preemptionPolicy")
+
+
+def _workload_up(manifest: Manifest) -> Manifest:
+    return _changed_manifest(
+        manifest,
+        spec=lambda spec: _changed(spec, podGroupTemplates=_each(_template_up, "spec.podGroupTemplates")),
+    )
+
+
+def _workload_down(manifest: Manifest) -> Manifest:
+    return _changed_manifest(
+        manifest,
+        spec=lambda spec: _changed(spec, podGroupTemplates=_each(_template_down, "spec.podGroupTemplates")),
+    )
+
+
+def _workload_to_alpha3(manifest: Manifest) -> Manifest:
+    def template(value: Any, _path: str) -> Any:
+        return _without(value, "preemptionPolicy")
+
+    return _changed_manifest(
+        manifest, spec=lambda spec: _changed(spec, podGroupTemplates=_each(template, "spec.podGroupTemplates"))
+    )
+
+
+def _group_up(manifest: Manifest) -> Manifest:
+    def spec_up(spec: Any) -> Any:
+        changed = _changed(spec, disruptionMode=_mode_up("spec.disruptionMode"))
+        if not isinstance(changed, Mapping) or "podGroupTemplateRef" not in changed:
+            return changed
+        reference = changed["podGroupTemplateRef"]
+        rest = _without(changed, "podGroupTemplateRef")
+        if reference is None:
+            return rest
+        workload = reference.get("workload") if isinstance(reference, Mapping) else None
+        if not isinstance(workload, Mapping):
+            raise FieldError("spec.podGroupTemplateRef", 'Invalid value: "": must specify one of: `workload`')
+        renamed = {"podGroupTemplateName": "templateName"}
+        return {**rest, "workloadRef": {renamed.get(key, key): found for key, found in workload.items()}}
+
+    return _changed_manifest(manifest, spec=spec_up, status=_renamed_conditions(_CONDITIONS))
+
+
+def _group_down(manifest: Manifest) -> Manifest:
+    def spec_down(spec: Any) -> Any:
+        changed = _without(_changed(spec, disruptionMode=_mode_down), "preemptionPolicy")
+        if not isinstance(changed, Mapping) or "workloadRef" not in changed:
+            return changed
+        reference = changed["workloadRef"]
+        rest = _without(changed, "workloadRef")
+        if not isinstance(reference, Mapping):
+            return rest
+        renamed = {"templateName": "podGroupTemplateName"}
+        workload = {renamed.get(key, key): found for key, found in reference.items()}
+        return {**rest, "podGroupTemplateRef": {"workload": workload}}
+
+    return _changed_manifest(manifest, spec=spec_down, status=_renamed_conditions(_CONDITION_NAMES))
+
+
+def _changed_manifest(manifest: Manifest, **changes: Callable[[Any], Any]) -> Manifest:
+    return {key: changes[key](found) if key in changes else found for key, found in manifest.items()}
+
+
+_ALPHA2: Final = f"{SCHEDULING_GROUP}/v1alpha2"
+_ALPHA3: Final = f"{SCHEDULING_GROUP}/v1alpha3"
+_UP: Final[Mapping[tuple[str, str], Callable[[Manifest], Manifest]]] = {
+    ("Workload", _ALPHA2): _workload_up,
+    ("PodGroup", _ALPHA2): _group_up,
+    ("PodGroup", COSCHEDULING_VERSION): coscheduling_up,
+    ("PodGroup", VOLCANO_VERSION): volcano_up,
+}
+_DOWN: Final[Mapping[tuple[str, str], Callable[[Manifest], Manifest]]] = {
+    ("Workload", _ALPHA3): _workload_to_alpha3,
+    ("Workload", _ALPHA2): _workload_down,
+    ("PodGroup", _ALPHA2): _group_down,
+}

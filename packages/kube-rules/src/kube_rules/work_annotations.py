@@ -1,0 +1,328 @@
+"""Annotations by which users describe their work, and so what an eviction costs them (cost.md 2).
+
+They stand on a pod, on its PodGroup, or as defaults on a PriorityClass; the nearest counts, each by itself.  Times are
+RFC 3339, durations as Go writes them (`90s`, `1h30m`).
+
+Rule: a value that cannot be read counts as absent and is reported: no pod is refused because of an annotation.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Annotated, Any, Final
+
+import msgspec
+
+from kube_rules.admission import PREEMPTION_PRIORITY, PREEMPTION_PRIORITY_CLASS
+from kube_rules.durations import duration
+from kube_rules.meta import KubernetesObject
+from kube_rules.objects import CompositePodGroup, Pod, PodGroup, PriorityClass
+from kube_rules.unknown_fields import nearest
+
+DOMAIN: Final = "scheduling.reprieve.dev/"
+LAST_CHECKPOINT: Final = f"{DOMAIN}last-checkpoint"
+"""When the work was last saved: what was done before is not lost by an eviction."""
+CHECKPOINT_INTERVAL: Final = f"{DOMAIN}checkpoint-interval"
+"""How often it is saved, counted from the start; for work that does not report when it was."""
+MINIMUM_RUNTIME: Final = f"{DOMAIN}minimum-runtime"
+"""For so long after its start it is no victim."""
+PREEMPTION_DELAY: Final = f"{DOMAIN}preemption-delay"
+"""How long it waits pending, as a preemptor, before it may evict."""
+EXPECTED_END: Final = f"{DOMAIN}expected-end"
+"""When it will have ended, as far as its owner knows: who needs its room may wait for that."""
+RESTART_COST: Final = f"{DOMAIN}restart-cost"
+"""How long it takes, once it runs again, until it is where it was."""
+BELOW_MINIMUM: Final = f"{DOMAIN}below-minimum"
+"""`Whole`: what would be left of a gang below its minCount goes as one."""
+PDB_POLICY: Final = f"{DOMAIN}pdb-policy"
+"""Of a PriorityClass: `BestEffort`, or `Respect`: its preemptors never violate a PodDisruptionBudget."""
+MAY_BREAK_MINIMUM_RUNTIME: Final = f"{DOMAIN}may-break-minimum-runtime"
+"""Of a PriorityClass: `true`: the minimum runtime of others does not hold against its preemptors."""
+
+MAX_PREEMPTION_PRIORITY: Final = f"{DOMAIN}max-preemption-priority"
+"""Of a PriorityClass: the highest value that its groups may have as victims; without it their own priority."""
+MAX_MINIMUM_RUNTIME: Final = f"{DOMAIN}max-minimum-runtime"
+"""Of a PriorityClass: the longest minimum runtime of its pods; without it one hour."""
+MAX_RESTART_COST: Final = f"{DOMAIN}max-restart-cost"
+"""Of a PriorityClass: the longest restart cost of its pods; without it one hour."""
+ALLOW_BELOW_MINIMUM: Final = f"{DOMAIN}allow-below-minimum"
+"""Of a PriorityClass: `false`: `below-minimum` of its gangs does not count."""
+GRANT_NAMESPACES: Final = f"{DOMAIN}grant-namespaces"
+"""Of a PriorityClass: the namespaces, separated by commas, for which its `max-` annotations are; without it all."""
+
+WHOLE: Final = "Whole"
+BEST_EFFORT, RESPECT = "BestEffort", "Respect"
+LONGEST: Final = 10 * 366 * 24 * 3600.0
+"""No duration is longer, in seconds (ten years)."""
+
+_Time = Annotated[datetime, msgspec.Meta(tz=True)]
+
+
+@dataclass(frozen=True, slots=True)
+class WorkTerms:
+    """The terms of one piece of work; None: not given. Times are seconds since the epoch, durations seconds."""
+
+    last_checkpoint: float | None = None
+    checkpoint_interval: float | None = None
+    minimum_runtime: float | None = None
+    preemption_delay: float | None = None
+    restart_cost: float | None = None
+    expected_end: float | None = None
+    active_deadline: float | None = None
+    """Of a pod, for so long it may run: its `activeDeadlineSeconds`."""
+    below_minimum_whole: bool | None = None
+
+    @property
+    def decisive(self) -> tuple[object, ...]:
+        """What lets others be evicted than before, or at another time, and not only at another cost."""
+        ends = self.expected_end, self.active_deadline
+        return (self.minimum_runtime, self.preemption_delay, self.below_minimum_whole, *ends)
+
+    @property
+    def decides(self) -> bool:
+        """Whether it restricts who may be evicted, and not only at what cost."""
+        return bool(self.minimum_runtime) or bool(self.below_minimum_whole)
+
+    def over(self, other: "WorkTerms") -> "WorkTerms":
+        """These, and for what they leave open those of the other."""
+        if self is NO_WORK_TERMS:
+            return other
+        if other is NO_WORK_TERMS:
+            return self
+        return WorkTerms(
+            *(
+                getattr(other, field) if getattr(self, field) is None else getattr(self, field)
+                for field in WorkTerms.__slots__
+            )
+        )
+
+
+NO_WORK_TERMS: Final = WorkTerms()
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """How far annotations may raise the standing of a victim (cost.md 7). Durations in seconds."""
+
+    preemption_priority: int | None = None
+    """None: the group's own priority."""
+    minimum_runtime: float = 3600.0
+    restart_cost: float = 3600.0
+    below_minimum: bool = True
+
+
+DEFAULT_GRANT: Final = Grant()
+"""What everybody has without a word of an administrator."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClassTerms:
+    """The terms of a PriorityClass.
+
+    `work`: defaults for its pods and groups; `grant`: bounds on what these say, in `grant_namespaces` (None: in all),
+    and `grant_elsewhere` in others; the rest is about its preemptors.
+    """
+
+    work: WorkTerms = NO_WORK_TERMS
+    respects_budgets: bool = False
+    may_break_minimum_runtime: bool = False
+    grant: Grant = DEFAULT_GRANT
+    grant_elsewhere: Grant = DEFAULT_GRANT
+    grant_namespaces: frozenset[str] | None = None
+
+    def grant_in(self, namespace: str) -> Grant:
+        """Return the grant for objects of a namespace."""
+        granted = self.grant_namespaces is None or namespace in self.grant_namespaces
+        return self.grant if granted else self.grant_elsewhere
+
+
+NO_CLASS_TERMS: Final = ClassTerms()
+
+
+def moment(text: str) -> float:
+    """Seconds since the epoch of a time as RFC 3339 has it. Raises ValueError with what is wanted."""
+    try:
+        return msgspec.convert(text, _Time).timestamp()
+    except (msgspec.ValidationError, OverflowError, ValueError):
+        raise ValueError("want a time as RFC 3339 has it, such as 2026-01-31T12:00:00Z") from None
+
+
+def _duration(text: str) -> float:
+    try:
+        found = duration(text) if len(text) <= _LONGEST_TEXT else LONGEST * 2
+    except ValueError:
+        raise ValueError("want a duration such as 90s or 1h30m") from None
+    if found < 0:
+        raise ValueError("a duration must not be negative")
+    if found > LONGEST:
+        raise ValueError("a duration is at most ten years")
+    return found
+
+
+_LONGEST_TEXT: Final = 64
+
+
+def _interval(text: str) -> float:
+    found = _duration(text)
+    if not found:
+        raise ValueError("an interval must be longer than 0")
+    return found
+
+
+def _one_of(*known: str) -> Callable[[str], str]:
+    def read(text: str) -> str:
+        if text not in known:
+            raise ValueError(f"want {' or '.join(known)}")
+        return text
+
+    return read
+
+
+def _number(text: str) -> int:
+    if not _NUMBER.fullmatch(text) or not -(1 << 31) <= int(text) < 1 << 31:
+        raise ValueError("want a priority: an integer of 32 bits")
+    return int(text)
+
+
+_NUMBER: Final = re.compile(r"-?[0-9]{1,10}")
+
+
+def _namespaces(text: str) -> frozenset[str]:
+    names = [name.strip() for name in text.split(",")]
+    if not all(map(_NAMESPACE.fullmatch, names)):
+        raise ValueError("want names of namespaces, separated by commas")
+    return frozenset(names)
+
+
+_NAMESPACE: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+
+
+_WORK: Final[Mapping[str, tuple[str, Callable[[str], Any]]]] = {
+    LAST_CHECKPOINT: ("last_checkpoint", moment),
+    CHECKPOINT_INTERVAL: ("checkpoint_interval", _interval),
+    MINIMUM_RUNTIME: ("minimum_runtime", _duration),
+    PREEMPTION_DELAY: ("preemption_delay", _duration),
+    RESTART_COST: ("restart_cost", _duration),
+    EXPECTED_END: ("expected_end", moment),
+    BELOW_MINIMUM: ("below_minimum_whole", _one_of(WHOLE)),
+}
+_CLASS: Final[Mapping[str, tuple[str, Callable[[str], Any]]]] = {
+    PDB_POLICY: ("respects_budgets", _one_of(BEST_EFFORT, RESPECT)),
+    MAY_BREAK_MINIMUM_RUNTIME: ("may_break_minimum_runtime", _one_of("true", "false")),
+}
+_GRANT: Final[Mapping[str, tuple[str, Callable[[str], Any]]]] = {
+    MAX_PREEMPTION_PRIORITY: ("preemption_priority", _number),
+    MAX_MINIMUM_RUNTIME: ("minimum_runtime", _duration),
+    MAX_RESTART_COST: ("restart_cost", _duration),
+    ALLOW_BELOW_MINIMUM: ("below_minimum", _one_of("true", "false")),
+    GRANT_NAMESPACES: ("namespaces", _namespaces),
+}
+_OF_CLASS: Final = {**_CLASS, **_GRANT}
+"""All that count on a PriorityClass only."""
+_ELSEWHERE: Final = frozenset({PREEMPTION_PRIORITY, PREEMPTION_PRIORITY_CLASS})
+"""Annotations of the domain that are read in other places."""
+WORK_ANNOTATIONS: Final = (*_WORK, *_OF_CLASS)
+"""All that are read here."""
+
+
+def work_terms(annotations: Mapping[str, str]) -> WorkTerms:
+    """The terms in the annotations of a pod or PodGroup; what cannot be read counts as absent."""
+    found = _read(annotations, _WORK, [])
+    return _terms(found)
+
+
+def work_terms_of(pod: Pod) -> WorkTerms:
+    """The terms of a pod: its annotations, and for how long it may run."""
+    terms = work_terms(pod.metadata.annotations)
+    deadline = pod.spec.active_deadline_seconds
+    return terms if deadline is None else replace(terms, active_deadline=float(deadline))
+
+
+def class_terms(annotations: Mapping[str, str]) -> ClassTerms:
+    """The terms in the annotations of a PriorityClass; what cannot be read counts as absent."""
+    work = _terms(_read(annotations, _WORK, []))
+    own = _read(annotations, _CLASS, [])
+    given = _read(annotations, _GRANT, [])
+    # A list that cannot be read names no namespace: it must not open the grant to all.
+    namespaces = given.pop("namespaces", frozenset()) if GRANT_NAMESPACES in annotations else None
+    if work is NO_WORK_TERMS and not own and not given:
+        return NO_CLASS_TERMS
+    if "below_minimum" in given:
+        given["below_minimum"] = given["below_minimum"] == "true"
+    return ClassTerms(
+        work=work,
+        respects_budgets=own.get("respects_budgets") == RESPECT,
+        may_break_minimum_runtime=own.get("may_break_minimum_runtime") == "true",
+        grant=_with_defaults(Grant(**given), work),
+        grant_elsewhere=_with_defaults(DEFAULT_GRANT, work),
+        grant_namespaces=namespaces,
+    )
+
+
+def _with_defaults(grant: Grant, work: WorkTerms) -> Grant:
+    """The grant, and as much as the class gives to all of its pods that say nothing."""
+    return replace(
+        grant,
+        minimum_runtime=max(grant.minimum_runtime, work.minimum_runtime or 0.0),
+        restart_cost=max(grant.restart_cost, work.restart_cost or 0.0),
+        below_minimum=grant.below_minimum or bool(work.below_minimum_whole),
+    )
+
+
+def annotation_problems(item: KubernetesObject) -> list[str]:
+    """What is wrong with the annotations of our domain on a pod, a group or a PriorityClass, a sentence for each.
+
+    Each names the field and, where it is the value that is wrong, the value.
+    """
+    annotations = item.metadata.annotations
+    if not annotations or not isinstance(item, Pod | PodGroup | CompositePodGroup | PriorityClass):
+        return []
+    problems: list[str] = []
+    _read(annotations, _WORK, problems)
+    of_class = isinstance(item, PriorityClass)
+    if of_class:
+        _read(annotations, _OF_CLASS, problems)
+    for name in annotations:
+        if not name.startswith(DOMAIN) or name in _WORK or name in _ELSEWHERE or (of_class and name in _OF_CLASS):
+            continue
+        if name in _OF_CLASS:
+            problems.append(f"{_path(name)}: counts on a PriorityClass only")
+            continue
+        known = (other.removeprefix(DOMAIN) for other in (*_WORK, *_OF_CLASS, *_ELSEWHERE))
+        meant = nearest(name.removeprefix(DOMAIN), known)
+        problems.append(f"{_path(name)}: not known" + (f', did you mean "{DOMAIN}{meant}"?' if meant else ""))
+    return problems
+
+
+def _read(
+    annotations: Mapping[str, str], known: Mapping[str, tuple[str, Callable[[str], Any]]], problems: list[str]
+) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    if not annotations:
+        return found
+    for name, (field, read) in known.items():
+        text = annotations.get(name)
+        if text is None:
+            continue
+        try:
+            found[field] = read(text)
+        except ValueError as error:
+            problems.append(f'{_path(name)}: Invalid value: "{_short(text)}": {error}')
+    return found
+
+
+def _terms(found: dict[str, Any]) -> WorkTerms:
+    if not found:
+        return NO_WORK_TERMS
+    if "below_minimum_whole" in found:
+        found["below_minimum_whole"] = True
+    return WorkTerms(**found)
+
+
+def _path(name: str) -> str:
+    return f"metadata.annotations[{_short(name)}]"
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 2 * _LONGEST_TEXT else f"{text[: 2 * _LONGEST_TEXT]}..."

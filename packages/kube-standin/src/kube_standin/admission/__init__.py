@@ -1,0 +1,46 @@
+"""Admission: what depends on other objects is decided here, step by step, before a write is stored.
+
+``STEPS`` is the whole list in the order kube-apiserver runs its plugins (PreemptionPriority and Standing are our own);
+``admission_steps`` makes them for one registry. Namespace lifecycle and the system priority classes are part of every
+server (``bootstrap``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+from kube_standin.admission.groups import PROTECTION, PodGroupProtection, PodGroupReference
+from kube_standin.admission.limits import LimitRanger
+from kube_standin.admission.pods import DefaultTolerationSeconds, ServiceAccount, TaintNodes
+from kube_standin.admission.priority import PreemptionPriority, Priority, Standing
+from kube_standin.admission.quota import ResourceQuota
+from kube_standin.admission_chain import Step
+from kube_standin.registry import Registry
+
+__all__ = ["PROTECTION", "STEPS", "admission_steps"]
+
+STEPS: Mapping[str, Callable[[], Step]] = {
+    "LimitRanger": LimitRanger,
+    "ServiceAccount": ServiceAccount,
+    "TaintNodesByCondition": TaintNodes,
+    "Priority": Priority,
+    "PreemptionPriority": PreemptionPriority,
+    "Standing": Standing,
+    "DefaultTolerationSeconds": DefaultTolerationSeconds,
+    "PodGroupProtection": PodGroupProtection,
+    "PodGroupWorkloadExists": PodGroupReference,
+    "ResourceQuota": ResourceQuota,
+}
+"""Plugin name -> its step, in the order they run."""
+
+
+def admission_steps(_registry: Registry | None = None, *, off: Iterable[str] = ()) -> list[Step]:
+    """Return fresh steps for one server, without those named in ``off``; raises ValueError for unknown names.
+
+    Fits ``ServeOptions.steps``.
+    """
+    left_out = frozenset(off)
+    unknown = left_out.difference(STEPS)
+    if unknown:
+        raise ValueError(f"unknown admission plugin {', '.join(sorted(unknown))}; known: {', '.join(STEPS)}")
+    return [make() for name, make in STEPS.items() if name not in left_out]

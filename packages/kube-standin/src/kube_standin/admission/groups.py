@@ -1,0 +1,77 @@
+"""Groups at the door: the protection finalizers, what goes under a group that is going, and references to Workloads.
+
+Rules: api.md "Workload and PodGroup", composite.md 1; recorded answers 439 to 446. The finalizers are taken off by
+``controllers.groups``: a PodGroup's once no unfinished pod names it, a CompositePodGroup's once no group does.
+"""
+
+from __future__ import annotations
+
+from kube_standin.admission_chain import Request, Step
+
+PROTECTION = "scheduling.k8s.io/podgroup-protection"
+COMPOSITE_PROTECTION = "scheduling.k8s.io/compositepodgroup-protection"
+PARENT = "parentCompositePodGroupName"
+"""The field of a group's spec that names the composite it is in."""
+_GROUPS, _COMPOSITES = "podgroups.scheduling.k8s.io", "compositepodgroups.scheduling.k8s.io"
+_FINALIZERS = {_GROUPS: PROTECTION, _COMPOSITES: COMPOSITE_PROTECTION}
+_STORED = {"PodGroup": "scheduling.k8s.io/podgroups", "CompositePodGroup": "scheduling.k8s.io/compositepodgroups"}
+_WORKLOADS = "scheduling.k8s.io/workloads"
+
+
+class PodGroupProtection(Step):
+    """A new group carries the finalizer that keeps it while others need it, and needs no group that is going."""
+
+    kinds = frozenset(("pods", _GROUPS, _COMPOSITES))
+
+    def mutate(self, request: Request) -> None:
+        """Add the finalizer on create."""
+        protection = _FINALIZERS.get(request.kind.resource)
+        if protection is None or request.operation != "CREATE" or request.subresource:
+            return
+        finalizers = request.new["metadata"].setdefault("finalizers", [])
+        if protection not in finalizers:
+            finalizers.append(protection)
+
+    def validate(self, request: Request) -> None:
+        """Refuse (403) what would come under a group that is being deleted; one that is not there yet is fine."""
+        if request.operation != "CREATE" or request.subresource:
+            return
+        spec = request.new.get("spec") or {}
+        if request.kind.resource == "pods":
+            above, name = "PodGroup", (spec.get("schedulingGroup") or {}).get("podGroupName")
+        else:
+            above, name = "CompositePodGroup", spec.get(PARENT)
+        if not name:
+            return
+        state = request.registry.store.head(_STORED[above], request.namespace, name)
+        if state is not None and "deletionTimestamp" in state.decode()["metadata"]:
+            raise request.refused(
+                f'cannot create {request.kind.kind} referencing {above} "{name}" because it is being deleted'
+            )
+
+
+class PodGroupReference(Step):
+    """A PodGroup that names a Workload's template needs both to exist (403); checked after validation (446).
+
+    Groups of a tree are not checked: they came with Kubernetes 1.37, which has given this rule up.
+    """
+
+    kinds = frozenset((_GROUPS,))
+
+    def validate(self, request: Request) -> None:
+        """Check the reference of a new group."""
+        if request.operation != "CREATE" or request.subresource:
+            return
+        spec = request.new.get("spec") or {}
+        reference = spec.get("workloadRef")
+        if not reference or spec.get(PARENT):
+            return
+        workload, template = reference.get("workloadName", ""), reference.get("templateName", "")
+        state = request.registry.store.head(_WORKLOADS, request.namespace, workload)
+        if state is None:
+            raise request.refused(f'PodGroup rejected: Workload "{workload}" not found')
+        templates = (state.decode().get("spec") or {}).get("podGroupTemplates") or ()
+        if all(entry.get("name") != template for entry in templates):
+            raise request.refused(
+                f'PodGroup rejected: PodGroupTemplate "{template}" not found in Workload "{workload}"'
+            )

@@ -1,0 +1,44 @@
+"""LimitRange at the door: every LimitRange of the namespace is applied to new pods and claims.
+
+The rules are `kube_rules.admission.limit_ranges`.
+"""
+
+from __future__ import annotations
+
+from kube_rules.admission.limit_ranges import ANNOTATION, fill_containers, refusal
+from kube_rules.json import Json
+from kube_standin.admission_chain import Request, Step
+
+_RANGES = "limitranges"
+
+
+class LimitRanger(Step):
+    """Applies every LimitRange of the namespace to new pods and claims."""
+
+    kinds = frozenset(("pods", "persistentvolumeclaims"))
+
+    def mutate(self, request: Request) -> None:
+        """Fill in default requests and limits of containers."""
+        if request.operation != "CREATE" or request.subresource or request.kind.plural != "pods":
+            return
+        filled = fill_containers(request.new.get("spec") or {}, _items(request))
+        if not filled:
+            return
+        metadata = request.new["metadata"]
+        annotations = metadata["annotations"] = dict(metadata.get("annotations") or {})
+        before = annotations.get(ANNOTATION)
+        first = f"{before}; " if before else "LimitRanger plugin set: "
+        annotations[ANNOTATION] = first + "; ".join(filled)
+
+    def validate(self, request: Request) -> None:
+        """Refuse what is out of bounds (403)."""
+        if request.operation != "CREATE" or request.subresource:
+            return
+        why = refusal(request.kind.resource, request.new, _items(request))
+        if why:
+            raise request.refused(why)
+
+
+def _items(request: Request) -> list[Json]:
+    states = request.registry.store.heads(_RANGES, request.namespace)
+    return [item for state in states for item in (state.decode().get("spec") or {}).get("limits") or ()]

@@ -1,0 +1,254 @@
+"""Priorities at the door: class names become numbers, and hand-set numbers must agree with their class.
+
+Rules: preemption.md 8; kube-apiserver's Priority plugin; recorded answers 097, 107, 151 to 158, 439 to 460.
+Terms: the *default class* is the one marked ``globalDefault`` (the lowest value if there are several).
+Invariant: a stored Pod, PodGroup or CompositePodGroup has ``spec.priority``, and it is the value its class had when the
+object was created; later changes of classes change nothing that exists. The same holds for the preemption priority of a
+group of either kind: its annotation is the value of the class it names, resolved when that was named (preemption.md 4,
+"Options").
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import msgspec
+
+from kube_rules.admission import (
+    DEFAULT_PRIORITY,
+    PREEMPT_LOWER,
+    PREEMPTION_PRIORITY,
+    PREEMPTION_PRIORITY_CLASS,
+)
+from kube_rules.foreign_groups import FOREIGN_VERSIONS
+from kube_rules.json import Json
+from kube_rules.standing import RAISING, excesses
+from kube_rules.versions import CRD_GROUP
+from kube_rules.work_annotations import NO_CLASS_TERMS, class_terms
+from kube_standin.admission_chain import Objects, Request, Step
+from kube_standin.group_templates import templates
+
+CLASSES = "priorityclasses.scheduling.k8s.io"
+GROUPS = "podgroups.scheduling.k8s.io"
+COMPOSITES = "compositepodgroups.scheduling.k8s.io"
+FOREIGN = frozenset(
+    f"{plural}.{group}"
+    for plural, group in (
+        *(("podgroups", version.partition("/")[0]) for version in FOREIGN_VERSIONS),
+        ("podgroups", CRD_GROUP),
+        ("compositepodgroups", CRD_GROUP),
+    )
+)
+"""Groups that are custom resources: none of their fields are resolved here."""
+WORKLOADS = "workloads.scheduling.k8s.io"
+_STORED_CLASSES = "scheduling.k8s.io/priorityclasses"
+_TEMPLATES_AS_THEY_COME = "scheduling.k8s.io/v1alpha2"
+"""Requests of this version leave the priorities of Workload templates alone (recorded answers 419, 430)."""
+
+
+class _Meta(msgspec.Struct):
+    name: str = ""
+    annotations: dict[str, str] = {}
+
+
+class _Class(msgspec.Struct, rename="camel"):
+    """The part of a stored PriorityClass that matters here."""
+
+    metadata: _Meta
+    value: int = 0
+    global_default: bool = False
+    preemption_policy: str = PREEMPT_LOWER
+
+
+_decode = msgspec.json.Decoder(_Class).decode
+
+
+class Resolved(NamedTuple):
+    """What a class name stands for."""
+
+    name: str
+    value: int
+    policy: str
+
+
+@dataclass(frozen=True)
+class _Words:
+    """How a refusal is worded for one kind of holder; ``{found}`` and ``{computed}`` are filled in."""
+
+    priority: str
+    policy: str
+
+
+_POD = _Words(
+    "the integer value of priority ({found}) must not be provided in pod spec; priority admission controller "
+    "computed {computed} from the given PriorityClass name",
+    "the string value of PreemptionPolicy ({found}) must not be provided in pod spec; priority admission "
+    "controller computed {computed} from the given PriorityClass name",
+)
+_GROUP = _Words(
+    "priority set in the pod group ({found}) must match the priority computed ({computed}) based on the priority "
+    "class set in the spec",
+    "preemption policy set in the pod group ({found}) must match the policy computed ({computed}) based on the "
+    "priority class set in the spec",
+)
+
+
+def _worded(kind: str, place: str) -> _Words:
+    return _Words(
+        *(text.replace("pod group", kind).replace("the spec", place) for text in (_GROUP.priority, _GROUP.policy))
+    )
+
+
+_COMPOSITE = _worded("composite pod group", "the spec")
+_TEMPLATE = _worded("pod group template", "the template")
+_COMPOSITE_TEMPLATE = _worded("composite pod group template", "the template")
+
+
+def default_class(registry: Objects) -> Resolved | None:
+    """Return the class marked as default; of several the one with the lowest value."""
+    found: Resolved | None = None
+    for state in registry.store.heads(_STORED_CLASSES):
+        if b"globalDefault" not in state.raw:
+            continue
+        one = _decode(state.raw)
+        if one.global_default and (found is None or one.value < found.value):
+            found = Resolved(one.metadata.name, one.value, one.preemption_policy)
+    return found
+
+
+class Priority(Step):
+    """Resolves priority classes of new pods, groups of both kinds and templates; guards the default class."""
+
+    kinds = frozenset(("pods", GROUPS, COMPOSITES, WORKLOADS, CLASSES))
+
+    def mutate(self, request: Request) -> None:
+        """Fill in class name, value and preemption policy; refuse (403) what contradicts them."""
+        if request.operation != "CREATE" or request.subresource:
+            return
+        spec = request.new.get("spec")
+        if not isinstance(spec, dict):
+            if request.kind.resource == CLASSES or request.kind.resource == WORKLOADS:
+                return
+            spec = request.new["spec"] = {}
+        match request.kind.resource:
+            case "pods":
+                self._resolve(request, spec, _POD)
+            case resource if resource == GROUPS:
+                self._resolve(request, spec, _GROUP)
+            case resource if resource == COMPOSITES:
+                self._resolve(request, spec, _COMPOSITE)
+            case resource if resource == WORKLOADS and request.version != _TEMPLATES_AS_THEY_COME:
+                for template in templates(spec):
+                    self._resolve(request, template.holder, _COMPOSITE_TEMPLATE if template.composite else _TEMPLATE)
+
+    def validate(self, request: Request) -> None:
+        """Refuse a second default class."""
+        if request.kind.resource != CLASSES or request.operation == "DELETE" or request.subresource:
+            return
+        if not request.new.get("globalDefault"):
+            return
+        present = default_class(request.registry)
+        if present is not None and present.name != request.name:
+            why = f"PriorityClass {present.name} is already marked as default. Only one default can exist"
+            raise request.refused(why)
+
+    def _resolve(self, request: Request, holder: Json, words: _Words) -> None:
+        resolved = _find(request, holder.get("priorityClassName") or "")
+        given = holder.get("priority")
+        if given is not None and given != resolved.value:
+            raise request.refused(words.priority.format(found=given, computed=resolved.value))
+        policy = holder.get("preemptionPolicy")
+        if policy and policy != resolved.policy:
+            raise request.refused(words.policy.format(found=policy, computed=resolved.policy))
+        if resolved.name:
+            holder["priorityClassName"] = resolved.name
+        holder["priority"] = resolved.value
+        holder["preemptionPolicy"] = resolved.policy
+
+
+class PreemptionPriority(Step):
+    """What a group counts as when it is a potential victim: an annotation names a class, another shows its value.
+
+    Not a plugin of kube-apiserver (preemption.md 4, "Options").
+    """
+
+    kinds = frozenset((GROUPS, COMPOSITES))
+
+    def mutate(self, request: Request) -> None:
+        """Write the value of the class that a group names; refuse (403) one that is missing or too low."""
+        if request.subresource or request.operation == "DELETE":
+            return
+        metadata = request.new["metadata"]
+        annotations = metadata.get("annotations") or {}
+        before = ((request.old or {}).get("metadata") or {}).get("annotations") or {}
+        name, given = annotations.get(PREEMPTION_PRIORITY_CLASS, ""), annotations.get(PREEMPTION_PRIORITY)
+        was = before.get(PREEMPTION_PRIORITY)
+        priority = (request.new.get("spec") or {}).get("priority") or DEFAULT_PRIORITY
+        if not name:
+            if given is not None and before.get(PREEMPTION_PRIORITY_CLASS) and given == was:
+                del annotations[PREEMPTION_PRIORITY]  # the class it stood for was taken off
+            elif given is not None and given != was:
+                why = f"set from the class that {PREEMPTION_PRIORITY_CLASS} names, and not without one"
+                raise request.refused(f"metadata.annotations[{PREEMPTION_PRIORITY}]: Forbidden: {why}")
+            return
+        if name == before.get(PREEMPTION_PRIORITY_CLASS) and was is not None:
+            value = was  # as it was resolved, whatever became of the class
+        else:
+            resolved = _find(request, name)
+            if resolved.value < priority:
+                why = f'Invalid value: "{name}": its value {resolved.value} is lower than the priority {priority}'
+                raise request.refused(f"metadata.annotations[{PREEMPTION_PRIORITY_CLASS}]: {why}")
+            value = str(resolved.value)
+        if given is not None and given not in (value, was):
+            why = f"{given} must match the value {value} of the class {name}"
+            raise request.refused(f"metadata.annotations[{PREEMPTION_PRIORITY}]: Forbidden: {why}")
+        metadata["annotations"] = {**annotations, PREEMPTION_PRIORITY: value}
+
+
+class Standing(Step):
+    """Refuses annotations that raise the standing of a victim beyond what its PriorityClass grants (cost.md 7).
+
+    Whatever way they come: in a create, in an update of the object or of its status, in a patch or an apply. What an
+    object has already may stay when a grant shrinks; it counts as far as it is granted. Not a plugin of kube-apiserver.
+    """
+
+    kinds = frozenset(("pods", GROUPS, COMPOSITES)) | FOREIGN
+
+    def validate(self, request: Request) -> None:
+        """Refuse (403) a value that is not granted and was not there."""
+        if request.operation == "DELETE":
+            return
+        annotations = (request.new.get("metadata") or {}).get("annotations") or {}
+        before = ((request.old or {}).get("metadata") or {}).get("annotations") or {}
+        if not any(name in annotations and annotations[name] != before.get(name) for name in RAISING):
+            return
+        spec = request.new.get("spec")
+        spec = spec if isinstance(spec, dict) else {}
+        name = str(spec.get("priorityClassName") or "")
+        found = _class(request, name) if name else None
+        terms = class_terms(found.metadata.annotations) if found is not None else NO_CLASS_TERMS
+        priority: int | None = None
+        if request.kind.resource in FOREIGN:
+            asked = _class(request, annotations.get(PREEMPTION_PRIORITY_CLASS, ""))
+            if found is not None and asked is not None:
+                priority, annotations = found.value, {**annotations, PREEMPTION_PRIORITY: str(asked.value)}
+        elif request.kind.resource != "pods":
+            priority = spec.get("priority") or DEFAULT_PRIORITY
+        for excess in excesses(annotations, priority, name, terms.grant_in(request.namespace)):
+            if annotations[excess.name] != before.get(excess.name):
+                raise request.refused(excess.problem(annotations))
+
+
+def _class(request: Request, name: str) -> _Class | None:
+    state = request.registry.store.head(_STORED_CLASSES, "", name) if name else None
+    return None if state is None else _decode(state.raw)
+
+
+def _find(request: Request, name: str) -> Resolved:
+    if not name:
+        return default_class(request.registry) or Resolved("", DEFAULT_PRIORITY, PREEMPT_LOWER)
+    found = _class(request, name)
+    if found is None:
+        raise request.refused(f"no PriorityClass with name {name} was found")
+    return Resolved(name, found.value, found.preemption_policy)

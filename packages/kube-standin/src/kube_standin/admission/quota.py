@@ -1,0 +1,138 @@
+"""ResourceQuota at the door: a create that would exceed a quota of its namespace is refused (403).
+
+The rules are `kube_rules.admission.quotas`. What counts is ``status.hard`` and
+``status.used``: a quota whose status is still empty restricts nothing (538). Invariant: the use of an admitted
+object is added to ``status.used`` in the same turn in which the object is staged, so concurrent creates cannot
+exceed a quota together. Use that ends is taken off by the quota controller.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import NamedTuple
+
+from kube_rules.admission.amounts import Amount, Amounts, added, amounts, printed
+from kube_rules.admission.quotas import QuotaError, afford, charge_for, counted, growth_of
+from kube_rules.admission.usage import classes_of_group, classes_of_groups, has_class_scope, in_scope
+from kube_rules.json import Json
+from kube_standin.admission_chain import Objects, Request, Step
+from kube_standin.storage import Store, Stored
+
+_QUOTAS = "resourcequotas"
+_GROWS = frozenset(("services", "persistentvolumeclaims"))
+"""Resources whose use an update may raise."""
+_GROUPS = frozenset(("podgroups.scheduling.k8s.io", "compositepodgroups.scheduling.k8s.io"))
+_STORED_GROUPS = {
+    "PodGroup": "scheduling.k8s.io/podgroups",
+    "CompositePodGroup": "scheduling.k8s.io/compositepodgroups",
+}
+
+
+class _Charge(NamedTuple):
+    """What one quota is to be charged with."""
+
+    namespace: str
+    name: str
+    amounts: Amounts
+
+
+def _charge(store: Store, charges: Sequence[_Charge]) -> None:
+    """Write down what an object uses, on top of what others were charged meanwhile."""
+    for charge in charges:
+        state = store.head(_QUOTAS, charge.namespace, charge.name)
+        if state is None:
+            continue
+        quota = state.decode()
+        status = quota["status"]
+        status["used"] = printed(added(amounts(status.get("used")), charge.amounts))
+        store.put(_QUOTAS, state.namespace, state.name, quota, state)
+
+
+def class_names(registry: Objects, namespace: str, changed: Json | None = None) -> Callable[[Json], frozenset[str]]:
+    """Return what tells the priority classes that the groups of a pod of the namespace name (cost.md 7.7).
+
+    Each group is read once; `changed` is a group as it is to be.
+    """
+    known: dict[tuple[str, str], Json | None] = {}
+    if changed is not None:
+        known[changed["kind"], changed["metadata"]["name"]] = changed
+
+    def find(kind: str, name: str) -> Json | None:
+        if (kind, name) not in known:
+            state = registry.store.head(_STORED_GROUPS[kind], namespace, name)
+            known[kind, name] = None if state is None else state.decode()
+        return known[kind, name]
+
+    return lambda pod: classes_of_groups(pod, find)
+
+
+class ResourceQuota(Step):
+    """Checks new objects against the quotas of their namespace and charges them; the last step of the chain."""
+
+    def validate(self, request: Request) -> None:
+        """Check what the object adds against every quota that covers it; the charges are written once it is staged."""
+        kind = request.kind
+        if not kind.namespaced or request.subresource or request.operation == "DELETE" or not kind.stored:
+            return
+        if kind.resource in _GROUPS:
+            self._regroup(request)
+        if request.operation == "UPDATE" and kind.resource not in _GROWS:
+            return
+        states = list(request.registry.store.heads(_QUOTAS, request.namespace))
+        if not states:
+            return
+        growth = growth_of(kind.resource, request.new, request.old, request.registry.clock.now())
+        charges = [charge for state in states if (charge := self._check(request, state, growth)) is not None]
+        if charges:
+            request.on_staged.append(partial(_charge, request.registry.store, charges))
+
+    @staticmethod
+    def _regroup(request: Request) -> None:
+        """A group names other classes than before: its pods count for those, or the write is refused."""
+        registry, namespace = request.registry, request.namespace
+        if classes_of_group(request.new) == classes_of_group(request.old or {}):
+            return
+        states = [one for one in registry.store.heads(_QUOTAS, namespace) if has_class_scope(one.decode())]
+        if not states:
+            return
+        changed = {**request.new, "kind": request.kind.kind}
+        before, after = class_names(registry, namespace), class_names(registry, namespace, changed)
+        regrouped = [
+            (pod, before(pod), after(pod))
+            for pod in (state.decode() for state in registry.store.heads("pods", namespace))
+            if before(pod) != after(pod)
+        ]
+        now = registry.clock.now()
+        charges = []
+        for state in states:
+            quota = state.decode()
+            status = quota.get("status") or {}
+            hard, more = amounts(status.get("hard")), Amounts()
+            for pod, old, new in regrouped:
+                if not in_scope(quota, "pods", pod, old):
+                    more = added(more, counted(quota, hard, "pods", pod, now, new))
+            try:
+                afford(state.name, hard, amounts(status.get("used")), more)
+            except QuotaError as refusal:
+                raise request.refused(str(refusal)) from None
+            if more:
+                charges.append(_Charge(state.namespace, state.name, more))
+        if charges:
+            request.on_staged.append(partial(_charge, registry.store, charges))
+
+    @staticmethod
+    def _check(request: Request, state: Stored, growth: Mapping[str, Amount]) -> _Charge | None:
+        """Refuse what exceeds one quota; returns what to charge it with, None if it is not concerned."""
+        quota = state.decode()
+        status = quota.get("status") or {}
+        hard, used = amounts(status.get("hard")), amounts(status.get("used"))
+        new, resource = request.old is None, request.kind.resource
+        classes = class_names(request.registry, request.namespace)(request.new) if resource == "pods" else ()
+        try:
+            charge = charge_for(
+                state.name, quota, hard, used, resource, request.new, growth, created=new, classes=classes
+            )
+        except QuotaError as refusal:
+            raise request.refused(str(refusal)) from None
+        return _Charge(state.namespace, state.name, charge) if charge else None

@@ -1,0 +1,141 @@
+"""The chain every write passes: steps that may change an object, then steps that may only refuse it.
+
+Steps are synchronous on purpose: between reading the newest state and staging the write nothing else runs,
+so admission sees exactly what the write builds on. A step refuses by raising ``StatusError``. Mutating runs
+after decoding and defaulting and before the server's own bookkeeping; validating runs last, after
+validation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
+
+from kube_rules.json import Json
+from kube_standin.clock import Clock
+from kube_standin.errors import Cause, StatusError, forbidden
+from kube_standin.kinds import Kind
+from kube_standin.storage import Store
+
+Operation = Literal["CREATE", "UPDATE", "DELETE"]
+
+
+@dataclass(frozen=True)
+class User:
+    """Who asks: the name and groups that authorisation decides on; ``extra`` is only shown."""
+
+    name: str
+    groups: tuple[str, ...] = ()
+    uid: str = ""
+    extra: tuple[tuple[str, tuple[str, ...]], ...] = ()
+
+
+SYSTEM = User("system:apiserver", ("system:masters", "system:authenticated"))
+
+
+class Objects(Protocol):
+    """What admission reads besides a request: what is stored, and what time it is."""
+
+    store: Store
+    clock: Clock
+
+    def kind(self, api_version: str, kind: str) -> Kind:
+        """Return the row of an object's apiVersion and kind; raises KeyError."""
+
+    def find(self, kind: Kind, namespace: str, name: str) -> Json | None:
+        """Return the newest state, staged ones included, as an object or None."""
+
+
+@dataclass
+class Request:
+    """One write on its way through admission.
+
+    ``object`` and ``old`` are in the storage form of ``kind`` (which is its storage row); ``object`` is
+    None for DELETE, ``old`` is None for CREATE. Mutating steps may change ``object`` in place; nobody may
+    change ``old``. ``warnings`` are sent to the client as Warning headers.
+    """
+
+    operation: Operation
+    kind: Kind
+    namespace: str
+    name: str
+    subresource: str
+    object: Json | None
+    old: Json | None
+    user: User
+    dry_run: bool
+    registry: Objects
+    warnings: list[str] = field(default_factory=list)
+    version: str = ""
+    """The apiVersion of the request, where warnings depend on it."""
+    on_staged: list[Callable[[], None]] = field(default_factory=list)
+    """What validating steps want done once this write is staged, in the same turn: steps serve all requests and keep
+    nothing of one."""
+
+    @property
+    def new(self) -> Json:
+        """The object of a CREATE or UPDATE."""
+        if self.object is None:
+            raise ValueError("a DELETE has no new object")
+        return self.object
+
+    def refused(self, why: str, causes: Iterable[Cause] = ()) -> StatusError:
+        """403 about the object of the request, to be raised."""
+        return forbidden(self.kind.plural, self.kind.group, self.name, why, causes)
+
+
+class Step:
+    """One admission plugin; override what it needs. ``kinds`` limits it to plurals with group (None: all)."""
+
+    kinds: frozenset[str] | None = None
+
+    def mutate(self, request: Request) -> None:
+        """Change ``request.object`` in place or refuse by raising StatusError."""
+
+    def validate(self, request: Request) -> None:
+        """Refuse by raising StatusError."""
+
+    def committed(self, request: Request) -> None:
+        """Called right after the write was staged, in the same turn; not for dry runs."""
+
+
+class Chain:
+    """Steps in order, found by the resource they concern."""
+
+    def __init__(self, steps: Iterable[Step] = ()) -> None:
+        self._steps: list[Step] = []
+        self._by_resource: dict[str, tuple[Step, ...]] = {}
+        for step in steps:
+            self.add(step)
+
+    def add(self, step: Step) -> None:
+        """Append a step."""
+        self._steps.append(step)
+        self._by_resource.clear()
+
+    def steps(self, kind: Kind) -> tuple[Step, ...]:
+        """Return the steps that concern ``kind``, in order."""
+        resource = kind.resource
+        found = self._by_resource.get(resource)
+        if found is None:
+            found = tuple(step for step in self._steps if step.kinds is None or resource in step.kinds)
+            self._by_resource[resource] = found
+        return found
+
+    def mutate(self, request: Request) -> None:
+        """Run the mutating half."""
+        for step in self.steps(request.kind):
+            step.mutate(request)
+
+    def validate(self, request: Request) -> None:
+        """Run the validating half."""
+        for step in self.steps(request.kind):
+            step.validate(request)
+
+    def committed(self, request: Request) -> None:
+        """Notify the steps that the write is staged, and do what they left with it."""
+        for step in self.steps(request.kind):
+            step.committed(request)
+        for work in request.on_staged:
+            work()

@@ -1,0 +1,282 @@
+"""Who may do what: a fixed model for the server's own users, RBAC objects for everybody else.
+
+``system:masters`` may everything; ``reprieve:readers`` may read everything; every authenticated user may
+discover the API and ask about himself; anonymous users (if let in at all) see health and version. Beyond
+that ClusterRoles and Roles count as bound. Rules and texts: kube-apiserver 1.36.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from kube_rules.json import Json
+from kube_standin.admission_chain import Objects, Request, Step, User
+from kube_standin.errors import StatusError, forbidden
+
+MASTERS = "system:masters"
+READERS = "reprieve:readers"
+AUTHENTICATED = "system:authenticated"
+UNAUTHENTICATED = "system:unauthenticated"
+ANONYMOUS = User("system:anonymous", (UNAUTHENTICATED,))
+
+_RBAC = "rbac.authorization.k8s.io"
+_READ_VERBS = frozenset(("get", "list", "watch"))
+_PUBLIC = frozenset(("/healthz", "/livez", "/readyz", "/version", "/version/"))
+_DISCOVERY = ("/api", "/apis", "/openapi", "/.well-known")
+_SELF = frozenset(
+    (
+        ("authorization.k8s.io", "selfsubjectaccessreviews"),
+        ("authorization.k8s.io", "selfsubjectrulesreviews"),
+        ("authentication.k8s.io", "selfsubjectreviews"),
+    )
+)
+
+
+@dataclass(frozen=True)
+class Attributes:
+    """What is to be authorised; ``path`` is set for requests that concern no resource."""
+
+    verb: str
+    group: str = ""
+    resource: str = ""
+    subresource: str = ""
+    namespace: str = ""
+    name: str = ""
+    path: str = ""
+
+    @property
+    def full_resource(self) -> str:
+        """``pods`` or ``pods/binding``."""
+        return f"{self.resource}/{self.subresource}" if self.subresource else self.resource
+
+
+@dataclass(frozen=True)
+class Decision:
+    """Allowed or not, and why (may be empty)."""
+
+    allowed: bool
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class _Grant:
+    """What one subject gets by one binding."""
+
+    reason: str
+    rules: tuple[Json, ...]
+    namespace: str | None
+
+
+class Authorizer(Step):
+    """Decides from the fixed model and the RBAC objects; as an admission step it notices when those change."""
+
+    kinds = frozenset(f"{name}.{_RBAC}" for name in ("clusterroles", "clusterrolebindings", "roles", "rolebindings"))
+
+    def __init__(self, registry: Objects) -> None:
+        self._registry = registry
+        self._grants: dict[tuple[str, str], list[_Grant]] | None = None
+        registry.store.undone.append(self._forget)
+
+    def committed(self, request: Request) -> None:
+        """Forget what was derived from RBAC objects."""
+        self._forget()
+
+    def _forget(self) -> None:
+        self._grants = None
+
+    def decide(self, user: User, attributes: Attributes) -> Decision:
+        """Whether a user may, and why."""
+        if MASTERS in user.groups:
+            return Decision(True)
+        if attributes.path:
+            return self._decide_path(user, attributes)
+        if READERS in user.groups and attributes.verb in _READ_VERBS:
+            return Decision(True, "reprieve: read-only token")
+        if (
+            AUTHENTICATED in user.groups
+            and attributes.verb == "create"
+            and (attributes.group, attributes.resource) in _SELF
+        ):
+            return Decision(True, "reprieve: every user may ask about himself")
+        for grant in self._granted(user):
+            if grant.namespace is not None and grant.namespace != attributes.namespace:
+                continue
+            if any(_rule_allows(rule, attributes) for rule in grant.rules):
+                return Decision(True, grant.reason)
+        return Decision(False)
+
+    def _decide_path(self, user: User, attributes: Attributes) -> Decision:
+        if attributes.verb in ("get", "head"):
+            if attributes.path in _PUBLIC or attributes.path.startswith(("/livez/", "/readyz/", "/healthz/")):
+                return Decision(True)
+            discovery = attributes.path == "/" or any(
+                attributes.path == root or attributes.path.startswith(root + "/") for root in _DISCOVERY
+            )
+            if discovery and AUTHENTICATED in user.groups:
+                return Decision(True)
+            if attributes.path == "/metrics" and READERS in user.groups:
+                return Decision(True, "reprieve: read-only token")
+        for grant in self._granted(user):
+            if grant.namespace is None and any(_rule_allows_path(rule, attributes) for rule in grant.rules):
+                return Decision(True, grant.reason)
+        return Decision(False)
+
+    def check(self, user: User, attributes: Attributes) -> None:
+        """Raise 403 unless allowed."""
+        if self.decide(user, attributes).allowed:
+            return
+        if attributes.path:
+            raise StatusError(
+                403,
+                "Forbidden",
+                f'forbidden: User "{user.name}" cannot {attributes.verb} path "{attributes.path}"',
+                {},
+            )
+        where = f'in the namespace "{attributes.namespace}"' if attributes.namespace else "at the cluster scope"
+        raise forbidden(
+            attributes.resource,
+            attributes.group,
+            attributes.name,
+            f'User "{user.name}" cannot {attributes.verb} resource "{attributes.full_resource}" in API group '
+            f'"{attributes.group}" {where}',
+        )
+
+    def rules_for(self, user: User, namespace: str) -> tuple[list[Json], list[Json]]:
+        """Return the resource rules and path rules ``user`` has in ``namespace`` (SelfSubjectRulesReview)."""
+        if MASTERS in user.groups:
+            everything = ["*"]
+            return (
+                [{"verbs": everything, "apiGroups": everything, "resources": everything}],
+                [{"verbs": everything, "nonResourceURLs": everything}],
+            )
+        resources: list[Json] = []
+        if READERS in user.groups:
+            resources.append({"verbs": sorted(_READ_VERBS), "apiGroups": ["*"], "resources": ["*"]})
+        paths: list[Json] = [{"verbs": ["get"], "nonResourceURLs": sorted(_PUBLIC)}]
+        for grant in self._granted(user):
+            if grant.namespace in (None, namespace):
+                for rule in grant.rules:
+                    (paths if rule.get("nonResourceURLs") else resources).append(rule)
+        return resources, paths
+
+    def _granted(self, user: User) -> Iterator[_Grant]:
+        if self._grants is None:
+            self._grants = self._read()
+        yield from self._grants.get(("User", user.name), ())
+        for group in user.groups:
+            yield from self._grants.get(("Group", group), ())
+
+    def _read(self) -> dict[tuple[str, str], list[_Grant]]:
+        registry = self._registry
+        grants: dict[tuple[str, str], list[_Grant]] = {}
+        for name, namespaced in (("ClusterRoleBinding", False), ("RoleBinding", True)):
+            kind = registry.kind(f"{_RBAC}/v1", name)
+            for state in registry.store.heads(kind.storage_key):
+                binding = state.decode()
+                role = self._role(binding)
+                if role is None:
+                    continue
+                rules = tuple(role.get("rules") or ())
+                reference = binding.get("roleRef") or {}
+                for subject in binding.get("subjects") or ():
+                    key = _subject(subject, state.namespace)
+                    shown = binding["metadata"]["name"]
+                    if namespaced:
+                        shown = f"{shown}/{state.namespace}"
+                    reason = (
+                        f'RBAC: allowed by {name} "{shown}" of {reference.get("kind")} "{reference.get("name")}" '
+                        f'to {subject.get("kind")} "{_shown(subject)}"'
+                    )
+                    grant = _Grant(reason, rules, state.namespace if namespaced else None)
+                    grants.setdefault(key, []).append(grant)
+        return grants
+
+    def _role(self, binding: Json) -> Json | None:
+        reference = binding.get("roleRef") or {}
+        name = reference.get("kind", "")
+        if name not in ("ClusterRole", "Role"):
+            return None
+        kind = self._registry.kind(f"{_RBAC}/v1", name)
+        return self._registry.find(kind, binding["metadata"].get("namespace", ""), reference.get("name", ""))
+
+
+class ClaimStatus(Step):
+    """Parts of a resource claim's status have owners, and the right to write the status is not enough for them.
+
+    Allocation and reservations ask for update or patch of ``resourceclaims/binding``; what a driver reports of its
+    devices asks for ``arbitrary-node:update`` or ``:patch`` of ``resourceclaims/driver``, by the driver's name
+    (kube-apiserver 1.36, gate DRAResourceClaimGranularStatusAuthorization; nodes' own drivers are no exception here).
+    """
+
+    kinds = frozenset(("resourceclaims.resource.k8s.io",))
+
+    def __init__(self, authorizer: Authorizer) -> None:
+        self._authorizer = authorizer
+
+    def validate(self, request: Request) -> None:
+        """Refuse (403) a change by somebody who may not make it."""
+        if request.operation != "UPDATE" or request.subresource != "status":
+            return
+        new, old = request.new.get("status") or {}, (request.old or {}).get("status") or {}
+        if any(new.get(part) != old.get(part) for part in ("allocation", "reservedFor")):
+            self._ask(request, "binding", "", request.name)
+        before, after = _by_driver(old), _by_driver(new)
+        for driver in sorted({*before, *after}):
+            if before.get(driver) != after.get(driver):
+                self._ask(request, "driver", "arbitrary-node:", driver)
+
+    def _ask(self, request: Request, part: str, prefix: str, name: str) -> None:
+        kind, namespace = request.kind, request.namespace
+        attributes = [
+            Attributes(f"{prefix}{verb}", kind.group, kind.plural, part, namespace, name)
+            for verb in ("patch", "update")
+        ]
+        if not any(self._authorizer.decide(request.user, one).allowed for one in attributes):
+            self._authorizer.check(request.user, attributes[0])
+
+
+def _by_driver(status: Json) -> dict[str, list[Json]]:
+    found: dict[str, list[Json]] = {}
+    for device in status.get("devices") or ():
+        found.setdefault(device.get("driver", ""), []).append(device)
+    return found
+
+
+def _subject(subject: Json, namespace: str) -> tuple[str, str]:
+    if subject.get("kind") == "ServiceAccount":
+        return ("User", f"system:serviceaccount:{subject.get('namespace') or namespace}:{subject.get('name')}")
+    return (subject.get("kind", ""), subject.get("name", ""))
+
+
+def _shown(subject: Json) -> str:
+    if subject.get("kind") == "ServiceAccount":
+        return f"{subject.get('name')}/{subject.get('namespace', '')}"
+    return str(subject.get("name", ""))
+
+
+def _has(values: Any, *wanted: str) -> bool:
+    return bool(values) and ("*" in values or any(value in values for value in wanted))
+
+
+def _rule_allows(rule: Json, attributes: Attributes) -> bool:
+    names = rule.get("resourceNames")
+    wanted = [attributes.full_resource]
+    if attributes.subresource:
+        wanted.append(f"*/{attributes.subresource}")
+    return (
+        _has(rule.get("verbs"), attributes.verb)
+        and _has(rule.get("apiGroups"), attributes.group)
+        and _has(rule.get("resources"), *wanted)
+        and (not names or attributes.name in names)
+    )
+
+
+def _rule_allows_path(rule: Json, attributes: Attributes) -> bool:
+    if not _has(rule.get("verbs"), attributes.verb):
+        return False
+    return any(
+        pattern in ("*", attributes.path) or (pattern.endswith("*") and attributes.path.startswith(pattern[:-1]))
+        for pattern in rule.get("nonResourceURLs") or ()
+    )

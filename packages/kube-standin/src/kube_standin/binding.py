@@ -1,0 +1,70 @@
+"""POST .../pods/NAME/binding: the one way a pod gets its node. Rules and texts: kube-apiserver 1.36.
+
+A binding never checks whether the node exists. It sets nodeName and PodScheduled, merges annotations and
+labels, clears the nomination, honours uid and resourceVersion as preconditions, and refuses pods that are
+bound, gated or terminating.
+"""
+
+from __future__ import annotations
+
+from kube_rules.json import Json
+from kube_standin import errors
+from kube_standin.conditions import pod_condition, set_condition
+from kube_standin.errors import StatusError
+from kube_standin.registry import Outcome, Registry, WriteOptions
+
+
+def bind_now(registry: Registry, namespace: str, name: str, binding: Json, options: WriteOptions) -> Outcome:
+    """Stage a binding; the outcome is the Status to answer once it is durable."""
+    metadata = binding.get("metadata") or {}
+    if not name:
+        name = metadata.get("name", "")
+    elif metadata.get("name", name) != name:
+        raise errors.bad_request("name in URL does not match name in Binding object")
+    if metadata.get("namespace", namespace) != namespace:
+        raise errors.bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request"
+        )
+    target = binding.get("target") or {}
+    _check_target(target)
+    kind = registry.kind("v1", "Pod")
+    state = registry.head(kind, namespace, name)
+    if state is None:
+        raise errors.not_found("pods", "", name)
+    pod = state.decode()
+    own = pod["metadata"]
+    for what, asked, found in (
+        ("UID", metadata.get("uid"), own["uid"]),
+        ("ResourceVersion", metadata.get("resourceVersion"), own["resourceVersion"]),
+    ):
+        if asked and asked != found:
+            raise registry.precondition_failed(kind, namespace, name, asked, found, what)
+    spec = pod["spec"]
+    if own.get("deletionTimestamp"):
+        raise _conflict(name, f"pod {name} is being deleted, cannot be assigned to a host")
+    if spec.get("nodeName"):
+        raise _conflict(name, f'pod {name} is already assigned to node "{spec["nodeName"]}"')
+    if spec.get("schedulingGates"):
+        raise _conflict(name, f"pod {name} has non-empty .spec.schedulingGates")
+    spec["nodeName"] = target["name"]
+    for field in ("annotations", "labels"):
+        if metadata.get(field):
+            own[field] = {**(own.get(field) or {}), **metadata[field]}
+    status = pod.setdefault("status", {})
+    status.pop("nominatedNodeName", None)
+    set_condition(status, pod_condition("PodScheduled", "True", registry.clock.stamp()))
+    if not options.dry_run:
+        registry.put_requested(state.resource, namespace, name, pod, state)
+    return Outcome(errors.CREATED, created=True, ticket=registry.store.ticket)
+
+
+def _check_target(target: Json) -> None:
+    kind = target.get("kind", "")
+    if kind not in ("", "Node"):
+        raise errors.internal(f'target.kind: Unsupported value: "{kind}": supported values: "Node", "<empty>"')
+    if not target.get("name"):
+        raise errors.internal("target.name: Required value")
+
+
+def _conflict(name: str, why: str) -> StatusError:
+    return errors.conflict("pods/binding", "", name, why)

@@ -1,0 +1,50 @@
+"""When a pod counts as available, and how counts are written.
+
+Rule: a pod is available once it has been ready for ``minReadySeconds`` (upstream: podutil.IsPodAvailable).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Any
+
+from kube_rules.json import Json
+from kube_standin.clock import later, parse_stamp
+from kube_standin.controllers.views import PodSeen
+
+
+def available(pods: Iterable[PodSeen], min_ready_seconds: int, now: datetime) -> tuple[int, float | None]:
+    """Count available pods; also in how many seconds the next ready one becomes available (None: none will)."""
+    count, soonest = 0, None
+    for pod in pods:
+        if not pod.ready:
+            continue
+        if not min_ready_seconds or pod.ready_since is None:
+            count += 1
+            continue
+        left = (later(parse_stamp(pod.ready_since), min_ready_seconds) - now).total_seconds()
+        if left <= 0:
+            count += 1
+        elif soonest is None or left < soonest:
+            soonest = left
+    return count, soonest
+
+
+def put_counts(status: Json, counts: Mapping[str, int]) -> None:
+    """Write counts into a status; zeros are left out of it."""
+    for name, count in counts.items():
+        if count:
+            status[name] = count
+        else:
+            status.pop(name, None)
+
+
+def scaled(value: Any, total: int, *, up: bool) -> int:
+    """Resolve an int-or-percentage against ``total``: ``"25%"`` of 10 is 3 rounded up, 2 rounded down."""
+    if isinstance(value, str):
+        if not value.endswith("%"):
+            raise ValueError(f"{value!r} is neither a number nor a percentage")
+        share = int(value[:-1]) * total
+        return -(-share // 100) if up else share // 100
+    return int(value)

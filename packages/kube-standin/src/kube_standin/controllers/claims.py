@@ -1,0 +1,346 @@
+"""Device claims: made from templates for pods, taken off pods that ended, given back when nobody uses them.
+
+Rules (upstream's resource claim controller):
+- A pod that names a ResourceClaimTemplate gets a claim of its own; its status names it (`resourceClaimStatuses`).  A
+  claim made before a crash is found again by its owner and the annotation with the name in the pod.
+- A PodGroup that names a template gets a claim, too, shared by its pods (KEP-5729): a pod means it by an entry equal to
+  the group's.  The group's status names the claim, and so does that of each such pod.  A pod of a group that does not
+  exist yet gets nothing made: whose claim it means is not known.
+- A consumer in `status.reservedFor` that is gone, has ended, or was deleted before it was bound is taken off.  With no
+  consumer left the allocation ends and the finalizer goes; so, too, when a claim is deleted that nobody uses.
+- A claim made for a pod that is done is deleted; when the pod is gone the garbage collector does it.
+  A PodGroup is a consumer until it is gone.
+- A pod that was bound without a scheduler reserves its allocated claims, for its group if they are the group's.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import Literal, TypeVar
+
+from kube_rules.json import Json
+from kube_standin.controllers.reconciling import Controller
+from kube_standin.controllers.views import ClaimSeen, GroupSeen, Key, PodSeen, Seen
+from kube_standin.deleting import DeleteOptions
+from kube_standin.errors import StatusError
+from kube_standin.kinds import Kind
+from kube_standin.metadata import annotations_of, controller_of, owner_reference, without_finalizer
+
+Task = tuple[Literal["pod", "group", "claim"], str, str]
+_K = TypeVar("_K")
+_V = TypeVar("_V")
+
+POD_CLAIM = "resource.kubernetes.io/pod-claim-name"
+FINALIZER = "resource.kubernetes.io/delete-protection"
+_GROUP = "resource.k8s.io/v1"
+_SCHEDULING = "scheduling.k8s.io"
+_GROUP_VERSION = f"{_SCHEDULING}/v1beta1"
+_MOST_CONSUMERS = 256
+
+
+class _Lacking:
+    """Which pods and groups wait for which templates, until these are there or those are gone."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[Key, set[Task]] = {}
+        self._wanted: dict[Task, set[Key]] = {}
+
+    def __len__(self) -> int:
+        return len(self._wanted)
+
+    def add(self, template: Key, task: Task) -> None:
+        """The claims of a task cannot be made without the template."""
+        self._waiting.setdefault(template, set()).add(task)
+        self._wanted.setdefault(task, set()).add(template)
+
+    def forget(self, task: Task) -> None:
+        """It needs no claims any more."""
+        for template in self._wanted.pop(task, ()):
+            self._drop(self._waiting, template, task)
+
+    def found(self, template: Key) -> set[Task]:
+        """The template is there: who has waited for it, and does no longer."""
+        tasks = self._waiting.pop(template, set())
+        for task in tasks:
+            self._drop(self._wanted, task, template)
+        return tasks
+
+    @staticmethod
+    def _drop(index: dict[_K, set[_V]], key: _K, value: _V) -> None:
+        left = index[key]
+        left.discard(value)
+        if not left:
+            del index[key]
+
+
+class ResourceClaims(Controller):
+    """Keys are ("pod", namespace, name), ("group", namespace, name) and ("claim", namespace, name)."""
+
+    name = "resourceclaim"
+
+    def connect(self) -> None:
+        """Queue pods and groups with claims, claims, and those who wait for a template."""
+        sources = self.context.sources
+        self._lacking = _Lacking()
+        self._pods = sources.pods
+        self._claims = sources.of("resource.k8s.io/resourceclaims", ClaimSeen)
+        self._claims.index("consumer", lambda claim: claim.consumers)
+        self._claims.index("pod", lambda claim: (owner.uid,) if (owner := claim.owning_pod) is not None else ())
+        self._claims.index("group", lambda claim: (owner.uid,) if (owner := claim.owning_group) is not None else ())
+        self._pods.index("claims in group", pods_with_claims_in_group)
+        self._groups = sources.of(f"{_SCHEDULING}/podgroups", GroupSeen)
+        self._claims.add_handler(self._claim_changed)
+        self._pods.add_handler(self._pod_changed)
+        self._groups.add_handler(self._group_changed)
+        sources.of("resource.k8s.io/resourceclaimtemplates", Seen).add_handler(self._template_changed)
+
+    @property
+    def lacking(self) -> int:
+        """How many pods and groups wait for a template."""
+        return len(self._lacking)
+
+    def _pod_changed(self, old: PodSeen | None, new: PodSeen | None) -> None:
+        if new is not None and new.has_claims and not _done(new):
+            self.queue(("pod", *new.key))
+        last = new if new is not None else old
+        if last is not None and last.has_claims and (new is None or _done(new)):
+            self._lacking.forget(("pod", *last.key))
+            uid = last.metadata.uid
+            for key in self._claims.keys_by("consumer", uid) | self._claims.keys_by("pod", uid):
+                self.queue(("claim", *key))
+
+    def _group_changed(self, old: GroupSeen | None, new: GroupSeen | None) -> None:
+        if new is not None:
+            self.queue(("group", *new.metadata.key))
+            if old is None:
+                self._queue_pods(new.metadata.key)
+        elif old is not None:
+            self._lacking.forget(("group", *old.metadata.key))
+            for key in self._claims.keys_by("consumer", old.metadata.uid):
+                self.queue(("claim", *key))
+
+    def _queue_pods(self, group: Key) -> None:
+        for key in self._pods.keys_by("claims in group", group):
+            self.queue(("pod", *key))
+
+    def _claim_changed(self, old: ClaimSeen | None, new: ClaimSeen | None) -> None:
+        if new is not None:
+            self.queue(("claim", *new.metadata.key))
+        elif old is not None and (owner := old.owning_pod) is not None:
+            self.queue(("pod", old.metadata.namespace, owner.name))
+        elif old is not None and (owner := old.owning_group) is not None:
+            self.queue(("group", old.metadata.namespace, owner.name))
+
+    def _template_changed(self, _old: Seen | None, new: Seen | None) -> None:
+        if new is not None:
+            for task in self._lacking.found(new.metadata.key):
+                self.queue(task)
+
+    def reconcile(self, key: Task) -> None:
+        """Do what a pod, a group or a claim needs."""
+        if key[0] == "pod":
+            self._pod((key[1], key[2]))
+        elif key[0] == "group":
+            self._group((key[1], key[2]))
+        else:
+            self._claim((key[1], key[2]))
+
+    # -- pods ----------------------------------------------------------------------------------------
+
+    def _pod(self, key: Key) -> None:
+        pod = self.context.find(self.context.kind("v1", "Pod"), key)
+        if pod is None or pod["metadata"].get("deletionTimestamp") or _ended(pod):
+            return
+        wanted = pod["spec"].get("resourceClaims") or ()
+        group_name = ((pod["spec"].get("schedulingGroup") or {}).get("podGroupName")) or ""
+        group, served = self._group_of(key[0], group_name)
+        if group_name and served and group is None:
+            return  # it is queued again when the group appears
+        shared = [one for one in wanted if _means(group, one)]
+        named = {one["name"]: one for one in pod.get("status", {}).get("resourceClaimStatuses") or ()}
+        made: list[Json] = []
+        for one in wanted:
+            if one.get("resourceClaimTemplateName") and one["name"] not in named:
+                if group is not None and one in shared:
+                    name = self._known(group, "group", one["name"])
+                else:
+                    name = self._made(("pod", *key), {"apiVersion": "v1", "kind": "Pod", **pod}, one)
+                if name is not None:
+                    made.append({"name": one["name"], "resourceClaimName": name})
+        if made:
+            self._name(self.context.kind("v1", "Pod"), key, made)
+        if not pod["spec"].get("nodeName"):
+            return
+        given = {**named, **{one["name"]: one for one in made}}
+        for one in wanted:
+            claim = one.get("resourceClaimName") or given.get(one["name"], {}).get("resourceClaimName")
+            if claim and group is not None and one in shared:
+                self._reserve(group, claim, {"apiGroup": _SCHEDULING, "resource": "podgroups"})
+            elif claim:
+                self._reserve(pod, claim, {"resource": "pods"})
+
+    def _name(self, row: Kind, key: Key, made: list[Json]) -> None:
+        """List in the status which claims were made."""
+
+        def change(obj: Json) -> None:
+            obj.setdefault("status", {}).setdefault("resourceClaimStatuses", []).extend(made)
+
+        self.context.modify(row, key, change, "status")
+
+    # -- groups --------------------------------------------------------------------------------------
+
+    def _group_of(self, namespace: str, name: str) -> tuple[Json | None, bool]:
+        """The PodGroup, if there is one, and whether groups are served at all."""
+        row = self.context.registry.kinds.of(_GROUP_VERSION, "PodGroup")
+        if row is None or not name:
+            return None, row is not None
+        return self.context.find(row, (namespace, name)), True
+
+    def _group(self, key: Key) -> None:
+        group, _ = self._group_of(*key)
+        if group is None or group["metadata"].get("deletionTimestamp"):
+            return
+        wanted = [one for one in group["spec"].get("resourceClaims") or () if one.get("resourceClaimTemplateName")]
+        named = {one["name"] for one in (group.get("status") or {}).get("resourceClaimStatuses") or ()}
+        owner = {**group, "apiVersion": _GROUP_VERSION, "kind": "PodGroup"}
+        made = [
+            {"name": one["name"], "resourceClaimName": name}
+            for one in wanted
+            if one["name"] not in named and (name := self._made(("group", *key), owner, one)) is not None
+        ]
+        if made:
+            self._name(self.context.kind(_GROUP_VERSION, "PodGroup"), key, made)
+            self._queue_pods(key)
+
+    # -- claims made ---------------------------------------------------------------------------------
+
+    def _known(self, owner: Json, index: str, name: str) -> str | None:
+        """The name of the claim that was made for an owner's entry."""
+        row = self.context.kind(_GROUP, "ResourceClaim")
+        for key in sorted(self._claims.keys_by(index, owner["metadata"]["uid"])):
+            found = self.context.find(row, key)
+            if found is not None and annotations_of(found).get(POD_CLAIM) == name:
+                return key[1]
+        return None
+
+    def _made(self, task: Task, owner: Json, one: Json) -> str | None:
+        """The name of the claim for an entry of a pod or group, made now if there is none; None without template."""
+        metadata, name, template_name = owner["metadata"], one["name"], one["resourceClaimTemplateName"]
+        known = self._known(owner, task[0], name)
+        if known is not None:
+            return known
+        namespace = metadata["namespace"]
+        row = self.context.kind(_GROUP, "ResourceClaim")
+        where = (namespace, template_name)
+        template = self.context.find(self.context.kind(_GROUP, "ResourceClaimTemplate"), where)
+        if template is None:
+            self._lacking.add(where, task)
+            message = f'{owner["kind"]}ResourceClaim {name}: resource claim template "{template_name}" not found'
+            self.context.event(owner, "FailedResourceClaimCreation", message, "Warning")
+            return None
+        given = template["spec"].get("metadata") or {}
+        claim = {
+            "metadata": {
+                "generateName": f"{metadata['name']}-{name}-"[:240],
+                "labels": dict(given.get("labels") or {}),
+                "annotations": {**(given.get("annotations") or {}), POD_CLAIM: name},
+                "ownerReferences": [owner_reference(owner)],
+            },
+            "spec": copy.deepcopy(template["spec"].get("spec") or {}),
+        }
+        made: str = self.context.create(row, namespace, claim)["metadata"]["name"]
+        return made
+
+    def _reserve(self, user: Json, name: str, kind: Json) -> None:
+        key = (user["metadata"]["namespace"], name)
+        found = self.context.find(self.context.kind(_GROUP, "ResourceClaim"), key)
+        status = (found or {}).get("status") or {}
+        consumers = status.get("reservedFor") or []
+        uid = user["metadata"]["uid"]
+        if not status.get("allocation") or any(one.get("uid") == uid for one in consumers):
+            return
+        if len(consumers) >= _MOST_CONSUMERS:
+            return
+
+        def change(obj: Json) -> None:
+            one = {**kind, "name": user["metadata"]["name"], "uid": uid}
+            obj["status"].setdefault("reservedFor", []).append(one)
+
+        self.context.modify(self.context.kind(_GROUP, "ResourceClaim"), key, change, "status")
+
+    # -- claims --------------------------------------------------------------------------------------
+
+    def _claim(self, key: Key) -> None:
+        row = self.context.kind(_GROUP, "ResourceClaim")
+        claim = self.context.find(row, key)
+        if claim is None:
+            return
+        status = claim.get("status") or {}
+        listed = status.get("reservedFor") or []
+        valid = [one for one in listed if self._lives(one, key[0])]
+        protected = FINALIZER in (claim["metadata"].get("finalizers") or ())
+        deleted = bool(claim["metadata"].get("deletionTimestamp"))
+        if len(valid) < len(listed) or (protected and deleted and not valid):
+            self._give_back(key, claim, valid, ends=protected and not valid)
+        if not valid:
+            self._delete_if_done(key, claim)
+
+    def _give_back(self, key: Key, claim: Json, valid: list[Json], *, ends: bool) -> None:
+        row = self.context.kind(_GROUP, "ResourceClaim")
+
+        def status(obj: Json) -> None:
+            there = obj.setdefault("status", {})
+            there["reservedFor"] = valid
+            if not valid:
+                there.pop("reservedFor")
+            if ends:
+                there.pop("allocation", None)
+                there.pop("devices", None)
+
+        self.context.modify(row, key, status, "status")
+        if ends:
+            try:
+                self.context.modify(row, key, without_finalizer(FINALIZER))
+            except StatusError as error:
+                if error.reason != "NotFound":  # it was waiting for that alone
+                    raise
+
+    def _delete_if_done(self, key: Key, claim: Json) -> None:
+        owner = controller_of(claim)
+        if owner is None or (owner.get("apiVersion"), owner.get("kind")) != ("v1", "Pod"):
+            return
+        pod = self._pods.items.get((key[0], owner["name"]))
+        if pod is not None and (pod.metadata.uid != owner["uid"] or _done(pod)):
+            row = self.context.kind(_GROUP, "ResourceClaim")
+            self.context.delete(row, key, DeleteOptions(uid=claim["metadata"]["uid"]))
+
+    def _lives(self, consumer: Json, namespace: str) -> bool:
+        """Whether a consumer may still need the claim; of what is no pod or group nothing is known here."""
+        if (consumer.get("apiGroup"), consumer.get("resource")) == (_SCHEDULING, "podgroups"):
+            group = self._groups.items.get((namespace, consumer.get("name", "")))
+            return group is not None and group.metadata.uid == consumer.get("uid")
+        if consumer.get("apiGroup") or consumer.get("resource") != "pods":
+            return True
+        pod = self._pods.items.get((namespace, consumer.get("name", "")))
+        return pod is not None and pod.metadata.uid == consumer.get("uid") and not _done(pod)
+
+
+def pods_with_claims_in_group(pod: PodSeen) -> tuple[Key, ...]:
+    """The index of pods with device claims by their group."""
+    return ((pod.metadata.namespace, pod.group),) if pod.has_claims and pod.group else ()
+
+
+def _means(group: Json | None, one: Json) -> bool:
+    """Whether a pod's entry is equal to one of its group's."""
+    fields = ("name", "resourceClaimName", "resourceClaimTemplateName")
+    theirs = (group or {"spec": {}})["spec"].get("resourceClaims") or ()
+    return any(all(one.get(field) == other.get(field) for field in fields) for other in theirs)
+
+
+def _done(pod: PodSeen) -> bool:
+    """No container of it runs or ever will: ended, or deleted before it was bound."""
+    return pod.finished or (pod.terminating and not pod.node)
+
+
+def _ended(pod: Json) -> bool:
+    return (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")

@@ -1,0 +1,507 @@
+"""Deployments: rollouts over ReplicaSets, RollingUpdate and Recreate, with the status kubectl rollout reads.
+
+Rules: upstream's deployment controller. The *new* ReplicaSet is the one with the deployment's template (but for
+the label ``pod-template-hash``); all others are *old*. Revisions are annotations, so ``kubectl rollout undo``
+(which puts an old template back) finds the old ReplicaSet again. Invariants of a rolling update: at most
+``replicas + maxSurge`` pods, at least ``replicas - maxUnavailable`` available ones.
+"""
+
+from __future__ import annotations
+
+import copy
+
+from kube_rules.json import Json
+from kube_standin.clock import later, parse_stamp
+from kube_standin.conditions import condition, condition_of, drop_condition, put_condition
+from kube_standin.controllers.availability import put_counts, scaled
+from kube_standin.controllers.owning import index_owners, selects
+from kube_standin.controllers.reconciling import Controller
+from kube_standin.controllers.revisions import template_hash
+from kube_standin.controllers.views import Key, PodSeen, SelectingSeen
+from kube_standin.errors import StatusError
+from kube_standin.metadata import annotations_of, key_of, owned_by, owner_reference
+
+HASH = "pod-template-hash"
+REVISION = "deployment.kubernetes.io/revision"
+HISTORY = "deployment.kubernetes.io/revision-history"
+DESIRED = "deployment.kubernetes.io/desired-replicas"
+MOST = "deployment.kubernetes.io/max-replicas"
+_OWN_ANNOTATIONS = (
+    "kubectl.kubernetes.io/last-applied-configuration",
+    REVISION,
+    HISTORY,
+    DESIRED,
+    MOST,
+    "deprecated.deployment.rollback.to",
+)
+_NO_DEADLINE = 2**31 - 1
+
+
+def _bare(template: Json) -> Json:
+    """A template without the hash label."""
+    out = copy.deepcopy(template)
+    metadata = out.setdefault("metadata", {})
+    labels = {key: value for key, value in (metadata.get("labels") or {}).items() if key != HASH}
+    metadata["labels"] = labels
+    return {"metadata": {key: value for key, value in metadata.items() if value}, "spec": out.get("spec") or {}}
+
+
+def _replicas(replica_set: Json) -> int:
+    found: int = replica_set["spec"].get("replicas", 1)
+    return found
+
+
+def _status_count(replica_set: Json, name: str) -> int:
+    found: int = (replica_set.get("status") or {}).get(name, 0)
+    return found
+
+
+def _number(obj: Json, annotation: str) -> int:
+    """The number in an annotation; 0 if there is none that an int64 holds."""
+    text = annotations_of(obj).get(annotation, "")
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else 0
+
+
+def _revision(obj: Json) -> int:
+    return _number(obj, REVISION)
+
+
+class _Rollout:
+    """What one sync works with: the deployment, its limits, its replica sets."""
+
+    def __init__(self, deployment: Json, sets: list[Json]) -> None:
+        self.deployment = deployment
+        spec = deployment["spec"]
+        self.replicas: int = spec.get("replicas", 1)
+        strategy = spec.get("strategy") or {}
+        self.recreate = strategy.get("type") == "Recreate"
+        rolling = strategy.get("rollingUpdate") or {}
+        self.surge = 0 if self.recreate else scaled(rolling.get("maxSurge", "25%"), self.replicas, up=True)
+        self.unavailable = 0
+        if not self.recreate:
+            self.unavailable = scaled(rolling.get("maxUnavailable", "25%"), self.replicas, up=False)
+            if self.surge == 0 and self.unavailable == 0:
+                self.unavailable = 1  # else nothing could ever move
+        self.unavailable = min(self.unavailable, self.replicas)
+        wanted = _bare(spec["template"])
+        sets = sorted(sets, key=lambda one: (one["metadata"]["creationTimestamp"], one["metadata"]["name"]))
+        self.new: Json | None = next((one for one in sets if _bare(one["spec"]["template"]) == wanted), None)
+        self.old = [one for one in sets if one is not self.new]
+
+    @property
+    def all(self) -> list[Json]:
+        """Every replica set, the new one last."""
+        return [*self.old, *([self.new] if self.new is not None else [])]
+
+    @property
+    def total(self) -> int:
+        """Pods asked for by all replica sets."""
+        return sum(_replicas(one) for one in self.all)
+
+    @property
+    def most(self) -> int:
+        """Pods there may be at once."""
+        return self.replicas + self.surge if self.replicas else 0
+
+    def count(self, name: str) -> int:
+        """Sum a number of the sets' statuses."""
+        return sum(_status_count(one, name) for one in self.all)
+
+
+class Deployments(Controller):
+    """Keys are those of deployments."""
+
+    name = "deployment"
+
+    def connect(self) -> None:
+        """Queue a deployment when it, one of its replica sets or (Recreate) one of their pods changes."""
+        sources = self.context.sources
+        self._row = self.context.kind("apps/v1", "Deployment")
+        self._set_row = self.context.kind("apps/v1", "ReplicaSet")
+        self._deployments = sources.of(self._row.storage_key, SelectingSeen)
+        self._deployments.index("namespace", lambda one: (one.metadata.namespace,))
+        self._sets = sources.of(self._set_row.storage_key, SelectingSeen)
+        index_owners(self._sets)
+        self._pods = sources.pods
+        index_owners(self._pods)
+        self._deployments.add_handler(self._deployment_changed)
+        self._sets.add_handler(self._set_changed)
+        self._pods.add_handler(self._pod_changed)
+
+    def _deployment_changed(self, _old: SelectingSeen | None, new: SelectingSeen | None) -> None:
+        if new is not None:
+            self.queue(new.metadata.key)
+
+    def _set_changed(self, old: SelectingSeen | None, new: SelectingSeen | None) -> None:
+        for one in (old, new):
+            owner = one.metadata.controller if one is not None else None
+            if one is not None and owner is not None and owner.kind == "Deployment":
+                self.queue((one.metadata.namespace, owner.name))
+        if new is not None and new.metadata.controller is None:
+            for key in self._deployments.keys_by("namespace", new.metadata.namespace):
+                if selects(self._deployments.items[key].spec, new.metadata.labels):
+                    self.queue(key)
+
+    def _pod_changed(self, old: PodSeen | None, new: PodSeen | None) -> None:
+        if new is None and old is not None and (owner := old.metadata.controller) is not None:
+            replica_set = self._sets.items.get((old.metadata.namespace, owner.name))
+            above = replica_set.metadata.controller if replica_set is not None else None
+            if above is not None and above.kind == "Deployment":
+                self.queue((old.metadata.namespace, above.name))
+
+    # -- one sync
+
+    def reconcile(self, key: Key) -> None:
+        """Move a rollout one step on and write the status."""
+        deployment = self.context.find(self._row, key)
+        if deployment is None:
+            return
+        rollout = self._rollout(deployment)
+        if deployment["metadata"].get("deletionTimestamp"):
+            self._report(key, rollout)
+            return
+        spec = deployment["spec"]
+        if not spec.get("paused"):
+            waiting = rollout.recreate and rollout.new is None and not self._old_is_gone(rollout)
+            if not waiting:
+                rollout = self._with_new_set(rollout)
+            self._keep_revisions(rollout)
+        if spec.get("paused") or self._was_scaled(rollout):
+            self._scale(rollout)
+        elif rollout.recreate:
+            self._recreate(rollout)
+        else:
+            self._roll(rollout)
+        fresh = self.context.find(self._row, key)
+        if fresh is not None:
+            rollout = self._rollout(fresh)
+            self._report(key, rollout)
+            self._clean_up(rollout)
+
+    def _rollout(self, deployment: Json) -> _Rollout:
+        metadata = deployment["metadata"]
+        for orphan in self._sets.by("orphan", metadata["namespace"]):
+            if selects(deployment["spec"], orphan.metadata.labels) and not metadata.get("deletionTimestamp"):
+                self.context.modify(self._set_row, orphan.metadata.key, owned_by(deployment))
+        self.context.sources.sync()
+        seen = self._sets.by("owner", metadata["uid"])
+        found = [self.context.find(self._set_row, one.metadata.key) for one in seen]
+        return _Rollout(deployment, [one for one in found if one is not None])
+
+    def _old_is_gone(self, rollout: _Rollout) -> bool:
+        """Recreate: whether every old set is scaled down and its pods are gone."""
+        for one in rollout.old:
+            if _replicas(one) > 0:
+                self._set_replicas(rollout, one, 0)
+                return False
+            if any(not pod.finished for pod in self._pods.by("owner", one["metadata"]["uid"])):
+                return False
+        return True
+
+    def _with_new_set(self, rollout: _Rollout) -> _Rollout:
+        """Make the new replica set if there is none."""
+        if rollout.new is not None:
+            return rollout
+        deployment = rollout.deployment
+        metadata, spec = deployment["metadata"], deployment["spec"]
+        collisions = (deployment.get("status") or {}).get("collisionCount", 0)
+        digest = template_hash(_bare(spec["template"]), collisions)
+        template = copy.deepcopy(spec["template"])
+        labels = {**(template.setdefault("metadata", {}).get("labels") or {}), HASH: digest}
+        template["metadata"]["labels"] = labels
+        selector = copy.deepcopy(spec["selector"])
+        selector["matchLabels"] = {**(selector.get("matchLabels") or {}), HASH: digest}
+        revision = str(max((_revision(one) for one in rollout.old), default=0) + 1)
+        wanted: Json = {
+            "metadata": {
+                "name": f"{metadata['name']}-{digest}",
+                "labels": labels,
+                "annotations": {**self._annotations(deployment), **self._marks(rollout), REVISION: revision},
+                "ownerReferences": [owner_reference(deployment)],
+            },
+            "spec": {
+                "replicas": self._new_replicas(rollout, 0),
+                "selector": selector,
+                "template": template,
+                "minReadySeconds": spec.get("minReadySeconds", 0),
+            },
+        }
+        try:
+            made = self.context.create(self._set_row, metadata["namespace"], wanted)
+        except StatusError as error:
+            if error.reason == "AlreadyExists":
+                self._count_collision(deployment, collisions)
+            raise
+        text = f"Scaled up replica set {made['metadata']['name']} from 0 to {_replicas(made)}"
+        self.context.event(deployment, "ScalingReplicaSet", text, source="deployment-controller")
+        rollout.new = made
+        self._progress(deployment, "NewReplicaSetCreated", f'Created new replica set "{made["metadata"]["name"]}"')
+        return rollout
+
+    def _count_collision(self, deployment: Json, collisions: int) -> None:
+        """The name is taken by a set with another template: the next try hashes differently."""
+
+        def change(obj: Json) -> None:
+            obj.setdefault("status", {})["collisionCount"] = collisions + 1
+
+        self.context.modify(self._row, key_of(deployment), change, "status")
+
+    @staticmethod
+    def _annotations(deployment: Json) -> Json:
+        annotations = annotations_of(deployment)
+        return {key: value for key, value in annotations.items() if key not in _OWN_ANNOTATIONS}
+
+    @staticmethod
+    def _marks(rollout: _Rollout) -> Json:
+        return {DESIRED: str(rollout.replicas), MOST: str(rollout.replicas + rollout.surge)}
+
+    def _keep_revisions(self, rollout: _Rollout) -> None:
+        """Give the new set the highest revision and the deployment the same."""
+        if rollout.new is None:
+            return
+        key = key_of(rollout.new)
+        highest = max((_revision(one) for one in rollout.old), default=0) + 1
+        present = _revision(rollout.new)
+        revision = max(highest, present)
+        copied = self._annotations(rollout.deployment)
+        held = annotations_of(rollout.new)
+        if present < revision or any(held.get(name) != value for name, value in copied.items()):
+
+            def change(obj: Json) -> None:
+                annotations = obj["metadata"]["annotations"] = {**annotations_of(obj), **copied}
+                if present < revision:
+                    annotations[REVISION] = str(revision)
+                    if present:
+                        past = [one for one in annotations.get(HISTORY, "").split(",") if one]
+                        annotations[HISTORY] = ",".join([*past, str(present)])
+
+            rollout.new = self.context.modify(self._set_row, key, change)
+            if 0 < present < revision:
+                self._progress(rollout.deployment, "FoundNewReplicaSet", f'Found new replica set "{key[1]}"')
+        if _revision(rollout.deployment) != revision:
+
+            def mark(obj: Json) -> None:
+                obj["metadata"]["annotations"] = {**annotations_of(obj), REVISION: str(revision)}
+
+            self.context.modify(self._row, key_of(rollout.deployment), mark)
+
+    # -- scaling
+
+    def _set_replicas(self, rollout: _Rollout, one: Json, replicas: int) -> Json:
+        """Stage new replicas of a set (and the annotations that distinguish scaling from rolling)."""
+        before, marks = _replicas(one), self._marks(rollout)
+        held = annotations_of(one)
+        if before == replicas and all(held.get(name) == value for name, value in marks.items()):
+            return one
+        metadata = one["metadata"]
+
+        def change(obj: Json) -> None:
+            obj["spec"]["replicas"] = replicas
+            obj["metadata"]["annotations"] = {**annotations_of(obj), **marks}
+
+        made = self.context.modify(self._set_row, key_of(one), change)
+        if before != replicas:
+            word = "up" if replicas > before else "down"
+            text = f"Scaled {word} replica set {metadata['name']} from {before} to {replicas}"
+            self.context.event(rollout.deployment, "ScalingReplicaSet", text, source="deployment-controller")
+        one.clear()
+        one.update(made)
+        return one
+
+    def _was_scaled(self, rollout: _Rollout) -> bool:
+        """Whether replicas changed since the sets were last sized."""
+        for one in rollout.all:
+            desired = annotations_of(one).get(DESIRED)
+            if _replicas(one) > 0 and desired is not None and desired != str(rollout.replicas):
+                return True
+        return False
+
+    def _scale(self, rollout: _Rollout) -> None:
+        """Size the sets for new replicas: the only or finished one alone, several in proportion."""
+        active = [one for one in rollout.all if _replicas(one) > 0]
+        only = active[0] if len(active) == 1 else None
+        if not active:
+            only = rollout.new or max(rollout.old, key=lambda one: one["metadata"]["creationTimestamp"], default=None)
+            if only is None:
+                return  # nothing was made yet: it was paused from the beginning
+        if only is not None:
+            self._set_replicas(rollout, only, rollout.replicas)
+            return
+        new = rollout.new
+        if new is not None and _replicas(new) == rollout.replicas == _status_count(new, "availableReplicas"):
+            for one in rollout.old:
+                self._set_replicas(rollout, one, 0)
+            return
+        if rollout.recreate:
+            return
+        # The largest first and, of equal ones, newer ones where there is something to give and older ones else.
+        left = rollout.most - rollout.total
+        order = sorted(active, key=lambda one: one["metadata"]["creationTimestamp"], reverse=left > 0)
+        order.sort(key=_replicas, reverse=True)
+        shares: list[int] = []
+        for one in order:
+            share, rest = self._share(rollout, one), left - sum(shares)
+            shares.append(min(share, rest) if left > 0 else max(share, rest) if left else 0)
+        sizes = [_replicas(one) + share for one, share in zip(order, shares, strict=True)]
+        sizes[0] = max(0, sizes[0] + rollout.most - sum(sizes))
+        for one, size in zip(order, sizes, strict=True):
+            self._set_replicas(rollout, one, size)
+
+    @staticmethod
+    def _share(rollout: _Rollout, one: Json) -> int:
+        """By how much a set grows so that it is the same part of all that may be as before, rounded half up."""
+        before = _number(one, MOST) or rollout.total
+        size = _replicas(one)
+        return (2 * size * rollout.most + before) // (2 * before) - size
+
+    def _new_replicas(self, rollout: _Rollout, present: int) -> int:
+        """How large the new set may be now."""
+        if rollout.recreate:
+            return rollout.replicas
+        if rollout.total >= rollout.most:
+            return present
+        return present + min(rollout.most - rollout.total, rollout.replicas - present)
+
+    def _recreate(self, rollout: _Rollout) -> None:
+        if rollout.new is not None:
+            for one in rollout.old:
+                self._set_replicas(rollout, one, 0)
+            self._set_replicas(rollout, rollout.new, rollout.replicas)
+
+    def _roll(self, rollout: _Rollout) -> None:
+        new = rollout.new
+        if new is None:
+            return
+        present = _replicas(new)
+        if present > rollout.replicas:
+            self._set_replicas(rollout, new, rollout.replicas)
+        else:
+            self._set_replicas(rollout, new, max(present, self._new_replicas(rollout, present)))
+        if not any(_replicas(one) for one in rollout.old):
+            return
+        least = rollout.replicas - rollout.unavailable
+        new_unavailable = _replicas(new) - _status_count(new, "availableReplicas")
+        room = rollout.total - least - new_unavailable
+        if room <= 0:
+            return
+        for one in rollout.old:  # first what is not available anyway
+            broken = _replicas(one) - _status_count(one, "availableReplicas")
+            taken = min(room, broken)
+            if taken > 0:
+                self._set_replicas(rollout, one, _replicas(one) - taken)
+                room -= taken
+        spare = rollout.count("availableReplicas") - least
+        for one in rollout.old:
+            taken = min(spare, _replicas(one))
+            if taken > 0:
+                self._set_replicas(rollout, one, _replicas(one) - taken)
+                spare -= taken
+
+    def _clean_up(self, rollout: _Rollout) -> None:
+        """Once a rollout is done, keep only so many empty old sets."""
+        limit = rollout.deployment["spec"].get("revisionHistoryLimit", 10)
+        if not self._complete(rollout):
+            return
+        empty = [
+            one
+            for one in rollout.old
+            if not _replicas(one)
+            and not _status_count(one, "replicas")
+            and not one["metadata"].get("deletionTimestamp")
+        ]
+        empty.sort(key=_revision)
+        for one in empty[: max(0, len(empty) - limit)]:
+            self.context.delete(self._set_row, key_of(one))
+
+    # -- status
+
+    @staticmethod
+    def _complete(rollout: _Rollout) -> bool:
+        new = rollout.new
+        return (
+            new is not None
+            and _status_count(new, "replicas") == rollout.replicas
+            and rollout.count("replicas") == rollout.replicas
+            and rollout.count("availableReplicas") == rollout.replicas
+        )
+
+    def _progress(self, deployment: Json, reason: str, message: str) -> None:
+        stamp = self.context.stamp()
+
+        def change(obj: Json) -> None:
+            progressing = condition("Progressing", "True", reason, message)
+            put_condition(obj.setdefault("status", {}), progressing, stamp, update_time=True)
+
+        self.context.modify(self._row, key_of(deployment), change, "status")
+
+    def _report(self, key: Key, rollout: _Rollout) -> None:
+        deployment = rollout.deployment
+        before = deployment.get("status") or {}
+        status = copy.deepcopy(before)
+        counts = {
+            "replicas": rollout.count("replicas"),
+            "updatedReplicas": _status_count(rollout.new, "replicas") if rollout.new is not None else 0,
+            "readyReplicas": rollout.count("readyReplicas"),
+            "availableReplicas": rollout.count("availableReplicas"),
+        }
+        counts["unavailableReplicas"] = max(0, rollout.total - counts["availableReplicas"])
+        put_counts(status, counts)
+        status["observedGeneration"] = deployment["metadata"].get("generation", 0)
+        enough = counts["availableReplicas"] >= rollout.replicas - rollout.unavailable
+        put_condition(status, _AVAILABLE if enough else _UNAVAILABLE, self.context.stamp(), update_time=True)
+        failure = next(
+            (found for one in rollout.all if (found := condition_of(one.get("status") or {}, "ReplicaFailure"))), None
+        )
+        if failure is not None:
+            copied = {name: failure.get(name, "") for name in ("type", "status", "reason", "message")}
+            put_condition(status, copied, self.context.stamp(), update_time=True)
+        else:
+            drop_condition(status, "ReplicaFailure")
+        self._report_progress(key, rollout, before, status)
+        self.context.set_status(self._row, key, status)
+
+    def _report_progress(self, key: Key, rollout: _Rollout, before: Json, status: Json) -> None:
+        spec, stamp = rollout.deployment["spec"], self.context.stamp()
+        deadline = spec.get("progressDeadlineSeconds", _NO_DEADLINE)
+        if deadline >= _NO_DEADLINE:
+            drop_condition(status, "Progressing")
+            return
+        name = rollout.new["metadata"]["name"] if rollout.new is not None else rollout.deployment["metadata"]["name"]
+
+        def put(state: str, reason: str, message: str) -> None:
+            put_condition(status, condition("Progressing", state, reason, message), stamp, update_time=True)
+
+        present = condition_of(status, "Progressing") or {}
+        reason = present.get("reason")
+        if self._complete(rollout):
+            put("True", "NewReplicaSetAvailable", f'ReplicaSet "{name}" has successfully progressed.')
+            return
+        if spec.get("paused"):
+            put("Unknown", "DeploymentPaused", "Deployment is paused")
+            return
+        if reason == "NewReplicaSetAvailable" and status.get("replicas", 0) == status.get("updatedReplicas", 0):
+            return  # a finished rollout that lost a pod is not a new rollout
+        counts = ("updatedReplicas", "readyReplicas", "availableReplicas")
+        moved = any(status.get(one, 0) > before.get(one, 0) for one in counts) or (
+            status.get("replicas", 0) - status.get("updatedReplicas", 0)
+            < before.get("replicas", 0) - before.get("updatedReplicas", 0)
+        )
+        if moved or not present:
+            put("True", "ReplicaSetUpdated", f'ReplicaSet "{name}" is progressing.')
+            (condition_of(status, "Progressing") or {})["lastUpdateTime"] = stamp
+            self.queue_after(key, deadline + 1)
+        elif reason == "DeploymentPaused":
+            put("Unknown", "DeploymentResumed", "Deployment is resumed")
+        elif reason not in ("ProgressDeadlineExceeded", "NewReplicaSetAvailable"):
+            ends = later(parse_stamp(present.get("lastUpdateTime", stamp)), deadline)
+            left = (ends - self.context.now()).total_seconds()
+            if left > 0:
+                self.queue_after(key, left + 1)
+            else:
+                put("False", "ProgressDeadlineExceeded", f'ReplicaSet "{name}" has timed out progressing.')
+
+
+_AVAILABLE = condition("Available", "True", "MinimumReplicasAvailable", "Deployment has minimum availability.")
+_UNAVAILABLE = condition(
+    "Available", "False", "MinimumReplicasUnavailable", "Deployment does not have minimum availability."
+)

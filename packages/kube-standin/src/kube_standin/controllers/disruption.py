@@ -1,0 +1,209 @@
+"""The status of PodDisruptionBudgets: how many of a budget's pods may be disrupted right now.
+
+Rules: upstream's disruption controller. Percentages and maxUnavailable count against the scale of the pods'
+controllers; an evicted pod stays in ``disruptedPods`` until its deletion is seen, or two minutes at most. When
+the scale is unknown nothing may be disrupted (condition SyncFailed).
+"""
+
+from __future__ import annotations
+
+import copy
+from datetime import datetime
+from typing import Literal, NamedTuple
+
+from kube_rules.json import Json
+from kube_standin.clock import later, parse_stamp
+from kube_standin.conditions import condition, condition_of, put_condition
+from kube_standin.controllers.availability import scaled
+from kube_standin.controllers.owning import selector_of
+from kube_standin.controllers.reconciling import Controller
+from kube_standin.controllers.views import PodSeen, SelectingSeen
+from kube_standin.metadata import controller_of
+
+Task = tuple[Literal["budget", "pod"], str, str]
+
+_SCALED = (
+    ("apps/v1", "ReplicaSet"),
+    ("apps/v1", "StatefulSet"),
+    ("apps/v1", "Deployment"),
+    ("v1", "ReplicationController"),
+)
+_REST = 10
+"""A sync of a budget that took t seconds is not repeated within this many times t."""
+_SHORT = 0.005
+"""Syncs that took less are repeated at once."""
+
+
+class _UnknownScaleError(Exception):
+    pass
+
+
+class _Numbers(NamedTuple):
+    expected: int
+    desired: int
+
+
+class Disruption(Controller):
+    """Keys are ("budget", namespace, name), and ("pod", ...) for a disruption that never came."""
+
+    name = "disruption"
+
+    def connect(self) -> None:
+        """Queue budgets when they, or pods they select, change."""
+        sources = self.context.sources
+        self._row = self.context.kind("policy/v1", "PodDisruptionBudget")
+        self._pods = sources.pods
+        self._pods.index("namespace", lambda pod: (pod.metadata.namespace,))
+        self._budgets = sources.of(self._row.storage_key, SelectingSeen)
+        self._budgets.index("namespace", lambda budget: (budget.metadata.namespace,))
+        self._budgets.add_handler(self._budget_changed)
+        self._pods.add_handler(self._pod_changed)
+        for pair in _SCALED:
+            row = self.context.kind(*pair)
+            sources.of(row.storage_key, SelectingSeen).add_handler(self._owner_changed)
+
+    def _budget_changed(self, old: SelectingSeen | None, new: SelectingSeen | None) -> None:
+        if new is not None and (old is None or old.spec != new.spec or old.metadata != new.metadata):
+            self.queue(("budget", *new.metadata.key))
+
+    def _owner_changed(self, old: SelectingSeen | None, new: SelectingSeen | None) -> None:
+        seen = new or old
+        if seen is None or (old and new and old.spec.get("replicas") == new.spec.get("replicas")):
+            return
+        for key in self._budgets.keys_by("namespace", seen.metadata.namespace):
+            self.queue(("budget", *key))
+
+    def _pod_changed(self, old: PodSeen | None, new: PodSeen | None) -> None:
+        seen = new or old
+        if seen is None:
+            return
+        if new is not None and new.disrupted and not new.terminating and not (old and old.disrupted):
+            self.queue_after(("pod", *new.key), self.context.times.disruption_expiry)
+        same = old is not None and new is not None and old.metadata.labels == new.metadata.labels
+        if same and old and new and (old.ready, old.phase, old.terminating) == (new.ready, new.phase, new.terminating):
+            return
+        for key in self._budgets.keys_by("namespace", seen.metadata.namespace):
+            spec = self._budgets.items[key].spec
+            if any(pod is not None and _covers(spec, pod) for pod in (old, new)):
+                self.queue(("budget", *key))
+
+    def reconcile(self, key: Task) -> None:
+        """Write the status of one budget."""
+        if key[0] == "pod":
+            self._forget_disruption((key[1], key[2]))
+            return
+        with self.resting(key, _REST, _SHORT) as rested:
+            budget = self.context.find(self._row, key[1:]) if rested else None
+            if budget is not None:
+                self._sync_budget(key, budget)
+
+    def _sync_budget(self, key: Task, budget: Json) -> None:
+        spec = budget.get("spec") or {}
+        now = self.context.now()
+        pods = [pod for pod in self._pods.by("namespace", key[1]) if _covers(spec, pod) and not pod.finished]
+        status = copy.deepcopy(budget.get("status") or {})
+        status["observedGeneration"] = budget["metadata"].get("generation", 0)
+        try:
+            numbers = self._numbers(spec, pods)
+        except (_UnknownScaleError, ValueError) as error:
+            status["disruptionsAllowed"] = 0
+            for name in ("currentHealthy", "desiredHealthy", "expectedPods"):
+                status.setdefault(name, 0)
+            self._write_status(key, status, "False", "SyncFailed", str(error))
+            return
+        disrupted, soonest = self._disrupted(status.get("disruptedPods") or {}, pods, now)
+        healthy = sum(1 for pod in pods if pod.ready and not pod.terminating and pod.metadata.name not in disrupted)
+        allowed = healthy - numbers.desired if numbers.expected > 0 else 0
+        status.update(
+            disruptionsAllowed=max(0, allowed),
+            currentHealthy=healthy,
+            desiredHealthy=numbers.desired,
+            expectedPods=numbers.expected,
+        )
+        if disrupted:
+            status["disruptedPods"] = disrupted
+        else:
+            status.pop("disruptedPods", None)
+        if status["disruptionsAllowed"] > 0:
+            self._write_status(key, status, "True", "SufficientPods")
+        else:
+            self._write_status(key, status, "False", "InsufficientPods")
+        if soonest is not None:
+            self.queue_after(key, max(0.0, (soonest - now).total_seconds()))
+
+    def _write_status(self, key: Task, status: Json, state: str, reason: str, message: str = "") -> None:
+        """Write the status of a budget with its condition."""
+        allowed = condition("DisruptionAllowed", state, reason, message)
+        allowed["observedGeneration"] = status["observedGeneration"]
+        put_condition(status, allowed, self.context.stamp())
+        self.context.set_status(self._row, key[1:], status)
+
+    def _disrupted(
+        self, noted: dict[str, str], pods: list[PodSeen], now: datetime
+    ) -> tuple[dict[str, str], datetime | None]:
+        """Keep the notes about pods that are still to be deleted; also when the first note expires."""
+        kept: dict[str, str] = {}
+        soonest: datetime | None = None
+        by_name = {pod.metadata.name: pod for pod in pods}
+        for name, when in noted.items():
+            pod = by_name.get(name)
+            expires = later(parse_stamp(when), self.context.times.disruption_expiry)
+            if pod is None or pod.terminating or expires <= now:
+                continue
+            kept[name] = when
+            soonest = expires if soonest is None else min(soonest, expires)
+        return kept, soonest
+
+    def _numbers(self, spec: Json, pods: list[PodSeen]) -> _Numbers:
+        """How many pods are expected and how many must stay healthy."""
+        if "maxUnavailable" in spec:
+            expected = self._scale(pods)
+            most = scaled(spec["maxUnavailable"], expected, up=True)
+            return _Numbers(expected, max(0, expected - most))
+        least = spec.get("minAvailable", 0)
+        if isinstance(least, str):
+            expected = self._scale(pods)
+            return _Numbers(expected, scaled(least, expected, up=True))
+        return _Numbers(len(pods), int(least))
+
+    def _scale(self, pods: list[PodSeen]) -> int:
+        """Sum what the controllers of the pods ask for; pods without a controller are left out."""
+        total = 0
+        counted: set[str] = set()
+        for pod in pods:
+            owner = pod.metadata.controller
+            if owner is None or owner.uid in counted:
+                continue
+            counted.add(owner.uid)
+            row = self.context.registry.kinds.of(owner.api_version, owner.kind)
+            found = self.context.find(row, (pod.metadata.namespace, owner.name)) if row is not None else None
+            if row is None or found is None or found["metadata"]["uid"] != owner.uid:
+                raise _UnknownScaleError(f'found no controllers for pod "{pod.metadata.name}"')
+            above = controller_of(found)
+            if owner.kind == "ReplicaSet" and above is not None and above["kind"] == "Deployment":
+                if above["uid"] in counted:
+                    continue
+                counted.add(above["uid"])
+                deployment = self.context.kind("apps/v1", "Deployment")
+                found = self.context.find(deployment, (pod.metadata.namespace, above["name"])) or found
+            elif "scale" not in row.subresources:
+                raise _UnknownScaleError(f"{row.resource} does not implement the scale subresource")
+            total += (found.get("spec") or {}).get("replicas", 1)
+        return total
+
+    def _forget_disruption(self, key: tuple[str, str]) -> None:
+        """A pod that was to be disrupted and is still here after two minutes was spared."""
+        pod = self._pods.items.get(key)
+        state = self.context.registry.store.head("pods", *key)
+        if pod is None or state is None or not pod.disrupted or pod.terminating or pod.finished:
+            return
+        body = state.decode()
+        target = condition_of(body["status"], "DisruptionTarget")
+        if target is not None and target["status"] == "True":
+            target.update(status="False", lastTransitionTime=self.context.stamp())
+        self.context.put(state, body)
+
+
+def _covers(spec: Json, pod: PodSeen) -> bool:
+    """Whether a budget selects a pod; an empty selector selects every pod, an absent one none (policy/v1)."""
+    return spec.get("selector") is not None and selector_of(spec).matches(pod.metadata.labels or {})

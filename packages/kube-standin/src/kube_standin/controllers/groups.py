@@ -1,0 +1,121 @@
+"""Groups that go: the protection finalizers stay while somebody needs the group.
+
+Rules: api.md ("it is not removed while a pod that references it is neither Succeeded nor Failed") for PodGroups,
+composite.md 1 for CompositePodGroups, which stay while a PodGroup or CompositePodGroup names them as its parent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kube_standin.admission.groups import COMPOSITE_PROTECTION, PROTECTION
+from kube_standin.controllers.reconciling import Controller
+from kube_standin.controllers.views import GroupSeen, Key, PodSeen
+from kube_standin.metadata import without_finalizer
+
+_UNFINISHED, _CHILDREN = "unfinished of group", "children of composite"
+
+
+def _going(group: GroupSeen, protection: str) -> bool:
+    return bool(group.metadata.deletion_timestamp) and protection in (group.metadata.finalizers or ())
+
+
+class PodGroups(Controller):
+    """Takes the finalizer off deleted groups that no pod needs; keys are those of groups."""
+
+    name = "podgroup-protection"
+
+    def connect(self) -> None:
+        """Queue a group when it is deleted or loses a pod."""
+        sources = self.context.sources
+        self._pods = sources.pods
+        self._pods.index(_UNFINISHED, lambda pod: ((pod.metadata.namespace, pod.group),) if self._needs(pod) else ())
+        self._groups = sources.of("scheduling.k8s.io/podgroups", GroupSeen)
+        self._groups.add_handler(self._group_changed)
+        self._pods.add_handler(self._pod_changed)
+
+    @staticmethod
+    def _needs(pod: PodSeen) -> bool:
+        return bool(pod.group) and not pod.finished
+
+    def _group_changed(self, _old: GroupSeen | None, new: GroupSeen | None) -> None:
+        if new is not None and _going(new, PROTECTION):
+            self.queue(new.metadata.key)
+
+    def _pod_changed(self, old: PodSeen | None, new: PodSeen | None) -> None:
+        if old is not None and self._needs(old) and (new is None or not self._needs(new)):
+            self.queue((old.metadata.namespace, old.group))
+
+    def reconcile(self, key: Key) -> None:
+        """Let the group go if it may."""
+        group = self._groups.items.get(key)
+        row = self.context.registry.kinds.of("scheduling.k8s.io/v1beta1", "PodGroup")
+        if row is None:
+            return  # the feature is off: groups wait for it to come back
+        if group is None or not _going(group, PROTECTION) or self._pods.keys_by(_UNFINISHED, key):
+            return
+        self.context.modify(row, key, without_finalizer(PROTECTION))
+
+
+class CompositePodGroups(Controller):
+    """Takes the finalizer off deleted composites without children; keys are those of composites.
+
+    A tree that is deleted from above goes from its leaves up. Composites that name each other as parents would wait
+    for each other for ever, and their namespace with them: once all of such a cycle are deleted, they do not count as
+    children of each other.
+    """
+
+    name = "compositepodgroup-protection"
+
+    def connect(self) -> None:
+        """Queue a composite when it is deleted or loses a child."""
+        sources = self.context.sources
+        self._composites = sources.of("scheduling.k8s.io/compositepodgroups", GroupSeen)
+        self._groups = sources.of("scheduling.k8s.io/podgroups", GroupSeen)
+        for source in (self._composites, self._groups):
+            source.index(_CHILDREN, self._above)
+            source.add_handler(self._child_changed)
+        self._composites.add_handler(self._changed)
+
+    @staticmethod
+    def _above(group: GroupSeen) -> Iterator[Key]:
+        if group.parent:
+            yield (group.metadata.namespace, group.parent)
+
+    def _changed(self, _old: GroupSeen | None, new: GroupSeen | None) -> None:
+        if new is not None and _going(new, COMPOSITE_PROTECTION):
+            for key in {new.metadata.key, *self._cycle_that_goes(new.metadata.key)}:
+                self.queue(key)
+
+    def _cycle_that_goes(self, key: Key) -> frozenset[Key]:
+        """The composites that are each other's parents, this one among them, if all of them are deleted; else none."""
+        chain: list[Key] = []
+        seen: set[Key] = set()
+        while key not in seen:
+            composite = self._composites.items.get(key)
+            if composite is None or not composite.parent or not composite.metadata.deletion_timestamp:
+                return frozenset()
+            chain.append(key)
+            seen.add(key)
+            key = (key[0], composite.parent)
+        return frozenset(chain) if key == chain[0] else frozenset()
+
+    def _child_changed(self, old: GroupSeen | None, new: GroupSeen | None) -> None:
+        """A parent is immutable: only a child that is gone, or another of its name, frees one."""
+        if old is not None and (new is None or new.metadata.uid != old.metadata.uid):
+            for key in self._above(old):
+                self.queue(key)
+
+    def reconcile(self, key: Key) -> None:
+        """Let the composite go if it may."""
+        composite = self._composites.items.get(key)
+        row = self.context.registry.kinds.of("scheduling.k8s.io/v1alpha3", "CompositePodGroup")
+        if row is None:
+            return  # the feature is off: composites wait for it to come back
+        if composite is None or not _going(composite, COMPOSITE_PROTECTION):
+            return
+        if self._groups.keys_by(_CHILDREN, key):
+            return
+        children = self._composites.keys_by(_CHILDREN, key)
+        if not children or children <= self._cycle_that_goes(key):
+            self.context.modify(row, key, without_finalizer(COMPOSITE_PROTECTION))

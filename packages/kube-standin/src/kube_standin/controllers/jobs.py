@@ -1,0 +1,409 @@
+"""Jobs: pods run to completion, in parallel, with retries; finished ones are counted exactly once.
+
+Rules: upstream's job controller: parallelism, completions (also Indexed), backoffLimit, suspend,
+activeDeadlineSeconds, podFailurePolicy, podReplacementPolicy, ttlSecondsAfterFinished, managedBy. Pods carry the
+finalizer ``batch.kubernetes.io/job-tracking``. Invariant: a finished pod is added to the status and loses the
+finalizer in the same transaction of the store, so no pod is counted twice or forgotten, whatever dies when; that
+is why ``uncountedTerminatedPods`` stays empty here. Gangs: see ``jobgroups``.
+"""
+
+from __future__ import annotations
+
+import copy
+import itertools
+from datetime import datetime
+
+from kube_rules.job_indexes import JobIndexes
+from kube_rules.json import Json
+from kube_rules.selectors import parse_integer
+from kube_standin.clock import later, parse_stamp
+from kube_standin.conditions import condition_of, is_true, put_condition
+from kube_standin.controllers.availability import put_counts
+from kube_standin.controllers.jobfailures import Verdict, finished_at, judge, next_try
+from kube_standin.controllers.jobgroups import group_of, never_started
+from kube_standin.controllers.owning import CREATES_AT_ONCE, PodOwner, pod_of_template
+from kube_standin.controllers.reconciling import WRITES_AT_ONCE, NextTurn
+from kube_standin.controllers.views import Key, PodSeen
+from kube_standin.deleting import DeleteOptions
+from kube_standin.errors import StatusError
+from kube_standin.metadata import annotations_of, without_finalizer
+
+TRACKING = "batch.kubernetes.io/job-tracking"
+INDEX = "batch.kubernetes.io/job-completion-index"
+JOB_LABEL = "batch.kubernetes.io/job-name"
+_OURS = (None, "", "kubernetes.io/job-controller")
+
+
+class _Sync:
+    """What one sync of a Job works with; ``status`` is changed and written at the end."""
+
+    def __init__(self, job: Json, now: datetime) -> None:
+        self.job = job
+        self.spec: Json = job["spec"]
+        self.now = now
+        self.status: Json = copy.deepcopy(job.get("status") or {})
+        self.completions: int | None = self.spec.get("completions")
+        self.parallelism: int = self.spec.get("parallelism", 1)
+        self.indexed = self.spec.get("completionMode") == "Indexed"
+        self.done = JobIndexes(self.completions or 0, self.status.get("completedIndexes", ""))
+        self.failure: tuple[str, str] | None = None
+        """(reason, message) why the Job fails."""
+        self.last_failure: datetime | None = None
+
+    @property
+    def over(self) -> bool:
+        """Whether the Job is complete or failed."""
+        return any(is_true(self.status, kind) for kind in ("Complete", "Failed"))
+
+    def add(self, name: str, count: int) -> None:
+        """Add to a counter of the status."""
+        self.status[name] = self.status.get(name, 0) + count
+
+    @property
+    def succeeded(self) -> int:
+        """Pods that succeeded."""
+        found: int = self.status.get("succeeded", 0)
+        return found
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether enough pods succeeded."""
+        if self.completions is None:
+            return self.succeeded > 0
+        return (len(self.done) if self.indexed else self.succeeded) >= self.completions
+
+
+class Jobs(PodOwner):
+    """Keys are those of Jobs; a key without a Job frees pods that were left behind."""
+
+    name = "job"
+    of_kind = ("batch/v1", "Job")
+
+    def reconcile(self, key: Key) -> None:
+        """Count what finished, end or make pods, write the status."""
+        job = self.read(key)
+        self._free_strays(key, job)
+        if job is None or job["spec"].get("managedBy") not in _OURS:
+            self._failed_at.pop(key, None)
+            return
+        sync = _Sync(job, self.context.now())
+        pods = self.claimed(job)
+        counted = self._count(sync, pods)
+        if sync.over:
+            self._failed_at.pop(key, None)
+            self._expire(key, sync)
+        elif not counted:
+            self.queue(key)
+        elif not job["metadata"].get("deletionTimestamp"):
+            try:
+                self._advance(key, sync)
+            except NextTurn:
+                self.queue(key)  # what was counted stands in the status
+        pods = self.pods.by("owner", job["metadata"]["uid"])
+        self._report(key, sync, pods)
+
+    # -- counting
+
+    def _free_strays(self, key: Key, job: Json | None) -> None:
+        """Take the finalizer off pods whose Job is gone."""
+        uid = job["metadata"]["uid"] if job is not None else None
+        for pod in self._named(key):
+            owner = pod.metadata.controller
+            gone = job is None if owner is None else owner.uid != uid
+            if gone and TRACKING in (pod.metadata.finalizers or ()):
+                self.spend()
+                self._untrack(pod)
+
+    def connect(self) -> None:
+        """Also keep pods by the name of their Job, to find those that outlived it."""
+        self._failed_at: dict[Key, datetime] = {}  # forgotten by a restart, which only shortens a wait
+        self.context.sources.pods.index("job", _job_name)
+        super().connect()
+
+    def _orphan_seen(self, pod: PodSeen) -> None:
+        super()._orphan_seen(pod)
+        for key in _job_name(pod):
+            self.queue(key)
+
+    def _named(self, key: Key) -> list[PodSeen]:
+        return self.pods.by("job", key)
+
+    def _untrack(self, pod: PodSeen) -> None:
+        """Take the finalizer off; a deleted pod that waited for it alone is gone then."""
+        state = self.context.registry.store.head("pods", *pod.key)
+        if state is None:
+            return
+        body = state.decode()
+        metadata = body["metadata"]
+        without_finalizer(TRACKING)(body)
+        if not metadata["finalizers"]:
+            del metadata["finalizers"]
+        if (
+            "finalizers" not in metadata
+            and metadata.get("deletionTimestamp")
+            and not metadata.get("deletionGracePeriodSeconds")
+        ):
+            self.context.registry.store.delete(state, body)
+        else:
+            self.context.put(state, body)
+
+    def _drop(self, sync: _Sync, pod: PodSeen) -> None:
+        """End a pod the Job no longer wants; such a pod is not counted as failed."""
+        self.spend()
+        self._untrack(pod)
+        self.end_pod(sync.job, pod)
+
+    def _count(self, sync: _Sync, pods: list[PodSeen]) -> bool:
+        """Count pods that finished and free them, so many in a turn; whether all are counted."""
+        tracked = [pod for pod in pods if TRACKING in (pod.metadata.finalizers or ())]
+        ended = [pod for pod in tracked if pod.finished or (pod.terminating and self._has_stopped(pod))]
+        for seen in ended[:WRITES_AT_ONCE]:
+            state = self.context.registry.store.head("pods", *seen.key)
+            if state is None:
+                continue
+            pod = state.decode()
+            index = _index(pod)
+            if seen.phase == "Succeeded":
+                if sync.indexed:
+                    if index is not None and 0 <= index < (sync.completions or 0):
+                        sync.done.add(index)
+                else:
+                    sync.add("succeeded", 1)
+            elif not is_true(sync.status, "Suspended") and not self._spared(sync, pod):
+                sync.add("failed", 1)
+                when = finished_at(pod, sync.now)
+                sync.last_failure = when if sync.last_failure is None else max(sync.last_failure, when)
+            self._untrack(seen)
+        if sync.indexed:
+            sync.status["completedIndexes"] = str(sync.done)
+            sync.status["succeeded"] = len(sync.done)
+        if ended:
+            self.context.sources.sync()
+        return len(ended) <= WRITES_AT_ONCE
+
+    def _has_stopped(self, pod: PodSeen) -> bool:
+        """Whether a terminating pod waits for nothing but its finalizers."""
+        state = self.context.registry.store.head("pods", *pod.key)
+        return state is not None and not state.decode()["metadata"].get("deletionGracePeriodSeconds")
+
+    def _spared(self, sync: _Sync, pod: Json) -> bool:
+        """Whether a failure is not to be counted; notes it if the policy fails the Job."""
+        verdict: Verdict = judge(sync.job, pod)
+        if verdict.action == "FailJob":
+            sync.failure = ("PodFailurePolicy", verdict.why)
+        return verdict.action == "Ignore"
+
+    # -- moving on
+
+    def _advance(self, key: Key, sync: _Sync) -> None:
+        spec = sync.spec
+        uid = sync.job["metadata"]["uid"]
+        pods = self.pods.by("owner", uid)
+        target = condition_of(sync.status, "FailureTarget")
+        if sync.failure is None and target is not None and target.get("status") == "True":
+            sync.failure = (target.get("reason", ""), target.get("message", ""))
+        if sync.failure is None and sync.status.get("failed", 0) > spec.get("backoffLimit", 6):
+            sync.failure = ("BackoffLimitExceeded", "Job has reached the specified backoff limit")
+        if sync.failure is None and self._late(key, sync):
+            sync.failure = ("DeadlineExceeded", "Job was active longer than specified deadline")
+        if sync.failure is not None:
+            self._fail(sync, pods)
+        elif sync.is_complete:
+            self._complete(sync, pods)
+        elif spec.get("suspend"):
+            self._suspend(sync, pods)
+        else:
+            self._resume(sync)
+            self._run(key, sync, pods)
+
+    def _late(self, key: Key, sync: _Sync) -> bool:
+        limit, started = sync.spec.get("activeDeadlineSeconds"), sync.status.get("startTime")
+        if limit is None or not started or sync.spec.get("suspend"):
+            return False
+        left = (later(parse_stamp(started), limit) - sync.now).total_seconds()
+        if left > 0:
+            self.queue_after(key, left)
+        return left <= 0
+
+    def _end_all(self, sync: _Sync, pods: list[PodSeen]) -> bool:
+        """End what still runs; True once every pod has ended."""
+        for pod in pods:
+            if pod.active:
+                self.end_pod(sync.job, pod)
+        self.context.sources.sync()
+        return all(pod.finished for pod in self.pods.by("owner", sync.job["metadata"]["uid"]))
+
+    def _fail(self, sync: _Sync, pods: list[PodSeen]) -> None:
+        reason, message = sync.failure or ("", "")
+        self._condition(sync, "FailureTarget", "True", reason, message)
+        if self._end_all(sync, pods):
+            self._condition(sync, "Failed", "True", reason, message)
+            self.context.event(sync.job, reason, message, "Warning", self.source)
+
+    def _complete(self, sync: _Sync, pods: list[PodSeen]) -> None:
+        reason, message = "CompletionsReached", "Reached expected number of succeeded pods"
+        self._condition(sync, "SuccessCriteriaMet", "True", reason, message)
+        if sync.completions is None and any(pod.active for pod in pods):
+            return  # a work queue ends when its workers do
+        if self._end_all(sync, pods):
+            self._condition(sync, "Complete", "True", reason, message)
+            sync.status["completionTime"] = self.context.stamp()
+            self.context.event(sync.job, "Completed", "Job completed", source=self.source)
+
+    def _suspend(self, sync: _Sync, pods: list[PodSeen]) -> None:
+        for pod in pods:
+            if pod.active:
+                self._drop(sync, pod)
+        if not is_true(sync.status, "Suspended"):
+            self._condition(sync, "Suspended", "True", "JobSuspended", "Job suspended")
+            self.context.event(sync.job, "Suspended", "Job suspended", source=self.source)
+        sync.status.pop("startTime", None)
+
+    def _resume(self, sync: _Sync) -> None:
+        if is_true(sync.status, "Suspended"):
+            self._condition(sync, "Suspended", "False", "JobResumed", "Job resumed")
+            self.context.event(sync.job, "Resumed", "Job resumed", source=self.source)
+        sync.status.setdefault("startTime", self.context.stamp())
+
+    def _run(self, key: Key, sync: _Sync, pods: list[PodSeen]) -> None:
+        """End surplus pods or make missing ones."""
+        active = [pod for pod in pods if pod.active]
+        held = active
+        if sync.spec.get("podReplacementPolicy") == "Failed":
+            held = [pod for pod in pods if not pod.finished]  # replace only what has ended
+        taken = {index for pod in held if (index := self._index_of(pod)) is not None}
+        if sync.indexed:
+            surplus = self._surplus_indexes(sync, active)
+            for pod in surplus:
+                self._drop(sync, pod)
+            held = [pod for pod in held if pod not in surplus]
+        try:
+            group = group_of(self.context, sync.job, new=not pods and never_started(sync.job))
+        except StatusError as error:
+            self.record_refusal(sync.job, error)
+            raise
+        wanted = self._wanted(sync, len(held))
+        if wanted < len(held):
+            for pod in self.first_to_go(held)[: len(held) - wanted]:
+                self._drop(sync, pod)
+            self.context.sources.sync()
+            return
+        missing = wanted - len(held)
+        if not missing or not self._may_try(key, sync):
+            return
+        indexes = iter(self._free_indexes(sync, taken, min(missing, CREATES_AT_ONCE)))
+        self.create_pods(sync.job, missing, lambda: self._pod(sync, group, next(indexes, None)))
+        self.context.sources.sync()
+
+    def _wanted(self, sync: _Sync, held: int) -> int:
+        if sync.completions is None:
+            return held if sync.succeeded else sync.parallelism
+        return max(0, min(sync.parallelism, sync.completions - sync.succeeded))
+
+    def _may_try(self, key: Key, sync: _Sync) -> bool:
+        """Whether the wait after a failure is over."""
+        failures = sync.status.get("failed", 0)
+        if sync.last_failure is not None:
+            self._failed_at[key] = sync.last_failure
+        last = self._failed_at.get(key)
+        if not failures or last is None:
+            return True
+        left = (next_try(last, failures) - sync.now).total_seconds()
+        if left > 0:
+            self.queue_after(key, left)
+        return left <= 0
+
+    # -- indexes and pods
+
+    def _index_of(self, pod: PodSeen) -> int | None:
+        return parse_integer((pod.metadata.labels or {}).get(INDEX, ""))
+
+    def _surplus_indexes(self, sync: _Sync, active: list[PodSeen]) -> list[PodSeen]:
+        """Active pods whose index is done, out of range or taken twice."""
+        seen: set[int] = set()
+        surplus = []
+        for pod in sorted(active, key=lambda one: (one.metadata.creation_timestamp or "", one.key)):
+            index = self._index_of(pod)
+            if index is None or index in sync.done or index >= (sync.completions or 0) or index in seen:
+                surplus.append(pod)
+            else:
+                seen.add(index)
+        return surplus
+
+    @staticmethod
+    def _free_indexes(sync: _Sync, taken: set[int], count: int) -> list[int]:
+        if not sync.indexed:
+            return []
+        free = (index for index in sync.done.missing(sync.completions or 0) if index not in taken)
+        return list(itertools.islice(free, count))
+
+    def _pod(self, sync: _Sync, group: str, index: int | None) -> Json:
+        pod = pod_of_template(sync.job, sync.spec["template"])
+        metadata, spec = pod["metadata"], pod["spec"]
+        metadata["finalizers"] = [*(metadata.get("finalizers") or ()), TRACKING]
+        if group:
+            spec["schedulingGroup"] = {"podGroupName": group}
+        if index is not None:
+            name = sync.job["metadata"]["name"]
+            metadata["generateName"] = f"{name}-{index}-"
+            metadata["annotations"] = {**(metadata.get("annotations") or {}), INDEX: str(index)}
+            metadata["labels"] = {**(metadata.get("labels") or {}), INDEX: str(index)}
+            spec.setdefault("hostname", f"{name}-{index}")
+            source = {"fieldRef": {"fieldPath": f"metadata.labels['{INDEX}']"}}
+            for container in (*(spec.get("containers") or ()), *(spec.get("initContainers") or ())):
+                env = container.setdefault("env", [])
+                if all(one.get("name") != "JOB_COMPLETION_INDEX" for one in env):
+                    env.append({"name": "JOB_COMPLETION_INDEX", "valueFrom": source})
+        return pod
+
+    # -- status
+
+    def _condition(self, sync: _Sync, kind: str, status: str, reason: str, message: str) -> None:
+        stamp = self.context.stamp()
+        present = condition_of(sync.status, kind)
+        condition = {
+            "type": kind,
+            "status": status,
+            "lastProbeTime": stamp if present is None else present.get("lastProbeTime", stamp),
+            "reason": reason,
+            "message": message,
+        }
+        put_condition(sync.status, condition, stamp)
+
+    def _report(self, key: Key, sync: _Sync, pods: list[PodSeen]) -> None:
+        status = sync.status
+        status["terminating"] = sum(1 for pod in pods if pod.terminating and not pod.finished)
+        status["ready"] = sum(1 for pod in pods if pod.active and pod.ready)
+        put_counts(status, {"active": sum(1 for pod in pods if pod.active)})
+        for name in ("succeeded", "failed", "completedIndexes"):
+            if not status.get(name):
+                status.pop(name, None)
+        status.setdefault("uncountedTerminatedPods", {})
+        self.context.set_status(self.row, key, status)
+
+    def _expire(self, key: Key, sync: _Sync) -> None:
+        """Delete a finished Job whose time to live is over."""
+        ttl = sync.spec.get("ttlSecondsAfterFinished")
+        if ttl is None or sync.job["metadata"].get("deletionTimestamp"):
+            return
+        ended = condition_of(sync.status, "Complete") or condition_of(sync.status, "Failed") or {}
+        left = (later(parse_stamp(ended["lastTransitionTime"]), ttl) - sync.now).total_seconds()
+        if left > 0:
+            self.queue_after(key, left)
+        else:
+            uid = sync.job["metadata"]["uid"]
+            self.context.delete(self.row, key, DeleteOptions(propagation="Background", uid=uid))
+
+
+def _index(pod: Json) -> int | None:
+    return parse_integer(annotations_of(pod).get(INDEX, ""))
+
+
+def _job_name(pod: PodSeen) -> tuple[Key, ...]:
+    """The Job of a pod that is still to be counted: its controller, or for an orphan the one that made it."""
+    if TRACKING not in (pod.metadata.finalizers or ()):
+        return ()
+    owner = pod.metadata.controller
+    if owner is None:
+        return ((pod.metadata.namespace, (pod.metadata.labels or {}).get(JOB_LABEL, "")),)
+    return ((pod.metadata.namespace, owner.name),) if owner.kind == "Job" else ()

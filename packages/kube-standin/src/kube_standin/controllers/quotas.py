@@ -1,0 +1,104 @@
+"""The status of ResourceQuotas: what is used, counted afresh when objects of the namespace end or quotas change.
+
+Admission adds use the moment something is created; this controller takes off what ended and sets right what
+drifted. Invariant: ``status.hard`` equals ``spec.hard``, and a count sees every write made before it.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from kube_rules.admission.amounts import ZERO, Amounts, added, amounts, printed
+from kube_rules.admission.quotas import counted
+from kube_rules.admission.usage import has_class_scope
+from kube_rules.json import Json
+from kube_standin.admission.quota import class_names
+from kube_standin.controllers.reconciling import Controller
+from kube_standin.controllers.sources import VIEWS, HasMeta
+from kube_standin.controllers.views import GroupSeen, Key, PodSeen, Seen, SelectingSeen
+from kube_standin.kinds import Kind
+
+_PLAIN = ("configmaps", "secrets", "services", "replicationcontrollers", "resourcequotas", "persistentvolumeclaims")
+_REST = 20
+"""A count that took t seconds is not repeated within this many times t."""
+
+
+class Quotas(Controller):
+    """Keys are those of quotas."""
+
+    name = "resourcequota"
+
+    def connect(self) -> None:
+        """Queue quotas when they change or something they may count ends."""
+        sources = self.context.sources
+        self._row = self.context.kind("v1", "ResourceQuota")
+        self._quotas = sources.of(self._row.storage_key, SelectingSeen)
+        self._quotas.index("namespace", lambda quota: (quota.metadata.namespace,))
+        self._watched: set[str] = {"pods"}
+        self._quotas.add_handler(self._quota_changed)
+        sources.pods.add_handler(self._pod_changed)
+        for group in ("podgroups", "compositepodgroups"):
+            sources.of(f"scheduling.k8s.io/{group}", GroupSeen).add_handler(self._group_changed)
+
+    def _quota_changed(self, old: SelectingSeen | None, new: SelectingSeen | None) -> None:
+        if new is not None and (old is None or old.spec != new.spec):
+            self.queue(new.metadata.key)
+
+    def _pod_changed(self, old: PodSeen | None, new: PodSeen | None) -> None:
+        if old is not None and (new is None or (new.finished and not old.finished)):
+            self._ended(old.metadata.namespace)
+
+    def _group_changed(self, old: GroupSeen | None, new: GroupSeen | None) -> None:
+        """A group names another class, or none: its pods count for other quotas."""
+        seen = new or old
+        if seen is not None and (old is None or new is None or old.victim_class != new.victim_class):
+            self._ended(seen.metadata.namespace)
+
+    def _changed(self, resource: str, old: HasMeta | None, new: HasMeta | None) -> None:
+        if new is None and old is not None:
+            self._ended(old.metadata.namespace)
+
+    def _ended(self, namespace: str) -> None:
+        for key in self._quotas.keys_by("namespace", namespace):
+            self.queue_after(key, self.context.times.quota_pause)
+
+    def reconcile(self, key: Key) -> None:
+        """Count and write."""
+        with self.resting(key, _REST) as rested:
+            quota = self.context.find(self._row, key) if rested else None
+            if quota is not None:
+                self._count(key, quota)
+
+    def _count(self, key: Key, quota: Json) -> None:
+        hard = (quota.get("spec") or {}).get("hard") or {}
+        total: Amounts = dict.fromkeys(hard, ZERO)
+        limited, now = amounts(hard), self.context.now()
+        by_class = class_names(self.context.registry, key[0]) if has_class_scope(quota) else None
+        for row in self._counted(hard):
+            self._watch(row)
+            for state in self.context.registry.store.heads(row.storage_key, key[0]):
+                found = state.decode()
+                classes = by_class(found) if by_class is not None and row.resource == "pods" else ()
+                total = added(total, counted(quota, limited, row.resource, found, now, classes))
+        self.context.set_status(self._row, key, {"hard": hard, "used": printed(total)})
+
+    def _counted(self, hard: Json) -> list[Kind]:
+        """Return the kinds a quota counts."""
+        wanted = {name for name in hard if name in _PLAIN} | {"pods"}
+        wanted |= {name.removeprefix("count/") for name in hard if name.startswith("count/")}
+        if any(name.startswith("services.") for name in hard):
+            wanted.add("services")
+        if any("storage" in name for name in hard):
+            wanted.add("persistentvolumeclaims")
+        found: dict[str, Kind] = {}
+        for row in self.context.registry.kinds:
+            if row.resource in wanted and row.namespaced and row.stored:
+                found.setdefault(row.resource, self.context.registry.kinds.storage_kind(row))
+        return list(found.values())
+
+    def _watch(self, row: Kind) -> None:
+        if row.storage_key not in self._watched:
+            self._watched.add(row.storage_key)
+            view: Any = VIEWS.get(row.storage_key, (Seen, None))[0]
+            self.context.sources.of(row.storage_key, view).add_handler(partial(self._changed, row.storage_key))

@@ -1,0 +1,73 @@
+"""ReplicaSet and ReplicationController: as many active pods as asked for; what is preempted is made again."""
+
+from __future__ import annotations
+
+import copy
+
+from kube_rules.json import Json
+from kube_standin.conditions import condition, drop_condition, put_condition
+from kube_standin.controllers.availability import available, put_counts
+from kube_standin.controllers.owning import PodOwner, pod_of_template
+from kube_standin.controllers.reconciling import NextTurn
+from kube_standin.controllers.views import Key, PodSeen
+
+
+class ReplicaSets(PodOwner):
+    """Creates and ends pods until ``spec.replicas`` are active; writes the status."""
+
+    name = "replicaset"
+    of_kind = ("apps/v1", "ReplicaSet")
+
+    def reconcile(self, key: Key) -> None:
+        """Bring one owner's pods to their number."""
+        owner = self.read(key)
+        if owner is None:
+            return
+        pods = [pod for pod in self.claimed(owner) if pod.active]
+        wanted = owner["spec"].get("replicas", 1)
+        problem = ""
+        if not owner["metadata"].get("deletionTimestamp"):
+            missing = wanted - len(pods)
+            if missing > 0:
+                template = owner["spec"].get("template") or {}
+                problem = self.create_pods(owner, missing, lambda: pod_of_template(owner, template))
+            elif missing < 0:
+                try:
+                    for pod in self.first_to_go(pods)[:-missing]:
+                        self.end_pod(owner, pod)
+                except NextTurn:
+                    self.queue(key)  # the status shows how far it is
+            if missing:
+                self.context.sources.sync()
+                pods = [pod for pod in self.pods.some("owner", owner["metadata"]["uid"]) if pod.active]
+        self._report(key, owner, pods, problem)
+
+    def _report(self, key: Key, owner: Json, pods: list[PodSeen], problem: str) -> None:
+        spec = owner["spec"]
+        usable, soon = available(pods, spec.get("minReadySeconds") or 0, self.context.now())
+        if soon is not None:
+            self.queue_after(key, soon)
+        template_labels = ((spec.get("template") or {}).get("metadata") or {}).get("labels") or {}
+        status = copy.deepcopy(owner.get("status") or {})
+        counts = {
+            "fullyLabeledReplicas": sum(
+                1 for pod in pods if template_labels.items() <= (pod.metadata.labels or {}).items()
+            ),
+            "readyReplicas": sum(1 for pod in pods if pod.ready),
+            "availableReplicas": usable,
+        }
+        status["replicas"] = len(pods)
+        put_counts(status, counts)
+        status["observedGeneration"] = owner["metadata"].get("generation", 0)
+        if problem:
+            put_condition(status, condition("ReplicaFailure", "True", "FailedCreate", problem), self.context.stamp())
+        else:
+            drop_condition(status, "ReplicaFailure")
+        self.context.set_status(self.row, key, status)
+
+
+class ReplicationControllers(ReplicaSets):
+    """The same for the older kind."""
+
+    name = "replicationcontroller"
+    of_kind = ("v1", "ReplicationController")

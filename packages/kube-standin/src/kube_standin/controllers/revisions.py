@@ -1,0 +1,96 @@
+"""Revisions of pod templates: stable hashes, and ControllerRevision objects for ``kubectl rollout``.
+
+A revision of a StatefulSet or DaemonSet is a ControllerRevision that holds the template as a patch; its name
+ends in the hash that its pods carry in the label ``controller-revision-hash``.
+"""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import json
+
+from kube_rules.json import Json
+from kube_standin.controllers.reconciling import Context
+from kube_standin.metadata import owner_reference
+
+HASH_LABEL = "controller-revision-hash"
+_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
+
+
+def template_hash(template: Json, collisions: int = 0) -> str:
+    """Return ten characters that stand for a template; ``collisions`` makes another one of it."""
+    text = json.dumps(template, sort_keys=True, separators=(",", ":")) + (str(collisions) if collisions else "")
+    digest = hashlib.sha256(text.encode()).digest()[:10]
+    return "".join(_ALPHABET[byte % len(_ALPHABET)] for byte in digest)
+
+
+class Revisions:
+    """The revisions of one owner."""
+
+    def __init__(self, context: Context, owner: Json) -> None:
+        self._context = context
+        self._owner = owner
+        self._kind = context.kind("apps/v1", "ControllerRevision")
+        self._uid: str = owner["metadata"]["uid"]
+        self._namespace: str = owner["metadata"]["namespace"]
+
+    def all(self) -> list[Json]:
+        """Return the owner's revisions, oldest first."""
+        found = []
+        for state in self._context.registry.store.heads(self._kind.storage_key, self._namespace):
+            if self._uid.encode() in state.raw:
+                body = state.decode()
+                if any(one["uid"] == self._uid for one in body["metadata"].get("ownerReferences") or ()):
+                    found.append(body)
+        return sorted(found, key=lambda body: int(body.get("revision", 0)))
+
+    def name(self, digest: str) -> str:
+        """Return the name of the revision with a hash."""
+        return f"{self._owner['metadata']['name']}-{digest}"
+
+    def ensure(self) -> str:
+        """Make the present template the newest revision; returns its hash."""
+        template = self._owner["spec"]["template"]
+        digest = template_hash(template)
+        present = self.all()
+        highest = max((int(one["revision"]) for one in present), default=0)
+        same = next((one for one in present if one["metadata"]["name"] == self.name(digest)), None)
+        if same is not None:
+            if int(same["revision"]) < highest:
+
+                def newest(obj: Json) -> None:
+                    obj["revision"] = highest + 1
+
+                self._context.modify(self._kind, (self._namespace, self.name(digest)), newest)
+            return digest
+        labels = dict((template.get("metadata") or {}).get("labels") or {})
+        annotations = self._owner["metadata"].get("annotations") or {}
+        revision = {
+            "metadata": {
+                "name": self.name(digest),
+                "labels": {**labels, HASH_LABEL: digest},
+                "annotations": dict(annotations),
+                "ownerReferences": [owner_reference(self._owner)],
+            },
+            "data": {"spec": {"template": {**copy.deepcopy(template), "$patch": "replace"}}},
+            "revision": highest + 1,
+        }
+        self._context.create(self._kind, self._namespace, revision)
+        return digest
+
+    def template(self, digest: str) -> Json | None:
+        """Return the template of a revision, None if it is gone."""
+        found = self._context.find(self._kind, (self._namespace, self.name(digest)))
+        if found is None:
+            return None
+        template: Json = {**((found.get("data") or {}).get("spec") or {}).get("template", {})}
+        template.pop("$patch", None)
+        return template
+
+    def trim(self, keep: int, in_use: set[str]) -> None:
+        """Delete the oldest revisions beyond ``keep`` that no pod uses (hashes in ``in_use``)."""
+        names = {self.name(digest) for digest in in_use}
+        unused = [one for one in self.all() if one["metadata"]["name"] not in names]
+        for one in unused[: max(0, len(unused) - keep)]:
+            self._context.delete(self._kind, (self._namespace, one["metadata"]["name"]))

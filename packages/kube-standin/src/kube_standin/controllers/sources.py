@@ -1,0 +1,268 @@
+"""What is there: per resource, the views of all its objects, kept in step with the store; shared by all who watch.
+
+A *source* subscribes to one resource, decodes each change once and notifies its handlers (old view, new view).
+``Sources.sync`` commits what is staged and takes in every change made so far, synchronously. A reconciler that
+syncs first therefore sees its own earlier writes, so it needs no expectations or retries against stale caches.
+Invariant: after ``sync`` every source equals the store. Falling behind (a full watch buffer) only costs a new
+list.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from typing import Any, Generic, Protocol, TypeVar
+
+import msgspec
+
+from kube_standin.controllers.views import (
+    ClaimSeen,
+    GroupSeen,
+    Key,
+    LeaseSeen,
+    Meta,
+    NodeSeen,
+    PodSeen,
+    RuleSeen,
+    Seen,
+    SelectingSeen,
+    SliceSeen,
+    StorageSeen,
+    read_group,
+    read_pod,
+    read_storage,
+)
+from kube_standin.storage import Store, Subscription
+
+
+class HasMeta(Protocol):
+    """Any view."""
+
+    metadata: Meta
+
+
+V = TypeVar("V", bound=HasMeta)
+Handler = Callable[[V | None, V | None], None]
+
+_Read = Callable[[bytes], Any]
+
+
+def _reader(view: type[msgspec.Struct]) -> _Read:
+    return msgspec.json.Decoder(view).decode
+
+
+_SELECTING = (SelectingSeen, _reader(SelectingSeen))
+_STORAGE = (StorageSeen, read_storage)
+_GROUP = (GroupSeen, read_group)
+VIEWS: Mapping[str, tuple[type[msgspec.Struct], _Read]] = {
+    "pods": (PodSeen, read_pod),
+    "nodes": (NodeSeen, _reader(NodeSeen)),
+    "coordination.k8s.io/leases": (LeaseSeen, _reader(LeaseSeen)),
+    "resource.k8s.io/resourceclaims": (ClaimSeen, _reader(ClaimSeen)),
+    "resource.k8s.io/resourceslices": (SliceSeen, _reader(SliceSeen)),
+    "resource.k8s.io/devicetaintrules": (RuleSeen, _reader(RuleSeen)),
+    "scheduling.k8s.io/podgroups": _GROUP,
+    "scheduling.k8s.io/compositepodgroups": _GROUP,
+    "policy/poddisruptionbudgets": _SELECTING,
+    "apps/replicasets": _SELECTING,
+    "apps/deployments": _SELECTING,
+    "apps/statefulsets": _SELECTING,
+    "apps/daemonsets": _SELECTING,
+    "batch/jobs": _SELECTING,
+    "replicationcontrollers": _SELECTING,
+    "resourcequotas": _SELECTING,
+    "persistentvolumes": _STORAGE,
+    "persistentvolumeclaims": _STORAGE,
+    "storage.k8s.io/storageclasses": _STORAGE,
+}
+"""Storage key -> view and its decoder; other resources are seen as their metadata."""
+_PLAIN = (Seen, _reader(Seen))
+
+
+class Source(Generic[V]):
+    """All objects of one resource as views, with indices."""
+
+    def __init__(self, store: Store, resource: str, read: Callable[[bytes], V]) -> None:
+        self.resource = resource
+        self.items: dict[Key, V] = {}
+        self._store = store
+        self._read = read
+        self._handlers: list[Handler[V]] = []
+        self._indices: dict[str, tuple[Callable[[V], Iterable[Hashable]], dict[Hashable, set[Key]]]] = {}
+        self.subscription: Subscription | None = None
+
+    def index(self, name: str, of: Callable[[V], Iterable[Hashable]]) -> None:
+        """Keep the keys of objects by the values ``of`` gives for them."""
+        if name in self._indices:
+            return
+        table: dict[Hashable, set[Key]] = {}
+        self._indices[name] = (of, table)
+        for key, view in self.items.items():
+            for value in of(view):
+                table.setdefault(value, set()).add(key)
+
+    def keys_by(self, name: str, value: Hashable) -> set[Key]:
+        """Return the keys of the objects with ``value`` in an index (not to be changed)."""
+        return self._indices[name][1].get(value, _NONE)
+
+    def by(self, name: str, value: Hashable) -> list[V]:
+        """Return the objects with ``value`` in an index, by name."""
+        items = self.items
+        return [items[key] for key in sorted(self.keys_by(name, value))]
+
+    def some(self, name: str, value: Hashable) -> list[V]:
+        """Return the objects with ``value`` in an index, in any order."""
+        items = self.items
+        return [items[key] for key in self.keys_by(name, value)]
+
+    def add_handler(self, handler: Handler[V]) -> None:
+        """Call ``handler`` for every change from now on, and at once for what is there."""
+        self._handlers.append(handler)
+        for view in list(self.items.values()):
+            handler(None, view)
+
+    def start(self) -> Subscription:
+        """Subscribe and list; handlers hear of the objects in the order in which they were written."""
+        self.subscription = self._store.subscribe(self.resource)
+        self._list()
+        return self.subscription
+
+    def stop(self) -> None:
+        """Unsubscribe."""
+        if self.subscription is not None:
+            self._store.unsubscribe(self.subscription)
+
+    def sync(self) -> None:
+        """Take in the changes that are waiting."""
+        subscription = self.subscription
+        if subscription is None:
+            return
+        if subscription.overflowed or subscription.closed:
+            self._store.unsubscribe(subscription)
+            self.start()
+            return
+        for event in subscription.take():
+            key = event.state.key
+            self._set(key, None if event.type == "DELETED" else self._read(event.state.raw))
+
+    def _list(self) -> None:
+        states = sorted(self._store.page(self.resource).states, key=lambda state: state.revision)
+        present = {state.key: state for state in states}
+        for key in [key for key in self.items if key not in present]:
+            self._set(key, None)
+        for key, state in present.items():
+            view = self._read(state.raw)
+            if self.items.get(key) != view:
+                self._set(key, view)
+
+    def _set(self, key: Key, new: V | None) -> None:
+        old = self.items.get(key)
+        if new is None:
+            if old is None:
+                return
+            del self.items[key]
+        else:
+            self.items[key] = new
+        for of, table in self._indices.values():
+            before = set(of(old)) if old is not None else _NO_VALUES
+            after = set(of(new)) if new is not None else _NO_VALUES
+            for value in before - after:
+                keys = table[value]
+                keys.discard(key)
+                if not keys:
+                    del table[value]
+            for value in after - before:
+                table.setdefault(value, set()).add(key)
+        if old is not None and new is not None and old.metadata.uid != new.metadata.uid:
+            # Deleted and made again between two syncs: handlers are notified of both.
+            for handler in self._handlers:
+                handler(old, None)
+            old = None
+        for handler in self._handlers:
+            handler(old, new)
+
+
+_NONE: set[Key] = set()
+_NO_VALUES: set[Hashable] = set()
+
+
+class Sources:
+    """The sources of one server, made when first asked for."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._sources: dict[str, Source[HasMeta]] = {}
+        self._pumps: dict[str, asyncio.Task[None]] = {}
+        self._running = False
+        self._syncing = False
+
+    def of(self, resource: str, view: type[V]) -> Source[V]:
+        """Return the source of a storage key, seen as ``view`` (which must be the one of ``VIEWS``)."""
+        source = self._sources.get(resource)
+        if source is None:
+            made: Source[HasMeta] = Source(self._store, resource, VIEWS.get(resource, _PLAIN)[1])
+            made.start()
+            self._sources[resource] = source = made
+            if self._running:
+                self._pump(resource)
+        seen_as: type[Any] = VIEWS.get(resource, _PLAIN)[0]
+        if seen_as is not view:
+            raise TypeError(f"{resource} is seen as {seen_as.__name__}")
+        return source  # type: ignore[return-value]
+
+    @property
+    def pods(self) -> Source[PodSeen]:
+        """All pods."""
+        return self.of("pods", PodSeen)
+
+    @property
+    def nodes(self) -> Source[NodeSeen]:
+        """All nodes."""
+        return self.of("nodes", NodeSeen)
+
+    def sync(self) -> None:
+        """Commit what is staged and take in all changes."""
+        if self._syncing:
+            return
+        self._syncing = True
+        try:
+            self._store.flush()
+            for source in list(self._sources.values()):
+                source.sync()
+        finally:
+            self._syncing = False
+
+    def start(self) -> None:
+        """Take in changes as they come, from now on."""
+        self._running = True
+        for resource in self._sources:
+            self._pump(resource)
+
+    def _pump(self, resource: str) -> None:
+        if resource not in self._pumps:
+            self._pumps[resource] = asyncio.get_running_loop().create_task(self._take_in(resource))
+
+    async def _take_in(self, resource: str) -> None:
+        source = self._sources[resource]
+        while self._running:
+            subscription = source.subscription
+            if subscription is None:
+                return
+            await subscription.wait()
+            if not self._running:
+                return
+            if subscription.closed and source.subscription is subscription:
+                # Ended from outside: a custom resource that goes, or a server that stops.
+                await asyncio.sleep(0.05)
+            source.sync()
+
+    async def stop(self) -> None:
+        """Stop taking in changes."""
+        self._running = False
+        for source in self._sources.values():
+            source.stop()
+        pumps = list(self._pumps.values())
+        for pump in pumps:
+            pump.cancel()
+        await asyncio.gather(*pumps, return_exceptions=True)
+        self._pumps.clear()

@@ -1,0 +1,213 @@
+"""StatefulSets: pods with names and numbers, made and ended in order (or in parallel), updated from the top.
+
+Rules: upstream's stateful set controller, its basics: OrderedReady and Parallel, RollingUpdate with partition and
+OnDelete, claims from volumeClaimTemplates, revisions. A pod that failed, succeeded or vanished is made again.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable
+
+from kube_rules.json import Json
+from kube_standin.controllers.availability import available
+from kube_standin.controllers.owning import CREATES_AT_ONCE, PodOwner, pod_of_template
+from kube_standin.controllers.revisions import HASH_LABEL, Revisions
+from kube_standin.controllers.views import Key, PodSeen
+from kube_standin.deleting import DeleteOptions
+from kube_standin.errors import StatusError
+from kube_standin.metadata import key_of
+
+_NAME = "statefulset.kubernetes.io/pod-name"
+_INDEX = "apps.kubernetes.io/pod-index"
+
+
+class StatefulSets(PodOwner):
+    """Keys are those of stateful sets."""
+
+    name = "statefulset"
+    of_kind = ("apps/v1", "StatefulSet")
+
+    def reconcile(self, key: Key) -> None:
+        """Move one step on: make, end or replace pods, then write the status."""
+        owner = self.read(key)
+        if owner is None:
+            return
+        pods = {number: pod for pod in self.claimed(owner) if (number := _ordinal(owner, pod)) is not None}
+        current = self._hashes(owner)
+        if not owner["metadata"].get("deletionTimestamp"):
+            revisions = Revisions(self.context, owner)
+            update = revisions.ensure()
+            current = (current[0] or update, update)
+            self._step(owner, pods, current, revisions)
+            self.context.sources.sync()
+            fresh = self.pods.by("owner", owner["metadata"]["uid"])
+            pods = {number: pod for pod in fresh if (number := _ordinal(owner, pod)) is not None}
+            in_use = {*current, *(_hash(pod) for pod in pods.values())}
+            revisions.trim(owner["spec"].get("revisionHistoryLimit", 10), in_use)
+        self._report(key, owner, pods, current)
+
+    @staticmethod
+    def _hashes(owner: Json) -> tuple[str, str]:
+        """(current, update) hashes as the status has them, "" where it has none."""
+        status, prefix = owner.get("status") or {}, f"{owner['metadata']['name']}-"
+        names = (status.get("currentRevision") or "", status.get("updateRevision") or "")
+        return (names[0].removeprefix(prefix), names[1].removeprefix(prefix))
+
+    def _step(self, owner: Json, pods: dict[int, PodSeen], hashes: tuple[str, str], revisions: Revisions) -> None:
+        spec = owner["spec"]
+        ordered = spec.get("podManagementPolicy", "OrderedReady") == "OrderedReady"
+        start = (spec.get("ordinals") or {}).get("start", 0)
+        wanted = range(start, start + spec.get("replicas", 1))
+        made = 0
+        for number in wanted:
+            pod = pods.get(number)
+            if pod is None:
+                if made >= CREATES_AT_ONCE:
+                    return  # those that were made queue their owner
+                self._make(owner, number, hashes, revisions)
+                made += 1
+                if ordered:
+                    return
+            elif pod.finished and not pod.terminating:
+                self.end_pod(owner, pod)  # made again once it is gone
+                if ordered:
+                    return
+            elif ordered and (pod.terminating or not self._usable(owner, pod)):
+                return
+        surplus = sorted((number for number in pods if number not in wanted), reverse=True)
+        for number in surplus:
+            if not pods[number].terminating:
+                self.end_pod(owner, pods[number])
+            if ordered:
+                return
+        if not surplus and not made:
+            self._update(owner, [pods[number] for number in wanted], hashes[1])
+
+    def _usable(self, owner: Json, pod: PodSeen) -> bool:
+        usable, soon = available([pod], owner["spec"].get("minReadySeconds") or 0, self.context.now())
+        if soon is not None:
+            self.queue_after(key_of(owner), soon)
+        return bool(usable)
+
+    def _update(self, owner: Json, pods: list[PodSeen], update: str) -> None:
+        """Rolling update: end the highest pod of another revision once all above it are well."""
+        strategy = owner["spec"].get("updateStrategy") or {}
+        if strategy.get("type", "RollingUpdate") != "RollingUpdate":
+            return
+        partition = (strategy.get("rollingUpdate") or {}).get("partition") or 0
+        for pod in reversed(pods[partition:]):
+            if _hash(pod) != update and not pod.terminating:
+                self.end_pod(owner, pod)
+                return
+            if not self._usable(owner, pod) or pod.terminating:
+                return
+
+    def _make(self, owner: Json, number: int, hashes: tuple[str, str], revisions: Revisions) -> None:
+        metadata, spec = owner["metadata"], owner["spec"]
+        digest, template = hashes[1], spec["template"]
+        strategy = spec.get("updateStrategy") or {}
+        partition = (strategy.get("rollingUpdate") or {}).get("partition") or 0
+        start = (spec.get("ordinals") or {}).get("start", 0)
+        if hashes[0] != hashes[1] and number < start + partition:
+            old = revisions.template(hashes[0])
+            if old is not None:
+                digest, template = hashes[0], old
+        name = f"{metadata['name']}-{number}"
+        pod = pod_of_template(owner, template, name=name)
+        labels = pod["metadata"].setdefault("labels", {})
+        labels.update({_NAME: name, _INDEX: str(number), HASH_LABEL: f"{metadata['name']}-{digest}"})
+        pod["spec"].setdefault("hostname", name)
+        if spec.get("serviceName"):
+            pod["spec"].setdefault("subdomain", spec["serviceName"])
+        self._claims(owner, pod, name)
+        try:
+            self.create_pod(owner, pod)
+        except StatusError as error:
+            if error.reason != "AlreadyExists":
+                raise
+            # A pod of that name that is not ours: nothing to do until it goes.
+            self.context.event(owner, "FailedCreate", str(error), "Warning", self.source)
+            self.put_off(key_of(owner))
+
+    def _claims(self, owner: Json, pod: Json, pod_name: str) -> None:
+        """Make the claims of a pod, and have it mount them."""
+        kind = self.context.kind("v1", "PersistentVolumeClaim")
+        namespace = owner["metadata"]["namespace"]
+        volumes = pod["spec"].setdefault("volumes", [])
+        for template in owner["spec"].get("volumeClaimTemplates") or ():
+            volume = template["metadata"]["name"]
+            name = f"{volume}-{pod_name}"
+            if self.context.registry.head(kind, namespace, name) is None:
+                claim = {
+                    "metadata": {
+                        "name": name,
+                        "labels": {
+                            **((template["metadata"]).get("labels") or {}),
+                            **((owner["spec"]["selector"].get("matchLabels")) or {}),
+                        },
+                        "annotations": template["metadata"].get("annotations") or {},
+                    },
+                    "spec": copy.deepcopy(template.get("spec") or {}),
+                }
+                self.context.create(kind, namespace, claim)
+            volumes[:] = [one for one in volumes if one.get("name") != volume]
+            volumes.append({"name": volume, "persistentVolumeClaim": {"claimName": name}})
+        if not volumes:
+            del pod["spec"]["volumes"]
+
+    def _report(self, key: Key, owner: Json, pods: dict[int, PodSeen], hashes: tuple[str, str]) -> None:
+        spec, name = owner["spec"], owner["metadata"]["name"]
+        current, update = hashes
+        alive = [pod for pod in pods.values() if not pod.finished]
+        usable, soon = available(
+            [pod for pod in alive if not pod.terminating], spec.get("minReadySeconds") or 0, self.context.now()
+        )
+        if soon is not None:
+            self.queue_after(key, soon)
+        status = copy.deepcopy(owner.get("status") or {})
+        updated = _of_revision(alive, update)
+        wanted = spec.get("replicas", 1)
+        ready = sum(1 for pod in alive if pod.ready and not pod.terminating)
+        if current != update and updated == wanted == ready == len(alive):
+            current = update
+        status.update(
+            replicas=len(alive),
+            readyReplicas=ready,
+            availableReplicas=usable,
+            currentReplicas=_of_revision(alive, current),
+            updatedReplicas=updated,
+            observedGeneration=owner["metadata"].get("generation", 0),
+            collisionCount=status.get("collisionCount", 0),
+        )
+        for count in ("readyReplicas", "currentReplicas", "updatedReplicas"):
+            if not status[count]:
+                del status[count]
+        if current:
+            status["currentRevision"] = f"{name}-{current}"
+        if update:
+            status["updateRevision"] = f"{name}-{update}"
+        self.context.set_status(self.row, key, status)
+
+    def end_pod(self, owner: Json, pod: PodSeen) -> None:
+        """Stage the delete of a pod; a finished one goes at once."""
+        if pod.finished:
+            self.spend()
+            self.context.delete(self.pod_row, pod.key, DeleteOptions(grace=0, uid=pod.metadata.uid))
+        else:
+            super().end_pod(owner, pod)
+
+
+def _ordinal(owner: Json, pod: PodSeen) -> int | None:
+    prefix, _, number = pod.metadata.name.rpartition("-")
+    if prefix != owner["metadata"]["name"] or not number.isdecimal():
+        return None
+    return int(number)
+
+
+def _hash(pod: PodSeen) -> str:
+    return (pod.metadata.labels or {}).get(HASH_LABEL, "").rpartition("-")[2]
+
+
+def _of_revision(pods: Iterable[PodSeen], digest: str) -> int:
+    return sum(1 for pod in pods if _hash(pod) == digest and not pod.terminating)

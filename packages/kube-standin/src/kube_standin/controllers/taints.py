@@ -1,0 +1,117 @@
+"""NoExecute taints: pods that do not tolerate one are deleted, others when their toleration runs out.
+
+Rules: upstream's taint eviction controller. Of several tolerations that are used, the shortest counts; the time
+runs from when the taint was added. The pod gets the condition DisruptionTarget (DeletionByTaintManager).
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from kube_rules.json import Json
+from kube_rules.taints import covers
+from kube_standin.clock import parse_stamp
+from kube_standin.conditions import set_disrupted
+from kube_standin.controllers.podgc import index_nodes
+from kube_standin.controllers.reconciling import Controller
+from kube_standin.controllers.views import Key, NodeSeen, PodSeen, Taint
+from kube_standin.deleting import DeleteOptions
+
+
+def tolerates(toleration: Json, taint: Taint) -> bool:
+    """Whether one toleration covers one taint."""
+    key, operator, value, effect = (toleration.get(field) or "" for field in ("key", "operator", "value", "effect"))
+    return covers(key, operator, value, effect, (taint.key, taint.value, taint.effect))
+
+
+def tolerated_until(since: datetime, seconds: int) -> datetime | None:
+    """When a toleration of so many seconds ends; None: after the last day there is (any int64 is a valid number)."""
+    try:
+        return since + timedelta(seconds=max(0, seconds))
+    except OverflowError:
+        return None
+
+
+class TaintEviction(Controller):
+    """Keys are those of pods."""
+
+    name = "taint-eviction"
+
+    def connect(self) -> None:
+        """Queue pods of tainted nodes."""
+        sources = self.context.sources
+        self._pods, self._nodes = sources.pods, sources.nodes
+        index_nodes(self._pods)
+        self._first_seen: dict[tuple[str, str, str], datetime] = {}
+        self._nodes.add_handler(self._node_changed)
+        self._pods.add_handler(self._pod_changed)
+
+    @staticmethod
+    def _executing(node: NodeSeen | None) -> tuple[Taint, ...]:
+        if node is None or not node.spec.taints:
+            return ()
+        return tuple(taint for taint in node.spec.taints if taint.effect == "NoExecute")
+
+    def _node_changed(self, old: NodeSeen | None, new: NodeSeen | None) -> None:
+        taints = self._executing(new)
+        if new is None or taints == self._executing(old):
+            return
+        name, now = new.metadata.name, self.context.now()
+        keep = {(name, taint.key, taint.value): now for taint in taints}
+        for known in [known for known in self._first_seen if known[0] == name and known not in keep]:
+            del self._first_seen[known]
+        for taint_key, moment in keep.items():
+            self._first_seen.setdefault(taint_key, moment)
+        if taints:
+            for key in self._pods.keys_by("node", name):
+                self.queue(key)
+
+    def _pod_changed(self, old: PodSeen | None, new: PodSeen | None) -> None:
+        if new is None or not new.node or (old is not None and old.node == new.node):
+            return
+        if self._executing(self._nodes.items.get(("", new.node))):
+            self.queue(new.key)
+
+    def reconcile(self, key: Key) -> None:
+        """Delete the pod if it may not stay, or queue it for when it may no longer."""
+        pod = self._pods.items.get(key)
+        if pod is None or not pod.active:
+            return
+        taints = self._executing(self._nodes.items.get(("", pod.node)))
+        state = self.context.registry.store.head("pods", *key)
+        if not taints or state is None:
+            return
+        body = state.decode()
+        tolerations = (body.get("spec") or {}).get("tolerations") or ()
+        now = self.context.now()
+        ends: datetime | None = None
+        for taint in taints:
+            used = [one for one in tolerations if tolerates(one, taint)]
+            if not used:
+                ends = now
+                break
+            seconds = [one["tolerationSeconds"] for one in used if one.get("tolerationSeconds") is not None]
+            if not seconds:
+                continue
+            end = tolerated_until(self._since(pod.node, taint), min(seconds))
+            if end is None:
+                continue
+            ends = end if ends is None else min(ends, end)
+        if ends is None:
+            return
+        if ends > now:
+            self.context.timers.at(ends, lambda: self.queue(key))
+            return
+        why = "Taint manager: deleting due to NoExecute taint"
+        set_disrupted(body, self.context.stamp(), "DeletionByTaintManager", why)
+        self.context.put(state, body)
+        kind = self.context.kind("v1", "Pod")
+        about = {"kind": "Pod", "apiVersion": "v1", **body}
+        text = f"Marking for deletion Pod {key[0]}/{key[1]}"
+        self.context.event(about, "TaintManagerEviction", text, source="taint-eviction-controller")
+        self.context.delete(kind, key, DeleteOptions(uid=pod.metadata.uid))
+
+    def _since(self, node: str, taint: Taint) -> datetime:
+        if taint.time_added:
+            return parse_stamp(taint.time_added)
+        return self._first_seen.setdefault((node, taint.key, taint.value), self.context.now())

@@ -1,0 +1,100 @@
+"""Between the version of a request and the version of the storage.
+
+Most kinds have one version, for which both functions return their argument. The two groups of Event share
+the core form; PodGroup and Workload are stored as v1beta1 (``kube_rules.versions`` knows how they
+differ); versions of a custom resource differ in name only (conversion strategy None). Objects here carry
+``apiVersion`` and ``kind``.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from typing import Any
+
+from kube_rules.json import Json
+from kube_rules.versions import from_internal, to_internal
+from kube_standin.kinds import Kind
+
+_TO_CORE: Mapping[str, str] = {
+    "regarding": "involvedObject",
+    "note": "message",
+    "reportingController": "reportingComponent",
+    "deprecatedSource": "source",
+    "deprecatedFirstTimestamp": "firstTimestamp",
+    "deprecatedLastTimestamp": "lastTimestamp",
+    "deprecatedCount": "count",
+}
+FROM_CORE = {core: name for name, core in _TO_CORE.items()}
+"""Core name of an event's field -> its name in events.k8s.io."""
+_CORE_DEFAULTS: Mapping[str, Any] = {
+    "involvedObject": {},
+    "source": {},
+    "firstTimestamp": None,
+    "lastTimestamp": None,
+    "eventTime": None,
+    "reportingComponent": "",
+    "reportingInstance": "",
+}
+_V1_DEFAULTS: Mapping[str, Any] = {
+    "eventTime": None,
+    "regarding": {},
+    "deprecatedSource": {},
+    "deprecatedFirstTimestamp": None,
+    "deprecatedLastTimestamp": None,
+}
+_V1_DROPPED_IF_EMPTY = ("reportingController", "reportingInstance")
+
+
+def _event_to_core(event: Json) -> Json:
+    out = {_TO_CORE.get(key, key): value for key, value in event.items()}
+    out["apiVersion"] = "v1"
+    complete_event(out)
+    return out
+
+
+def _event_from_core(event: Json) -> Json:
+    out = {FROM_CORE.get(key, key): value for key, value in event.items()}
+    out["apiVersion"] = "events.k8s.io/v1"
+    for key, default in _V1_DEFAULTS.items():
+        out.setdefault(key, default)
+    for key in _V1_DROPPED_IF_EMPTY:
+        if out.get(key) == "":
+            del out[key]
+    return out
+
+
+def complete_event(event: Json) -> None:
+    """Write out the fields a core Event always shows."""
+    for key, default in _CORE_DEFAULTS.items():
+        event.setdefault(key, copy.copy(default))
+
+
+def differs(kind: Kind) -> bool:
+    """Whether objects of ``kind`` are stored in another form than they are served in."""
+    return kind.api_version != kind.storage_version
+
+
+def to_storage(kind: Kind, obj: Json) -> Json:
+    """Return ``obj`` in the form it is stored in (itself if that is the same).
+
+    Raises ``kube_rules.errors.FieldError`` for a value that has no such form.
+    """
+    if not differs(kind):
+        return obj
+    if kind.resource == "events.events.k8s.io":
+        return _event_to_core(obj)
+    if kind.custom:
+        return {**obj, "apiVersion": kind.storage_version}
+    return to_internal({**obj, "apiVersion": kind.api_version, "kind": kind.kind})
+
+
+def from_storage(kind: Kind, obj: Json) -> Json:
+    """Return a stored object in the version of ``kind`` (itself if that is the same)."""
+    if not differs(kind):
+        return obj
+    if kind.resource == "events.events.k8s.io":
+        return _event_from_core(obj)
+    if kind.custom:
+        return {**obj, "apiVersion": kind.api_version}
+    return from_internal(obj, kind.api_version)

@@ -1,0 +1,128 @@
+"""POST .../pods/NAME/eviction: delete a pod unless its disruption budget forbids it.
+
+Rules and texts: kube-apiserver 1.36 (registry/core/pod/storage/eviction). Pods that do not run (Pending,
+finished, terminating) bypass budgets; a success takes one disruption from the budget and notes the pod in
+disruptedPods.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from kube_rules.json import Json
+from kube_standin import errors
+from kube_standin.conditions import condition, is_true, set_condition, set_disrupted
+from kube_standin.deleting import options_from
+from kube_standin.errors import Cause, StatusError
+from kube_standin.registry import Outcome, Registry, WriteOptions, internal_options
+from kube_standin.selectors import label_selector
+
+_RETRY_SECONDS = 10
+_MOST_DISRUPTED = 2000
+_REFUSED = "Cannot evict pod as it would violate the pod's disruption budget."
+
+
+def evict_now(registry: Registry, namespace: str, name: str, eviction: Json, options: WriteOptions) -> Outcome:
+    """Stage an eviction; the outcome is the Status to answer; raises 429 if the budget does not allow it."""
+    if (eviction.get("metadata") or {}).get("name", "") != name:
+        raise errors.bad_request("name in URL does not match name in Eviction object")
+    query = {"dryRun": "All"} if options.dry_run else {}
+    deletion = options_from(eviction.get("deleteOptions") or {}, query, options.user)
+    kind = registry.kind("v1", "Pod")
+    state = registry.head(kind, namespace, name)
+    if state is None:
+        raise errors.not_found("pods", "", name)
+    pod = state.decode()
+    if not _bypasses_budgets(pod):
+        budgets = _budgets_of(registry, namespace, state.labels)
+        if len(budgets) > 1:
+            raise errors.internal(
+                "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
+            )
+        if budgets and not _tolerated_unhealthy(pod, budgets[0]):
+            _take_disruption(registry, budgets[0], name, options, dry_run=deletion.dry_run)
+    # The preconditions of the delete have to hold before the pod is marked.
+    registry.deletion.check_preconditions(kind, name, pod["metadata"], deletion)
+    if not deletion.dry_run:
+        set_disrupted(pod, registry.clock.stamp(), "EvictionByEvictionAPI", "Eviction API: evicting")
+        pod_state = registry.store.put(state.resource, namespace, name, pod, state).state
+        if deletion.resource_version is not None:
+            deletion = replace(deletion, resource_version=str(pod_state.revision))
+    registry.delete_now(kind, namespace, name, deletion)
+    return Outcome(errors.CREATED, created=True, ticket=registry.store.ticket)
+
+
+def _bypasses_budgets(pod: Json) -> bool:
+    phase = (pod.get("status") or {}).get("phase")
+    return phase in ("Succeeded", "Failed", "Pending") or bool(pod["metadata"].get("deletionTimestamp"))
+
+
+def _budgets_of(registry: Registry, namespace: str, labels: Mapping[str, str]) -> list[Json]:
+    kind = registry.kind("policy/v1", "PodDisruptionBudget")
+    found: list[Json] = []
+    for state in registry.store.heads(kind.storage_key, namespace):
+        budget = state.decode()
+        selector = (budget.get("spec") or {}).get("selector")
+        if selector is None:
+            continue
+        if label_selector(selector).matches(labels):
+            found.append(registry.view(kind, state))
+    return found
+
+
+def _tolerated_unhealthy(pod: Json, budget: Json) -> bool:
+    """Whether an unready pod may go without asking the budget (unhealthyPodEvictionPolicy)."""
+    if is_true(pod.get("status"), "Ready"):
+        return False
+    if (budget.get("spec") or {}).get("unhealthyPodEvictionPolicy") == "AlwaysAllow":
+        return True
+    status = budget.get("status") or {}
+    return bool(0 < status.get("desiredHealthy", 0) <= status.get("currentHealthy", 0))
+
+
+def _too_many(message: str, retry: int | None = None) -> StatusError:
+    details = {} if retry is None else {"retryAfterSeconds": retry}
+    headers = {} if retry is None else {"Retry-After": str(retry)}
+    return StatusError(
+        429, "TooManyRequests", _REFUSED, details, (Cause("DisruptionBudget", message),), headers=headers
+    )
+
+
+def _take_disruption(registry: Registry, budget: Json, pod: str, options: WriteOptions, *, dry_run: bool) -> None:
+    """Check the budget and write down that ``pod`` uses one of its disruptions.
+
+    Numbers that whoever wrote the status left out are zero; none is negative.
+    """
+    metadata, status = budget["metadata"], budget.get("status") or {}
+    name = metadata["name"]
+    if status.get("observedGeneration", 0) < metadata["generation"]:
+        raise _too_many(f"The disruption budget {name} is still being processed by the server.", _RETRY_SECONDS)
+    allowed = status.get("disruptionsAllowed", 0)
+    if len(status.get("disruptedPods") or {}) > _MOST_DISRUPTED:
+        raise errors.forbidden(
+            "poddisruptionbudgets",
+            "policy",
+            name,
+            "DisruptedPods map too big - too many evictions not confirmed by PDB controller",
+        )
+    if allowed == 0:
+        desired, healthy = status.get("desiredHealthy", 0), status.get("currentHealthy", 0)
+        if healthy <= desired:
+            raise _too_many(f"The disruption budget {name} needs {desired} healthy pods and has {healthy} currently")
+        raise _too_many(f"The disruption budget {name} does not allow evicting pods currently")
+    if dry_run:
+        return
+    stamp = registry.clock.stamp()
+
+    def take(current: Json) -> None:
+        now = current["status"]
+        now["disruptionsAllowed"] = allowed - 1
+        if allowed == 1:
+            insufficient = condition("DisruptionAllowed", "False", "InsufficientPods")
+            generation = now["observedGeneration"]
+            set_condition(now, {**insufficient, "observedGeneration": generation, "lastTransitionTime": stamp})
+        now["disruptedPods"] = {**(now.get("disruptedPods") or {}), pod: stamp}
+
+    kind = registry.kind("policy/v1", "PodDisruptionBudget")
+    registry.modify_now(kind, metadata["namespace"], name, take, internal_options(options, "kube-apiserver"), "status")

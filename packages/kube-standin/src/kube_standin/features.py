@@ -1,0 +1,109 @@
+"""What the server can do without, switched as by the feature gates of kube-apiserver.
+
+Without `GenericWorkload` there are no Workloads and PodGroups: their kinds are not served (what is stored stays and
+comes back with the gate), and `spec.schedulingGroup` of a new pod is dropped (KEP-5710, upgrade and rollback). Without
+`CompositePodGroup` the same holds for that kind, and what would make a tree is refused in new objects: a group's
+`parentCompositePodGroupName`, a Workload's `compositePodGroupTemplates` (KEP-6012). Without `PodGroupPreemptionPolicy`
+the field `preemptionPolicy` of new groups and templates is dropped, without `DRAWorkloadResourceClaims` their field
+`resourceClaims` (KEP-5729). Without `DRADeviceTaintRules` the kind DeviceTaintRule is not served (KEP-5055). Without
+`WorkloadWithJob` `spec.scheduling` of new Jobs, and in templates of new CronJobs, is dropped (KEP-5547).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from kube_standin import errors
+from kube_standin.admission_chain import Request, Step
+from kube_standin.group_templates import COMPOSITES, templates
+from kube_standin.kinds import BUILTIN, Kind
+from kube_standin.schema import field_errors as fe
+
+_GROUP = "scheduling.k8s.io"
+_WORKLOAD_KINDS = frozenset(("PodGroup", "Workload", "CompositePodGroup"))
+_COMPOSITE = "CompositePodGroup"
+
+
+@dataclass(frozen=True)
+class Features:
+    """The gates, named as kube-apiserver names them; all are on."""
+
+    generic_workload: bool = True
+    composite_pod_group: bool = True
+    """Counts only with `generic_workload`."""
+    pod_group_preemption_policy: bool = True
+    dra_workload_resource_claims: bool = True
+    dra_device_taint_rules: bool = True
+    workload_with_job: bool = True
+    """Counts only with `generic_workload`."""
+
+    def kinds(self) -> Iterator[Kind]:
+        """Yield the built-in kinds that are served."""
+        off = _WORKLOAD_KINDS if not self.generic_workload else () if self.composite_pod_group else (_COMPOSITE,)
+        for kind in BUILTIN:
+            if kind.kind == "DeviceTaintRule" and not self.dra_device_taint_rules:
+                continue
+            if kind.group != _GROUP or kind.kind not in off:
+                yield kind
+
+
+class DropDisabled(Step):
+    """Takes fields of features that are off out of new objects; objects that have them keep them."""
+
+    kinds = frozenset(
+        (
+            "pods",
+            "jobs.batch",
+            "cronjobs.batch",
+            "podgroups.scheduling.k8s.io",
+            "compositepodgroups.scheduling.k8s.io",
+            "workloads.scheduling.k8s.io",
+        )
+    )
+
+    def __init__(self, features: Features) -> None:
+        self._features = features
+
+    def mutate(self, request: Request) -> None:
+        """Drop the fields; the last of the mutating steps, since others fill some of them in."""
+        if request.subresource == "status" and request.kind.resource.startswith("podgroups."):
+            self._claims_made(request)
+        if request.operation != "CREATE" or request.subresource:
+            return
+        spec = request.new.get("spec") or {}
+        if request.kind.resource == "pods":
+            if not self._features.generic_workload:
+                spec.pop("schedulingGroup", None)
+            return
+        if request.kind.group == "batch":
+            if not (self._features.workload_with_job and self._features.generic_workload):
+                template = (spec.get("jobTemplate") or {}).get("spec") or {}
+                for holder in (spec, template):
+                    holder.pop("scheduling", None)
+            return
+        off = {
+            "preemptionPolicy": not self._features.pod_group_preemption_policy,
+            "resourceClaims": not self._features.dra_workload_resource_claims,
+        }
+        for holder in (spec, *(one.holder for one in templates(spec))):
+            for name in filter(off.__getitem__, off):
+                holder.pop(name, None)
+
+    def validate(self, request: Request) -> None:
+        """Refuse (422) new trees where there are none; what is stored may stay (composite.md 1)."""
+        if self._features.composite_pod_group or request.operation != "CREATE" or request.subresource:
+            return
+        spec = request.new.get("spec") or {}
+        for name in ("parentCompositePodGroupName", COMPOSITES):
+            if spec.get(name):
+                found = fe.forbidden(f"spec.{name}", "the feature gate CompositePodGroup is off")
+                raise errors.unfit(request.kind.kind, request.kind.group, request.name, found)
+
+    def _claims_made(self, request: Request) -> None:
+        """Which claims were made for a group cannot be set without the feature, unless it is set already."""
+        if self._features.dra_workload_resource_claims:
+            return
+        before = ((request.old or {}).get("status") or {}).get("resourceClaimStatuses")
+        if not before:
+            (request.new.get("status") or {}).pop("resourceClaimStatuses", None)

@@ -1,0 +1,349 @@
+"""The one table of kinds: what is served, under which names, with which subresources and which strategy.
+
+Everything that depends on a kind (routing, discovery, storage keys, field selectors, generation counting,
+what a DELETE answers) reads this table, so a kind is added by adding a row. Custom resources become rows at
+run time.
+
+Terms: *resource* is the plural in URLs; *storage key* names where objects of a kind are kept: several
+versions of one resource, and the two groups of Event, share it. ``storage_version`` is the apiVersion they
+are kept in. Short names, categories and verbs are those of kube-apiserver discovery.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Literal
+
+from kube_rules.admission.refusals import plural_of
+
+ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
+CUSTOM_VERBS = ("delete", "deletecollection", "get", "list", "patch", "create", "update", "watch")
+
+StatusMetadata = Literal["taken", "labels-kept", "reset"]
+
+
+@dataclass(frozen=True)
+class Subresource:
+    """A path below an object: the kind of its body and the verbs it has."""
+
+    name: str
+    verbs: tuple[str, ...]
+    group: str
+    version: str
+    kind: str
+
+    @property
+    def api_version(self) -> str:
+        """Group and version of its body, where that is no object of the resource."""
+        return f"{self.group}/{self.version}" if self.group else "v1"
+
+
+@dataclass(frozen=True, eq=False)
+class Kind:
+    """One row: a kind in one version of one group, and how the server treats it.
+
+    Strategy fields (sources: kube-apiserver's registry strategies, the recorded answers of 1.36):
+    ``generation``: metadata.generation counts spec changes. ``unconditional_update``: a PUT without a
+    resourceVersion is accepted. ``create_on_update``: a PUT of a missing object creates it.
+    ``status_on_create``: a status in a create body is kept. ``status_metadata``: what a write to /status
+    does with labels, annotations, finalizers. ``graceful``: DELETE honours grace periods.
+    ``returns_deleted``: DELETE answers the object, not a Status, even if it went at once. ``orphans``: a DELETE
+    that states nothing of dependents leaves them behind, as before there was garbage collection. ``fields``:
+    field-selector label -> dotted path in the stored object, besides metadata.name and metadata.namespace.
+    ``stored`` is False for review kinds that are answered and forgotten.
+    """
+
+    group: str
+    version: str
+    kind: str
+    plural: str
+    singular: str
+    list_kind: str
+    namespaced: bool
+    short_names: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
+    subresources: frozenset[str] = frozenset()
+    verbs: tuple[str, ...] = ALL_VERBS
+    storage_version: str = ""
+    storage_key: str = ""
+    generation: bool = False
+    unconditional_update: bool = True
+    create_on_update: bool = False
+    status_on_create: bool = False
+    status_metadata: StatusMetadata = "taken"
+    graceful: bool = False
+    returns_deleted: bool = False
+    orphans: bool = False
+    fields: Mapping[str, str] = field(default_factory=dict)
+    stored: bool = True
+    custom: bool = False
+    definition: Mapping[str, Any] | None = field(default=None, repr=False)
+    """For a custom resource: the entry of its CRD's ``spec.versions``; None for built-in kinds."""
+
+    @property
+    def gvk(self) -> tuple[str, str, str]:
+        """(group, version, kind)."""
+        return (self.group, self.version, self.kind)
+
+    @property
+    def api_version(self) -> str:
+        """``v1`` for the core group, ``apps/v1`` otherwise."""
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    @property
+    def resource(self) -> str:
+        """The plural with its group, as error messages name it: ``podgroups.scheduling.k8s.io``."""
+        return f"{self.plural}.{self.group}" if self.group else self.plural
+
+
+def _fields(text: str) -> dict[str, str]:
+    """Field-selector labels with their paths: `LABEL=PATH`, or just the label where it is the path."""
+    pairs = (word.partition("=") for word in text.split())
+    return {label: path or label for label, _, path in pairs}
+
+
+def _row(
+    group: str,
+    version: str,
+    kind: str,
+    short: str = "",
+    *,
+    namespaced: bool = True,
+    categories: tuple[str, ...] = (),
+    sub: str = "",
+    stored_as: str = "",
+    storage_key: str = "",
+    fields: str = "",
+    **strategy: Any,
+) -> Kind:
+    """A built-in kind; `short`, `sub` (subresources) and `fields` are lists of words, `stored_as` an apiVersion."""
+    plural = plural_of(kind)
+    return Kind(
+        group=group,
+        version=version,
+        kind=kind,
+        plural=plural,
+        singular=kind.lower(),
+        list_kind=f"{kind}List",
+        namespaced=namespaced,
+        short_names=tuple(short.split()),
+        categories=categories,
+        subresources=frozenset(sub.split()),
+        storage_version=stored_as or (f"{group}/{version}" if group else version),
+        storage_key=storage_key or (f"{group}/{plural}" if group else plural),
+        fields=_fields(fields),
+        **strategy,
+    )
+
+
+_CREATE = ("create",)
+_NO_COLLECTION_DELETE = ("create", "delete", "get", "list", "patch", "update", "watch")
+_ALL = ("all",)
+_REFERENCE = ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
+_POD_FIELDS = (
+    "spec.nodeName spec.restartPolicy spec.schedulerName spec.serviceAccountName spec.hostNetwork status.phase "
+    "status.podIP status.podIPs=status.podIP status.nominatedNodeName"
+)
+_EVENT_FIELDS = "reason reportingComponent source=source.component type " + " ".join(
+    f"involvedObject.{name}" for name in _REFERENCE
+)
+_EVENT_V1_FIELDS = "reason reportingController=reportingComponent type " + " ".join(
+    f"regarding.{name}=involvedObject.{name}" for name in _REFERENCE
+)
+_SCHEDULING = "scheduling.k8s.io"
+_core = partial(_row, "", "v1")
+_cluster = partial(_row, namespaced=False)
+_apps = partial(_row, "apps", "v1", categories=_ALL, generation=True, status_metadata="labels-kept")
+_batch = partial(_row, "batch", "v1", categories=_ALL, generation=True, sub="status")
+_storage = partial(_cluster, "storage.k8s.io", "v1", returns_deleted=True)
+_devices = partial(_row, "resource.k8s.io", "v1")
+_rbac = partial(_row, "rbac.authorization.k8s.io", "v1", create_on_update=True)
+_review = partial(_cluster, verbs=_CREATE, stored=False)
+
+
+def _scheduling(version: str) -> tuple[Kind, ...]:
+    row = partial(_row, _SCHEDULING, version, stored_as=f"{_SCHEDULING}/v1beta1")
+    return (row("PodGroup", sub="status", status_metadata="reset"), row("Workload"))
+
+
+_COMPOSITE = _row(_SCHEDULING, "v1alpha3", "CompositePodGroup", sub="status", status_metadata="reset")
+
+
+BUILTIN: tuple[Kind, ...] = (
+    _core("Binding", verbs=_CREATE, stored=False),
+    _core("ConfigMap", "cm"),
+    _core("Endpoints", "ep", create_on_update=True),
+    _core("Event", "ev", create_on_update=True, fields=_EVENT_FIELDS),
+    _core("LimitRange", "limits", create_on_update=True),
+    _cluster("", "v1", "Namespace", "ns", sub="status finalize", verbs=_NO_COLLECTION_DELETE, fields="status.phase"),
+    _cluster("", "v1", "Node", "no", sub="status", status_on_create=True, fields="spec.unschedulable"),
+    _cluster("", "v1", "PersistentVolume", "pv", sub="status", returns_deleted=True),
+    _core("PersistentVolumeClaim", "pvc", sub="status", returns_deleted=True),
+    _core(
+        "Pod",
+        "po",
+        categories=_ALL,
+        graceful=True,
+        generation=True,
+        returns_deleted=True,
+        sub="binding eviction status",
+        fields=_POD_FIELDS,
+    ),
+    _core("PodTemplate", generation=True, returns_deleted=True),
+    _core(
+        "ReplicationController",
+        "rc",
+        categories=_ALL,
+        generation=True,
+        sub="scale status",
+        orphans=True,
+        fields="status.replicas",
+    ),
+    _core("ResourceQuota", "quota", sub="status", returns_deleted=True),
+    _core("Secret", fields="type"),
+    _core(
+        "Service",
+        "svc",
+        categories=_ALL,
+        sub="status",
+        create_on_update=True,
+        returns_deleted=True,
+        fields="spec.clusterIP spec.type",
+    ),
+    _core("ServiceAccount", "sa", sub="token", unconditional_update=False, returns_deleted=True),
+    _row("apps", "v1", "ControllerRevision"),
+    _apps("DaemonSet", "ds", sub="status"),
+    _apps("Deployment", "deploy", sub="scale status"),
+    _apps("ReplicaSet", "rs", sub="scale status", fields="status.replicas"),
+    _apps("StatefulSet", "sts", sub="scale status"),
+    _batch("CronJob", "cj"),
+    _batch("Job", orphans=True, fields="status.successful=status.succeeded"),
+    _cluster(_SCHEDULING, "v1", "PriorityClass", "pc", generation=True),
+    *_scheduling("v1beta1"),
+    *_scheduling("v1alpha3"),
+    _COMPOSITE,
+    *_scheduling("v1alpha2"),
+    _row("policy", "v1", "PodDisruptionBudget", "pdb", sub="status", generation=True, unconditional_update=False),
+    _row("coordination.k8s.io", "v1", "Lease", unconditional_update=False, create_on_update=True),
+    _row("discovery.k8s.io", "v1", "EndpointSlice", generation=True),
+    _row(
+        "events.k8s.io",
+        "v1",
+        "Event",
+        "ev",
+        create_on_update=True,
+        fields=_EVENT_V1_FIELDS,
+        stored_as="v1",
+        storage_key="events",
+    ),
+    _storage("CSIDriver", generation=True, unconditional_update=False),
+    _storage("CSINode", unconditional_update=False),
+    _row("storage.k8s.io", "v1", "CSIStorageCapacity", unconditional_update=False),
+    _storage("StorageClass", "sc"),
+    _storage("VolumeAttachment", sub="status", unconditional_update=False),
+    _storage("VolumeAttributesClass", "vac"),
+    _devices("DeviceClass", namespaced=False, generation=True),
+    _devices("DeviceTaintRule", namespaced=False, generation=True, sub="status", status_metadata="reset"),
+    _devices("ResourceClaim", sub="status", status_metadata="reset"),
+    _devices("ResourceClaimTemplate"),
+    _devices("ResourceSlice", namespaced=False, generation=True, fields="spec.nodeName spec.driver"),
+    _rbac("ClusterRole", namespaced=False),
+    _rbac("ClusterRoleBinding", namespaced=False),
+    _rbac("Role"),
+    _rbac("RoleBinding"),
+    _cluster(
+        "apiextensions.k8s.io",
+        "v1",
+        "CustomResourceDefinition",
+        "crd crds",
+        categories=("api-extensions",),
+        sub="status",
+        generation=True,
+        unconditional_update=False,
+    ),
+    _review("authentication.k8s.io", "v1", "SelfSubjectReview"),
+    _review("authentication.k8s.io", "v1", "TokenReview"),
+    _review("authorization.k8s.io", "v1", "LocalSubjectAccessReview", namespaced=True),
+    _review("authorization.k8s.io", "v1", "SelfSubjectAccessReview"),
+    _review("authorization.k8s.io", "v1", "SelfSubjectRulesReview"),
+    _review("authorization.k8s.io", "v1", "SubjectAccessReview"),
+)
+
+VERSION_ORDER: Mapping[str, tuple[str, ...]] = {_SCHEDULING: ("v1", "v1beta1", "v1alpha3", "v1alpha2")}
+"""Preferred order of versions within a group; others have one version or keep the order of appearance."""
+
+_READ_WRITE = ("get", "patch", "update")
+
+
+def subresource(kind: Kind, name: str) -> Subresource:
+    """Describe subresource ``name`` of ``kind`` (which must have it): the kind of its body and its verbs."""
+    special = {
+        "binding": (_CREATE, "", "", "Binding"),
+        "eviction": (_CREATE, "policy", "v1", "Eviction"),
+        "scale": (_READ_WRITE, "autoscaling", "v1", "Scale"),
+        "token": (_CREATE, "authentication.k8s.io", "v1", "TokenRequest"),
+        "finalize": (("update",), "", "", kind.kind),
+    }
+    verbs, group, version, body = special.get(name, (_READ_WRITE, "", "", kind.kind))
+    return Subresource(name, verbs, group, version, body)
+
+
+class KindTable:
+    """The kinds served right now: the built-in ones and those of established CRDs. Lookups are by URL parts."""
+
+    def __init__(self, kinds: Iterable[Kind] = BUILTIN) -> None:
+        self._by_path: dict[tuple[str, str, str], Kind] = {}
+        self._by_gvk: dict[tuple[str, str, str], Kind] = {}
+        self.generation = 0
+        for kind in kinds:
+            self.add(kind)
+
+    def __iter__(self) -> Iterator[Kind]:
+        return iter(self._by_path.values())
+
+    def add(self, kind: Kind) -> None:
+        """Serve ``kind``, replacing a row of the same group, version and plural."""
+        self.generation += 1
+        self._by_path[kind.group, kind.version, kind.plural] = kind
+        self._by_gvk[kind.gvk] = kind
+
+    def remove(self, kind: Kind) -> None:
+        """Stop serving ``kind``; unknown kinds are ignored."""
+        self.generation += 1
+        self._by_path.pop((kind.group, kind.version, kind.plural), None)
+        self._by_gvk.pop(kind.gvk, None)
+
+    def at(self, group: str, version: str, plural: str) -> Kind | None:
+        """Return the kind at ``/apis/GROUP/VERSION/.../PLURAL`` or None."""
+        return self._by_path.get((group, version, plural))
+
+    def of(self, api_version: str, kind: str) -> Kind | None:
+        """Return the kind of an object's ``apiVersion`` and ``kind`` or None."""
+        group, _, version = api_version.rpartition("/")
+        return self._by_gvk.get((group, version, kind))
+
+    def groups(self) -> dict[str, list[str]]:
+        """Return group -> versions, preferred first; the core group is ``""``."""
+        found: dict[str, list[str]] = {}
+        for group, version, _ in self._by_path:
+            versions = found.setdefault(group, [])
+            if version not in versions:
+                versions.append(version)
+        for group, order in VERSION_ORDER.items():
+            if group in found:
+                found[group].sort(key=lambda version: order.index(version) if version in order else len(order))
+        return found
+
+    def in_version(self, group: str, version: str) -> list[Kind]:
+        """Return the kinds of one group version, sorted by plural."""
+        rows = [kind for (g, v, _), kind in self._by_path.items() if (g, v) == (group, version)]
+        return sorted(rows, key=lambda kind: kind.plural)
+
+    def storage_kind(self, kind: Kind) -> Kind:
+        """Return the row whose form objects of ``kind`` are stored in (itself for most)."""
+        if kind.storage_version == kind.api_version:
+            return kind
+        found = self.of(kind.storage_version, kind.kind)
+        return found if found is not None else kind

@@ -1,0 +1,267 @@
+"""Simulated nodes: making them, reporting them ready, renewing their leases.
+
+A node is *ours* if it was made here or adopted (see ``settings``); it is *up* unless its annotation says
+``down``. Leases are renewed in batches, a part of the fleet at a time, so that thousands of nodes cost a few
+writes per second. Invariant: every node that is up has a lease that is renewed well before it runs out.
+"""
+
+from __future__ import annotations
+
+import copy
+import ipaddress
+import logging
+from collections import deque
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Any
+
+from kube_rules.json import Json
+from kube_standin.conditions import set_condition
+from kube_standin.controllers.nodes import LEASES
+from kube_standin.controllers.reconciling import Context
+from kube_standin.controllers.views import NodeSeen
+from kube_standin.errors import StatusError
+from kube_standin.kubelet.settings import KUBELET, KubeletOptions
+
+log = logging.getLogger("reprieve.kubelets")
+
+MANAGER = "kubelet"
+VERSION = "v1.37.0-simulated"
+_SERVER_FIELDS = ("uid", "resourceVersion", "creationTimestamp", "generation", "managedFields", "selfLink")
+_TICK = 1.0
+_MADE_AT_ONCE = 50
+_PAUSE = 0.005
+_SHORTEST_LEASE = 40
+_LEASE_FACTOR = 4
+_CONDITIONS = (
+    ("MemoryPressure", "False", "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
+    ("DiskPressure", "False", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
+    ("PIDPressure", "False", "KubeletHasSufficientPID", "kubelet has sufficient PID available"),
+    ("Ready", "True", "KubeletReady", "kubelet is posting ready status"),
+)
+
+
+def filled(template: Any, name: str, index: int) -> Any:
+    """Return a copy of a template with ``{name}`` and ``{index}`` filled in, in keys and values."""
+    if isinstance(template, str):
+        return template.replace("{name}", name).replace("{index}", str(index))
+    if isinstance(template, dict):
+        return {filled(key, name, index): filled(value, name, index) for key, value in template.items()}
+    if isinstance(template, list):
+        return [filled(value, name, index) for value in template]
+    return template
+
+
+def address(first: str, position: int) -> str:
+    """Return the address ``position`` places after ``first``."""
+    return str(ipaddress.IPv4Address(int(ipaddress.IPv4Address(first)) + position % (1 << 22)))
+
+
+def label_as_kubelets_do(node: Json) -> None:
+    """Give a manifest the labels that a kubelet registers with, where it has none of its own."""
+    metadata = node["metadata"]
+    metadata["labels"] = {
+        "kubernetes.io/hostname": metadata["name"],
+        "kubernetes.io/os": "linux",
+        "kubernetes.io/arch": "amd64",
+        "beta.kubernetes.io/os": "linux",
+        "beta.kubernetes.io/arch": "amd64",
+        **(metadata.get("labels") or {}),
+    }
+
+
+class Fleet:
+    """The simulated nodes of one server. ``on_up`` is called with the name of a node that came (back) up."""
+
+    def __init__(self, context: Context, options: KubeletOptions, on_up: Callable[[str], None]) -> None:
+        self._context = context
+        self._options = options
+        self._on_up = on_up
+        self._up: dict[str, str] = {}
+        """Nodes that are up -> their address."""
+        self._made: set[str] = set()
+        self._next_address = 1
+        self._due: deque[tuple[str, datetime]] = deque()
+        """Nodes in the order of their last renewal, with when the next must be."""
+        self._stopped = False
+        self._waiting: dict[str, None] = {}
+        context.sources.nodes.add_handler(self._node_changed)
+
+    def is_up(self, node: str) -> bool:
+        """Whether a kubelet works on the node."""
+        return node in self._up
+
+    def address(self, node: str) -> str:
+        """Return the address of a node that is up."""
+        return self._up[node]
+
+    @property
+    def lease_period(self) -> float:
+        """Seconds between two renewals of one lease."""
+        size = max(len(self._up), self._options.nodes)
+        return max(self._options.lease_seconds, size / self._options.renewals_per_second)
+
+    # -- making nodes
+
+    def make(self) -> None:
+        """Stage the nodes the options ask for, some now and the rest soon; those that exist are left as they are.
+
+        Raises StatusError for a manifest that is refused.
+        """
+        for manifest in self._options.manifests:
+            self._make(copy.deepcopy(manifest))
+        self._make_next(1)
+
+    def _make_next(self, first: int) -> None:
+        """Make nodes from the template, a batch at a time so that a large fleet does not hold up the server."""
+        if self._stopped:
+            return
+        last = min(self._options.nodes, first + _MADE_AT_ONCE - 1)
+        for index in range(first, last + 1):
+            name = f"node-{index}"
+            manifest = filled(self._options.template or {}, name, index)
+            manifest.setdefault("metadata", {}).setdefault("name", name)
+            self._make(manifest)
+        if last < self._options.nodes:
+            self._context.timers.after(_PAUSE, lambda: self._make_next(last + 1))
+
+    def _make(self, manifest: Json) -> None:
+        kind = self._context.kind("v1", "Node")
+        metadata = manifest["metadata"]
+        for field in _SERVER_FIELDS:  # a node taken from another cluster
+            metadata.pop(field, None)
+        name = metadata["name"]
+        self._made.add(name)
+        if self._context.registry.head(kind, "", name) is None:
+            self._complete(manifest)
+            self._context.create(kind, "", manifest, MANAGER)
+        self._sync_node(name)
+
+    def _complete(self, node: Json) -> None:
+        """Give a manifest the labels, resources and conditions a kubelet registers with."""
+        label_as_kubelets_do(node)
+        self._complete_status(node["metadata"]["name"], node.setdefault("status", {}))
+
+    def _complete_status(self, name: str, status: Json) -> bool:
+        """Fill in what a status lacks; returns whether anything was."""
+        before = copy.deepcopy(status)
+        allocatable = status.get("allocatable") or status.get("capacity") or dict(self._options.resources)
+        for part in ("capacity", "allocatable"):
+            if not status.get(part):
+                status[part] = dict(allocatable)
+            status[part].setdefault("pods", self._options.resources.get("pods", "110"))
+        if not status.get("addresses"):
+            own = address(self._options.addresses[1], self._next_address)
+            self._next_address += 1
+            status["addresses"] = [{"type": "InternalIP", "address": own}, {"type": "Hostname", "address": name}]
+        info = status.get("nodeInfo") or {}
+        if not info.get("kubeletVersion"):
+            status["nodeInfo"] = {
+                **dict.fromkeys(("machineID", "systemUUID", "bootID", "kubeProxyVersion"), ""),
+                "kernelVersion": "simulated",
+                "osImage": "simulated",
+                "containerRuntimeVersion": "simulated://1",
+                "operatingSystem": "linux",
+                "architecture": "amd64",
+                **{key: value for key, value in info.items() if value},
+                "kubeletVersion": VERSION,
+            }
+        stamp = self._context.stamp()
+        held = {one["type"]: one for one in status.get("conditions") or ()}
+        for kind, value, reason, message in _CONDITIONS:
+            present = held.get(kind)
+            # A condition that the manifest sets stands; one that silence caused does not.
+            if present is not None and present.get("status") not in (None, "", "Unknown"):
+                continue
+            condition = {"type": kind, "status": value, "reason": reason, "message": message}
+            condition.update(lastHeartbeatTime=stamp, lastTransitionTime=stamp)
+            set_condition(status, condition)
+        return status != before
+
+    # -- nodes that come and go
+
+    def _node_changed(self, old: NodeSeen | None, new: NodeSeen | None) -> None:
+        seen = new or old
+        if seen is None:
+            return
+        if new is None:
+            self._up.pop(seen.metadata.name, None)
+            return
+        self._waiting[seen.metadata.name] = None
+        if len(self._waiting) == 1:
+            self._context.timers.after(0, self._sync_waiting)
+
+    def _sync_waiting(self) -> None:
+        waiting, self._waiting = self._waiting, {}
+        for name in waiting:
+            self._sync_node(name)
+
+    def _sync_node(self, name: str) -> None:
+        """Take a node up or down by its annotation."""
+        state = self._context.registry.store.head("nodes", "", name)
+        if state is None or self._stopped:
+            self._up.pop(name, None)
+            return
+        body = state.decode()
+        word = (body["metadata"].get("annotations") or {}).get(KUBELET, "")
+        ours = name in self._made or self._options.adopt
+        if not ours or word in ("none", "down"):
+            self._up.pop(name, None)
+            return
+        status = body.setdefault("status", {})
+        if self._complete_status(name, status):
+            self._context.put(state, body)
+        own = next((one["address"] for one in status["addresses"] if one["type"] == "InternalIP"), "127.0.0.1")
+        if name not in self._up:
+            self._up[name] = own
+            self._renew(name)
+            self._on_up(name)
+
+    # -- leases
+
+    def start(self) -> None:
+        """Begin renewing."""
+        self._context.timers.after(_TICK, self._tick)
+
+    def stop(self) -> None:
+        """Stop renewing."""
+        self._stopped = True
+
+    def _tick(self) -> None:
+        """Renew the part of the fleet that is due."""
+        if self._stopped:
+            return
+        share = -(-len(self._due) * _TICK // self.lease_period)
+        now = self._context.now()
+        done = 0
+        # In the order of their last renewal; a lease half over is renewed whatever the rate (a fleet that grew).
+        while self._due and (done < share or self._due[0][1] <= now) and done < len(self._up):
+            name = self._due.popleft()[0]
+            if name in self._up:
+                self._renew(name)
+            done += 1
+        self._context.timers.after(_TICK, self._tick)
+
+    def _renew(self, name: str) -> None:
+        store = self._context.registry.store
+        now = self._context.now().strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        lasts = max(_SHORTEST_LEASE, int(self.lease_period * _LEASE_FACTOR))
+        self._due.append((name, self._context.now() + timedelta(seconds=lasts / 2)))
+        state = store.head("coordination.k8s.io/leases", LEASES, name)
+        if state is not None:
+            body = state.decode()
+            body["spec"] = {**(body.get("spec") or {}), "renewTime": now, "leaseDurationSeconds": lasts}
+            self._context.put(state, body)
+            return
+        node = store.head("nodes", "", name)
+        if node is None:
+            return
+        reference = {"apiVersion": "v1", "kind": "Node", "name": name, "uid": node.decode()["metadata"]["uid"]}
+        lease = {
+            "metadata": {"name": name, "ownerReferences": [reference]},
+            "spec": {"holderIdentity": name, "leaseDurationSeconds": lasts, "renewTime": now},
+        }
+        try:
+            self._context.create(self._context.kind("coordination.k8s.io/v1", "Lease"), LEASES, lease, MANAGER)
+        except StatusError as error:
+            log.warning("lease of node %s: %s", name, error)

@@ -1,0 +1,226 @@
+"""The life of pods on simulated nodes: bound, started, ended, restarted, stopped, gone.
+
+What happens next to a pod and when follows from its stored state alone, so a killed server goes on where it
+was. There is at most one appointment per pod; it is made anew whenever the pod changes, and kept only if the
+pod still is in the state it was made for. Writes go straight to the store, many to a transaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+
+from kube_rules.json import Json
+from kube_standin.clock import later, parse_stamp
+from kube_standin.controllers.podgc import index_nodes
+from kube_standin.controllers.reconciling import Context
+from kube_standin.controllers.views import Key, PodSeen
+from kube_standin.kubelet import statuses
+from kube_standin.kubelet.fleet import Fleet, address
+from kube_standin.kubelet.settings import (
+    RUN_SECONDS,
+    START_SECONDS,
+    STOP_SECONDS,
+    KubeletOptions,
+    exit_code_of,
+    seconds_of,
+)
+from kube_standin.storage import Stored
+
+_FIRST_BACKOFF = 10.0
+_LONGEST_BACKOFF = 300.0
+_DEADLINE = "Pod was active on the node longer than the specified deadline"
+
+
+class PodLife:
+    """Plays every kubelet of the fleet."""
+
+    def __init__(self, context: Context, options: KubeletOptions) -> None:
+        self._context = context
+        self._options = options
+        self._pods = context.sources.pods
+        index_nodes(self._pods)
+        self._appointments: dict[Key, int] = {}
+        self._count = 0
+        self._next_address = 1
+        self._next_start = 0.0
+        self._stopped = False
+        self.fleet = Fleet(context, options, self._node_up)
+
+    def begin(self) -> None:
+        """Make the nodes and take up every pod that is there."""
+        self.fleet.make()
+        self._pods.add_handler(self._pod_changed)
+        self.fleet.start()
+
+    def stop(self) -> None:
+        """Do nothing any more."""
+        self._stopped = True
+        self.fleet.stop()
+
+    # -- appointments
+
+    def _node_up(self, node: str) -> None:
+        for pod in self._pods.by("node", node):
+            self._plan(pod)
+
+    def _pod_changed(self, old: PodSeen | None, new: PodSeen | None) -> None:
+        if new is None:
+            if old is not None:
+                self._appointments.pop(old.key, None)
+            return
+        if not self.fleet.is_up(new.node):
+            return
+        if old is not None and old.node == new.node:
+            same = (old.phase, old.metadata.deletion_timestamp) == (new.phase, new.metadata.deletion_timestamp)
+            if same and new.ready == old.ready:
+                return
+        self._plan(new)
+
+    def _meet(self, key: Key, moment: datetime, act: Callable[[Stored, Json], None]) -> None:
+        """Call ``act`` with the pod at ``moment``, unless another appointment is made before."""
+        self._count += 1
+        number = self._count
+        self._appointments[key] = number
+
+        def keep() -> None:
+            if self._appointments.get(key) != number or self._stopped:
+                return
+            del self._appointments[key]
+            state = self._context.registry.store.head("pods", *key)
+            if state is None:
+                return
+            body = state.decode()
+            if self.fleet.is_up((body.get("spec") or {}).get("nodeName", "")):
+                act(state, body)
+
+        self._context.timers.at(moment, keep)
+
+    def _plan(self, pod: PodSeen) -> None:
+        """Make the appointment a pod needs now."""
+        if pod.terminating:
+            self._plan_stop(pod)
+        elif pod.finished:
+            self._appointments.pop(pod.key, None)
+        elif pod.phase == "Pending":
+            self._meet(pod.key, self._start_moment(pod), self._start)
+        else:
+            self._meet(pod.key, self._context.now(), self._plan_running)
+
+    def _start_moment(self, pod: PodSeen) -> datetime:
+        delay = self._options.start_seconds
+        state = self._context.registry.store.head("pods", *pod.key)
+        if state is not None and START_SECONDS.encode() in state.raw:
+            own = seconds_of(state.decode()["metadata"], START_SECONDS)
+            delay = own if own is not None else delay
+        moment = later(self._context.now(), delay)
+        rate = self._options.starts_per_second
+        if rate is not None:
+            earliest = max(self._next_start, moment.timestamp())
+            self._next_start = earliest + 1 / rate
+            moment = later(moment, earliest - moment.timestamp())
+        return moment
+
+    # -- what happens
+
+    def _start(self, state: Stored, pod: Json) -> None:
+        metadata = pod["metadata"]
+        if (pod.get("status") or {}).get("phase") != "Pending" or metadata.get("deletionTimestamp"):
+            return
+        own = address(self._options.addresses[0], self._next_address)
+        self._next_address += 1
+        host = self.fleet.address(pod["spec"]["nodeName"])
+        statuses.start(pod, self._context.stamp(), pod_ip=own, host_ip=host)
+        self._context.put(state, pod)
+
+    def _plan_running(self, state: Stored, pod: Json) -> None:
+        """A pod that runs: set it ready if a lost node made it unready, and see when it ends."""
+        key = state.key
+        if statuses.is_waiting(pod):
+            self._plan_restart(key, pod)
+            return
+        metadata, status = pod["metadata"], pod["status"]
+        now = self._context.now()
+        started = parse_stamp(statuses.running_since(pod) or self._context.stamp())
+        if timedelta(0) <= now - started < timedelta(seconds=1):
+            started = now  # stamps are cut to seconds, but it started just now
+        ends: list[tuple[datetime, Callable[[Stored, Json], None]]] = []
+        run = seconds_of(metadata, RUN_SECONDS)
+        if run is not None:
+            ends.append((later(started, run), self._end))
+        deadline = (pod.get("spec") or {}).get("activeDeadlineSeconds")
+        if deadline is not None and status.get("startTime"):
+            ends.append((later(parse_stamp(status["startTime"]), deadline), self._exceed))
+        if ends:
+            moment, act = min(ends, key=lambda pair: pair[0])
+            self._meet(key, moment, act)
+        conditions = [dict(one) for one in status.get("conditions") or ()]
+        statuses.set_ready(pod, self._context.stamp())
+        if [one.get("status") for one in conditions] != [one.get("status") for one in status["conditions"]]:
+            self._context.put(state, pod)
+
+    def _end(self, state: Stored, pod: Json) -> None:
+        """The containers ended: for good, or until they are restarted."""
+        code = exit_code_of(pod["metadata"])
+        policy = (pod.get("spec") or {}).get("restartPolicy", "Always")
+        stamp = self._context.stamp()
+        if policy == "Never" or (policy == "OnFailure" and code == 0):
+            statuses.finish(pod, stamp, code)
+        elif statuses.wait_to_restart(pod, stamp, code) == 0:
+            statuses.restart(pod, stamp)
+            self._context.put(state, pod)
+            self._meet(state.key, self._context.now(), self._plan_running)
+            return
+        else:
+            self._plan_restart(state.key, pod)
+        self._context.put(state, pod)
+
+    def _plan_restart(self, key: Key, pod: Json) -> None:
+        containers = pod["status"].get("containerStatuses") or ()
+        count = max((one.get("restartCount", 0) for one in containers), default=0)
+        ended = [((one.get("lastState") or {}).get("terminated") or {}).get("finishedAt") for one in containers]
+        last = max((parse_stamp(one) for one in ended if one), default=self._context.now())
+        wait = min(_FIRST_BACKOFF * 2 ** max(0, min(count - 1, 10)), _LONGEST_BACKOFF)
+        self._meet(key, later(last, wait), self._restart)
+
+    def _restart(self, state: Stored, pod: Json) -> None:
+        if statuses.is_waiting(pod):
+            statuses.restart(pod, self._context.stamp())
+            self._context.put(state, pod)
+            self._meet(state.key, self._context.now(), self._plan_running)
+
+    def _exceed(self, state: Stored, pod: Json) -> None:
+        statuses.finish(pod, self._context.stamp(), statuses.KILLED)
+        pod["status"].update(phase="Failed", reason="DeadlineExceeded", message=_DEADLINE)
+        self._context.put(state, pod)
+
+    # -- stopping
+
+    def _plan_stop(self, pod: PodSeen) -> None:
+        state = self._context.registry.store.head("pods", *pod.key)
+        if state is None:
+            return
+        metadata = state.decode()["metadata"]
+        killed = parse_stamp(metadata["deletionTimestamp"])
+        asked = later(killed, -(metadata.get("deletionGracePeriodSeconds") or 0))
+        takes = seconds_of(metadata, STOP_SECONDS)
+        if takes is None:
+            takes = self._options.stop_seconds
+        if pod.phase != "Running":
+            takes = 0.0
+        self._meet(pod.key, min(killed, later(asked, takes)), self._stop)
+
+    def _stop(self, state: Stored, pod: Json) -> None:
+        """The containers stopped: report it, and let the pod go."""
+        metadata, status = pod["metadata"], pod.setdefault("status", {})
+        if not metadata.get("deletionTimestamp"):
+            return
+        if status.get("phase") not in ("Succeeded", "Failed"):
+            killed = self._context.now() >= parse_stamp(metadata["deletionTimestamp"])
+            takes = seconds_of(metadata, STOP_SECONDS)
+            slow = (takes if takes is not None else self._options.stop_seconds) > 0
+            statuses.finish(pod, self._context.stamp(), statuses.KILLED if killed and slow else statuses.STOPPED)
+        metadata["deletionGracePeriodSeconds"] = 0
+        last = self._context.registry.store.put(state.resource, state.namespace, state.name, pod, state).state
+        if not metadata.get("finalizers"):
+            self._context.registry.store.delete(last)

@@ -1,0 +1,74 @@
+"""How simulated nodes and pods behave: options of the fleet, and annotations of single pods and nodes.
+
+Annotations of pods: ``reprieve.dev/run-seconds`` (how long the containers run; without it they run until they
+are stopped), ``reprieve.dev/exit-code`` (what they end with, 0), ``reprieve.dev/stop-seconds`` (how long they
+take to stop), ``reprieve.dev/start-seconds``. Annotation of nodes: ``reprieve.dev/kubelet``:
+``none`` (somebody else's kubelet), ``down`` (this one is silent: no lease, no pods started or stopped).
+A value that cannot be read counts as absent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from kube_rules.json import Json
+from kube_rules.selectors import parse_integer
+
+RUN_SECONDS = "reprieve.dev/run-seconds"
+EXIT_CODE = "reprieve.dev/exit-code"
+STOP_SECONDS = "reprieve.dev/stop-seconds"
+START_SECONDS = "reprieve.dev/start-seconds"
+KUBELET = "reprieve.dev/kubelet"
+_LONGEST = 10.0 * 365 * 86400
+
+
+@dataclass(frozen=True)
+class KubeletOptions:
+    """The fleet.
+
+    ``nodes``: how many nodes to make, named ``node-1``..; ``template``: the Node manifest they are made from
+    (texts may contain ``{name}`` and ``{index}``); ``manifests``: further Node manifests, made as they are.
+    ``adopt``: also play kubelet for nodes others create. ``start_seconds``, ``stop_seconds``: how long pods take
+    to start, and to stop. ``starts_per_second``: how many pods start at most, over all nodes
+    (None: no bound). ``lease_seconds``: how often a node renews its lease; ``renewals_per_second`` bounds the
+    writes of large fleets (leases then last longer). ``addresses``: first address of the pods, of the nodes.
+    """
+
+    nodes: int = 0
+    template: Json | None = None
+    manifests: tuple[Json, ...] = ()
+    adopt: bool = True
+    start_seconds: float = 0.3
+    stop_seconds: float = 0.0
+    starts_per_second: float | None = None
+    lease_seconds: float = 10.0
+    renewals_per_second: float = 50.0
+    addresses: tuple[str, str] = ("10.128.0.0", "10.0.0.0")
+    resources: Mapping[str, str] = field(
+        default_factory=lambda: {
+            "cpu": "32",
+            "memory": "128Gi",
+            "ephemeral-storage": "200Gi",
+            "pods": "110",
+        }
+    )
+
+
+def seconds_of(metadata: Json, name: str) -> float | None:
+    """Read a number of seconds from an annotation."""
+    text = (metadata.get("annotations") or {}).get(name)
+    if text is None:
+        return None
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if 0 <= value <= _LONGEST else None
+
+
+def exit_code_of(metadata: Json) -> int:
+    """Read the exit code from the annotation."""
+    text = (metadata.get("annotations") or {}).get(EXIT_CODE, "0")
+    code = parse_integer(text)
+    return code if code is not None and 0 <= code < 256 else 0

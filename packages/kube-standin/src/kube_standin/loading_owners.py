@@ -1,0 +1,315 @@
+"""Who owns whom among objects that are loaded: UIDs that follow, and what an input left out.
+
+Terms: a *light* owner is one of a snapshot, which has no pod template (`reprieve snapshot`).
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import msgspec
+
+from kube_rules.decoding import subject_of
+from kube_rules.errors import InputError, Origin
+from kube_rules.json import Json
+from kube_standin.controllers.deployments import HASH
+from kube_standin.controllers.revisions import HASH_LABEL
+from kube_standin.kinds import Kind
+from kube_standin.metadata import controller_of
+from kube_standin.registry import Registry
+from kube_standin.rules.storage import NO_SOURCE
+
+_TEMPLATED: Final = frozenset(("replicationcontrollers", "replicasets.apps", "statefulsets.apps"))
+"""Kinds that a snapshot keeps without their template."""
+_OF_ONE_POD: Final = (HASH_LABEL, "statefulset.kubernetes.io/pod-name", "apps.kubernetes.io/pod-index")
+_NOT_OF_TEMPLATES: Final = (
+    "nodeName",
+    "hostname",
+    "subdomain",
+    "priority",
+    "preemptionPolicy",
+    "schedulingGates",
+    "serviceAccount",
+    "ephemeralContainers",
+)
+_TEXTS: Final = frozenset(("labels", "annotations", "data", "stringData", "matchLabels"))
+"""Maps of words that users chose."""
+_CONTROLLER_LABELS: Final = ("controller-uid", "batch.kubernetes.io/controller-uid")
+
+
+@dataclass(eq=False)
+class Item:
+    """An object on its way in. `uid` is the one it gets, `old_uid` the one it has in the input.
+
+    `numbers`: the objects of the input that cannot be there without it, itself if it is one of them.
+    """
+
+    kind: Kind
+    namespace: str
+    name: str
+    manifest: Json
+    origin: Origin
+    uid: str = ""
+    old_uid: str = ""
+    created: str = ""
+    deleted: bool = False
+    status: Json | None = None
+    numbers: list[int] = field(default_factory=list)
+
+    @property
+    def subject(self) -> str:
+        """`Pod "default/web"`."""
+        return subject_of(self.manifest)
+
+    @property
+    def key(self) -> tuple[str, str, str, str]:
+        """Group, kind, namespace and name."""
+        return self.kind.group, self.kind.kind, self.namespace, self.name
+
+
+class _Uid(msgspec.Struct):
+    uid: str = ""
+
+
+class _Meta(msgspec.Struct):
+    metadata: _Uid
+
+
+_meta = msgspec.json.Decoder(_Meta).decode
+
+
+class Lookup:
+    """Which objects there will be, and under which UID: those of the input and those of the store."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+        self._input: dict[tuple[str, str, str, str], Item] = {}
+        self._new_uids: dict[str, str] = {}
+
+    def add(self, item: Item) -> str | None:
+        """Count an object in; the name of the one in its place, should there be one already.
+
+        Raises InputError for one that the input has twice.
+        """
+        if item.name:
+            if (first := self._input.get(item.key)) is not None:
+                raise InputError(item.origin, f"is in the input twice; first in {first.origin}", subject=item.subject)
+            self._input[item.key] = item
+        there = self._registry.head(item.kind, item.namespace, item.name) if item.name else None
+        item.uid = _meta(there.raw).metadata.uid if there is not None else self._registry.clock.uid()
+        if item.old_uid:
+            self._new_uids.setdefault(item.old_uid, item.uid)
+        return item.subject if there is not None else None
+
+    def forget(self, item: Item) -> None:
+        """Count an object out again."""
+        self._input.pop(item.key, None)
+        self._new_uids.pop(item.old_uid, None)
+
+    def has(self, group: str, kind: str, namespace: str, name: str) -> bool:
+        """Whether there will be such an object."""
+        return self._uid(group, kind, namespace, name) is not None
+
+    def _uid(self, group: str, kind: str, namespace: str, name: str) -> str | None:
+        found = self._input.get((group, kind, namespace, name))
+        if found is not None:
+            return found.uid
+        row = self._row(group, kind)
+        there = self._registry.head(row, namespace, name) if row is not None else None
+        return _meta(there.raw).metadata.uid if there is not None else None
+
+    def kind(self, group: str, kind: str) -> Kind:
+        """The row of a kind that is served; raises KeyError."""
+        found = self._row(group, kind)
+        if found is None:
+            raise KeyError(f"{group} {kind}")
+        return found
+
+    def _row(self, group: str, kind: str) -> Kind | None:
+        for version in self._registry.kinds.groups().get(group, ()):
+            if (row := self._registry.kinds.of(f"{group}/{version}" if group else version, kind)) is not None:
+                return row
+        return None
+
+    def relate(self, item: Item) -> bool:
+        """Let an object name others by the UIDs they have here; whether it has lost an owner that is not there.
+
+        An owner of a kind that is not served stays: whether it is there is unknown.
+        """
+        manifest = item.manifest
+        for name, value in manifest.items():
+            if name != "metadata" and name not in _TEXTS:
+                self._follow(value)
+        metadata = manifest["metadata"]
+        for labels in (metadata.get("labels"), _at(manifest, "spec", "template", "metadata", "labels")):
+            self._follow_labels(labels)
+        self._follow_labels(_at(manifest, "spec", "selector", "matchLabels"))
+        references = metadata.get("ownerReferences")
+        if not isinstance(references, list):
+            return False  # decoding reports what is wrong with it
+        kept = []
+        for reference in references:
+            if not isinstance(reference, dict):
+                return False
+            version, kind, name = (str(reference.get(each) or "") for each in ("apiVersion", "kind", "name"))
+            group = version.rpartition("/")[0]
+            row = self._row(group, kind)
+            uid = self._uid(group, kind, item.namespace if row is not None and row.namespaced else "", name)
+            if uid is not None:
+                reference["uid"] = uid
+            if row is None or uid is not None:
+                kept.append(reference)
+        metadata["ownerReferences"] = kept
+        return len(kept) < len(references)
+
+    def _follow(self, value: Any) -> None:
+        stack = [value]
+        while stack:
+            one = stack.pop()
+            if isinstance(one, dict):
+                uid = one.get("uid")
+                if isinstance(uid, str) and uid in self._new_uids:
+                    one["uid"] = self._new_uids[uid]
+                stack += [inner for name, inner in one.items() if name not in _TEXTS]
+            elif isinstance(one, list):
+                stack += one
+
+    def _follow_labels(self, labels: Any) -> None:
+        if isinstance(labels, dict):
+            for name in _CONTROLLER_LABELS:
+                if isinstance(labels.get(name), str):
+                    labels[name] = self._new_uids.get(labels[name], labels[name])
+
+
+def _at(value: Any, *steps: str) -> Any:
+    for step in steps:
+        value = value.get(step) if isinstance(value, Mapping) else None
+    return value
+
+
+def _owner_key(item: Item) -> tuple[str, str, str, str] | None:
+    """The key of the controller of an object."""
+    references = item.manifest["metadata"].get("ownerReferences")
+    if not isinstance(references, list) or not all(isinstance(one, dict) for one in references):
+        return None
+    found = controller_of(item.manifest)
+    if found is None:
+        return None
+    version, kind, name = (str(found.get(each) or "") for each in ("apiVersion", "kind", "name"))
+    return version.rpartition("/")[0], kind, item.namespace, name
+
+
+def _pods(items: Iterable[Item]) -> Iterable[Item]:
+    return (item for item in items if item.kind.resource == "pods")
+
+
+def missing_replica_sets(items: Sequence[Item], there: Lookup) -> list[Item]:
+    """The ReplicaSets that pods of the input name, and that are a Deployment's of it by their name: with its template.
+
+    Without them the Deployment would make its pods a second time.
+    """
+    deployments = {item.key: item for item in items if item.kind.resource == "deployments.apps"}
+    made: dict[tuple[str, str, str, str], Item] = {}
+    for pod in _pods(items) if deployments else ():
+        key = _owner_key(pod)
+        if key is None or key[:2] != ("apps", "ReplicaSet") or key in made or there.has(*key):
+            continue
+        deployment = deployments.get(("apps", "Deployment", pod.namespace, key[3].rpartition("-")[0]))
+        spec = deployment.manifest.get("spec") if deployment is not None else None
+        template, selector = _at(spec, "template"), _at(spec, "selector")
+        labels, digest = _at(template, "metadata", "labels"), _at(pod.manifest, "metadata", "labels", HASH)
+        if deployment is None or not all(isinstance(one, dict) for one in (template, selector, labels)) or not digest:
+            continue
+        template = copy.deepcopy(template)
+        template["metadata"]["labels"][HASH] = digest
+        owner = {"apiVersion": "apps/v1", "kind": "Deployment", "name": deployment.name, "controller": True, "uid": ""}
+        manifest = {
+            "apiVersion": "apps/v1",
+            "kind": "ReplicaSet",
+            "metadata": {
+                "name": key[3],
+                "namespace": pod.namespace,
+                "labels": {**labels, HASH: digest},
+                "ownerReferences": [{**owner, "blockOwnerDeletion": True}],
+            },
+            "spec": {
+                "replicas": 1 if (replicas := _at(spec, "replicas")) is None else replicas,
+                "selector": {**selector, "matchLabels": {**(selector.get("matchLabels") or {}), HASH: digest}},
+                "template": template,
+            },
+        }
+        made[key] = Item(there.kind("apps", "ReplicaSet"), pod.namespace, key[3], manifest, deployment.origin)
+    return list(made.values())
+
+
+def complete_light(item: Item) -> str:
+    """Fill in what a snapshot leaves out and the API demands; what it was, if a user should know of it."""
+    spec = item.manifest.get("spec")
+    if not isinstance(spec, dict):
+        return ""
+    match item.kind.resource:
+        case "persistentvolumes" if not spec.keys() - set(NO_SOURCE):
+            spec["hostPath"] = {"path": "/"}
+            return f"a hostPath for {item.subject}"
+        case "services" if spec.keys() == {"selector"}:
+            spec["clusterIP"] = "None"
+            return f"no address for {item.subject}"
+        case "pods":
+            for each in ("containers", "initContainers"):
+                for container in spec.get(each) or () if isinstance(spec.get(each), list) else ():
+                    mounts = container.get("volumeMounts") if isinstance(container, dict) else None
+                    if isinstance(mounts, list):
+                        container["volumeMounts"] = [one for one in mounts if one]
+            if spec.get("ephemeralContainers") in ([{}], []):
+                del spec["ephemeralContainers"]
+    return ""
+
+
+def complete_templates(items: Sequence[Item]) -> set[Item]:
+    """Give light owners the template of one of their pods; those that have none in the input."""
+    light = [
+        item
+        for item in items
+        if item.kind.resource in _TEMPLATED
+        and isinstance(item.manifest.get("spec"), dict)
+        and "template" not in item.manifest["spec"]
+    ]
+    if not light:
+        return set()
+    pods: dict[tuple[str, str, str, str] | None, Item] = {}
+    claims: dict[tuple[str, str], Item] = {}
+    for item in items:
+        if item.kind.resource == "pods":
+            pods.setdefault(_owner_key(item), item)
+        elif item.kind.resource == "persistentvolumeclaims":
+            claims[item.namespace, item.name] = item
+    return {owner for owner in light if not _take_template(owner, pods.get(owner.key), claims)}
+
+
+def _take_template(owner: Item, pod: Item | None, claims: Mapping[tuple[str, str], Item]) -> bool:
+    source = pod.manifest.get("spec") if pod is not None else None
+    if pod is None or not isinstance(source, dict):
+        return False
+    labels = _at(pod.manifest, "metadata", "labels")
+    kept = {name: text for name, text in labels.items() if name not in _OF_ONE_POD} if isinstance(labels, dict) else {}
+    spec = copy.deepcopy({name: value for name, value in source.items() if name not in _NOT_OF_TEMPLATES})
+    spec.pop("restartPolicy", None)
+    own = owner.manifest["spec"]
+    if owner.kind.kind == "StatefulSet":
+        own.setdefault("serviceName", owner.name)
+        made = []
+        volumes = spec.get("volumes")
+        for volume in list(volumes) if isinstance(volumes, list) else ():
+            claim = claims.get((pod.namespace, str(_at(volume, "persistentVolumeClaim", "claimName"))))
+            if claim is not None and claim.name == f"{_at(volume, 'name')}-{pod.name}":
+                wanted = claim.manifest.get("spec")
+                of = {name: wanted[name] for name in wanted if name != "volumeName"} if isinstance(wanted, dict) else {}
+                made.append({"metadata": {"name": volume["name"]}, "spec": copy.deepcopy(of)})
+                spec["volumes"].remove(volume)
+        if made:
+            own["volumeClaimTemplates"] = made
+    own["template"] = {"metadata": {"labels": kept}, "spec": spec}
+    return True

@@ -1,0 +1,23 @@
+"""Changing objects: JSON patch, merge patch, strategic merge patch, server-side apply and field ownership.
+
+Pure functions over JSON objects; none changes its input. What cannot be done raises `PatchError` (with the
+HTTP code, reason and message of the API server) or `ApplyConflict`.
+"""
+
+from __future__ import annotations
+
+from kube_standin.patching.errors import ApplyConflict, Conflict, PatchError
+from kube_standin.patching.jsonpatch import json_patch, merge_patch
+from kube_standin.patching.ownership import apply, track_update
+from kube_standin.patching.strategic import strategic_merge
+
+__all__ = [
+    "ApplyConflict",
+    "Conflict",
+    "PatchError",
+    "apply",
+    "json_patch",
+    "merge_patch",
+    "strategic_merge",
+    "track_update",
+]

@@ -1,0 +1,402 @@
+"""Who owns which fields: `metadata.managedFields` of updates and server-side apply (KEP-555).
+
+An *entry* is one manager's set of fields. Entries are identified by manager, operation, subresource and,
+for updates, apiVersion. An update takes what it changes from everybody; an apply claims what it states,
+conflicts where another manager owns a changed field, and removes what it claimed before and nobody claims
+now.
+
+Entries of another apiVersion of the kind are compared by the names of their fields: same names are the same
+field.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import lru_cache
+from typing import Any
+
+from kube_rules.json import Json
+from kube_standin.patching import fieldsets, typed
+from kube_standin.patching.errors import ApplyConflict, Conflict, PatchError
+from kube_standin.patching.fieldsets import Trie
+from kube_standin.schema import Schema
+from kube_standin.schema.decoding import Thorough
+
+_MAX_UPDATE_ENTRIES = 10
+_ANCIENT = "ancient-changes"
+_BEFORE_APPLY = "before-first-apply"
+_UNOWNED_META = frozenset(
+    [
+        "name",
+        "namespace",
+        "creationTimestamp",
+        "selfLink",
+        "uid",
+        "clusterName",
+        "generation",
+        "managedFields",
+        "resourceVersion",
+    ]
+)
+# Fields that a write through a subresource ("" the main resource) does not take over and so does not own.
+_RESET: dict[tuple[str, str], tuple[tuple[str, ...], ...]] = {
+    ("Pod", "status"): (
+        ("f:spec",),
+        ("f:metadata", "f:deletionTimestamp"),
+        ("f:metadata", "f:ownerReferences"),
+    ),
+    ("Deployment", "status"): (("f:spec",), ("f:metadata", "f:labels")),
+    ("PodDisruptionBudget", "status"): (("f:spec",), ("f:metadata",)),
+    ("PodGroup", "status"): (("f:spec",), ("f:metadata",)),
+    ("CompositePodGroup", "status"): (("f:spec",), ("f:metadata",)),
+    ("ResourceClaim", "status"): (("f:spec",), ("f:metadata",)),
+    ("CustomResourceDefinition", "status"): (("f:spec",), ("f:metadata",)),
+}
+_MANY_ENTRIES = 100
+_RESET_MAIN = (("f:status",),)
+_RESET_STATUS = (("f:spec",),)
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One manager's fields."""
+
+    manager: str
+    operation: str
+    api_version: str
+    subresource: str
+    time: str
+    fields: Trie
+
+    @property
+    def key(self) -> tuple[str, str, str, str]:
+        """What identifies an entry: an applier has one entry whatever version it uses."""
+        version = self.api_version if self.operation == "Update" else ""
+        return (self.manager, self.operation, version, self.subresource)
+
+    def to_json(self) -> Json:
+        """The entry as it stands in managedFields."""
+        out: Json = {"manager": self.manager, "operation": self.operation, "apiVersion": self.api_version}
+        if self.time:
+            out["time"] = self.time
+        out["fieldsType"] = "FieldsV1"
+        out["fieldsV1"] = self.fields
+        if self.subresource:
+            out["subresource"] = self.subresource
+        return out
+
+    @property
+    def shown(self) -> str:
+        """The manager as conflict messages name it (transcripts 293, 297)."""
+        text = f'"{self.manager}"'
+        if self.subresource:
+            text += f' with subresource "{self.subresource}"'
+        return text + (f" using {self.api_version}" if self.operation == "Update" else "")
+
+
+Entries = dict[tuple[str, str, str, str], Entry]
+
+
+def _decode(stored: Any) -> Entries | None:
+    """Entries of an object; None if one of them is malformed."""
+    out: Entries = {}
+    for item in stored if isinstance(stored, list) else ():
+        if not isinstance(item, dict):
+            return None
+        fields = fieldsets.decoded(item.get("fieldsV1", {}))
+        operation = item.get("operation")
+        if fields is None or operation not in ("Apply", "Update") or item.get("fieldsType", "FieldsV1") != "FieldsV1":
+            return None
+        texts = [item.get(name, "") for name in ("manager", "apiVersion", "subresource", "time")]
+        if not all(isinstance(text, str) for text in texts):
+            return None
+        entry = Entry(texts[0], operation, texts[1], texts[2], texts[3], fields)
+        out[entry.key] = entry
+    return out
+
+
+def _encode(entries: Iterable[Entry]) -> list[Json]:
+    """Entries in the order upstream keeps: Apply first, then by time, manager, version, subresource."""
+    kept = [entry for entry in entries if entry.fields]
+    kept.sort(key=lambda e: (e.operation, e.time, e.manager, e.api_version, e.subresource))
+    return [entry.to_json() for entry in kept]
+
+
+def _with_entries(obj: Json, entries: list[Json] | None) -> Json:
+    """The object with these managedFields (none at all for None or an empty list)."""
+    out = dict(obj)
+    meta = {key: value for key, value in obj.get("metadata", {}).items() if key != "managedFields"}
+    if entries:
+        meta["managedFields"] = entries
+    out["metadata"] = meta
+    return out
+
+
+def _ownable(obj: Json) -> Json:
+    """The object without the fields nobody owns."""
+    out = {key: value for key, value in obj.items() if key not in ("apiVersion", "kind", "metadata")}
+    out["metadata"] = {key: v for key, v in obj.get("metadata", {}).items() if key not in _UNOWNED_META}
+    return out
+
+
+@lru_cache(maxsize=256)
+def _empty(schema: Schema) -> Json:
+    return _ownable(typed.empty_object(schema.root))
+
+
+def _reset(schema: Schema, subresource: str, fields: Trie) -> Trie:
+    """The set without what this way of writing does not take over."""
+    default = _RESET_MAIN if subresource == "" else _RESET_STATUS if subresource == "status" else ()
+    for path in _RESET.get((schema.kind, subresource), default):
+        if path[0] in fields:
+            fields = fieldsets.without(fields, path)
+    return fields
+
+
+def timestamp(now: str | datetime) -> str:
+    """A time as managedFields store it."""
+    if isinstance(now, str):
+        return now
+    return now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def condense(obj: Json) -> None:
+    """Make the managedFields of a body few, in place: nobody has hundreds, and every step of a write would go through
+    them all. Well-formed updates become one beyond ten, as they do when they are stored.
+    """
+    metadata = obj.get("metadata")
+    if not isinstance(metadata, dict):
+        return
+    given = metadata.get("managedFields")
+    if not isinstance(given, list) or len(given) <= _MANY_ENTRIES:
+        return
+    entries = _decode(given)
+    if entries is not None:
+        metadata["managedFields"] = _encode(_capped(entries).values())
+
+
+def track_update(
+    schema: Schema,
+    live: Json | None,
+    new: Json,
+    *,
+    manager: str,
+    subresource: str = "",
+    now: str | datetime,
+    api_version: str,
+) -> Json:
+    """`new` with the managedFields that a create, update or patch by `manager` leaves behind.
+
+    `live` is the stored object, None for a create. What `new` carries as managedFields counts if it is
+    well-formed; `[{}]` clears them, and an object without any is not tracked until its first apply
+    (transcripts 310 to 312). If nothing changed, the entries are those of `live`, times included. Inputs
+    stay as they are.
+    """
+    given = new.get("metadata", {}).get("managedFields")
+    if given == [{}]:
+        return _with_entries(new, None)
+    entries = _decode(given)
+    stored = live.get("metadata", {}).get("managedFields") if live is not None else None
+    if not entries:
+        entries = _decode(stored) or {}
+    if live is not None and not entries:
+        return _with_entries(new, None)
+    before = _empty(schema) if live is None else _ownable(live)
+    try:
+        change = typed.compare(schema.root, before, _ownable(new))
+    except PatchError:
+        return _with_entries(new, stored)
+    if change.same:
+        others = given and entries and _timeless(entries) != _timeless(_decode(stored) or {})
+        return _with_entries(new, given if others else stored)
+    taken = fieldsets.union(change.added, change.modified)
+    entries = _lose(entries, None, taken, change.removed)
+    fields = _reset(schema, subresource, taken)
+    if fields:
+        mine = Entry(manager, "Update", api_version, subresource, timestamp(now), fields)
+        previous = entries.get(mine.key)
+        if previous is not None:
+            mine = replace(mine, fields=fieldsets.union(previous.fields, fields))
+        entries[mine.key] = mine
+        entries = _capped(entries)
+    return _with_entries(new, _encode(entries.values()))
+
+
+def _holding(entry: Entry, fields: Trie) -> Entry:
+    return Entry(entry.manager, entry.operation, entry.api_version, entry.subresource, entry.time, fields)
+
+
+def _timeless(entries: Entries) -> Entries:
+    """The entries without their times: a write that differs in these alone changes nothing, as upstream has it."""
+    return {key: replace(entry, time="") for key, entry in entries.items()}
+
+
+def _lose(entries: Entries, own: tuple[str, str, str, str] | None, taken: Trie, removed: Trie) -> Entries:
+    """Entries of the others after fields were taken and removed; entries without a field are dropped."""
+    out: Entries = {}
+    for key, entry in entries.items():
+        fields = entry.fields
+        if key != own:
+            fields = fieldsets.difference(fieldsets.difference(fields, taken), removed)
+        if fields:
+            # Not `replace`, which takes as long as everything else here together.
+            out[key] = entry if fields is entry.fields else _holding(entry, fields)
+    return out
+
+
+def _capped(entries: Entries) -> Entries:
+    """At most ten update entries: the oldest ones become one, "ancient-changes"."""
+    updates = sorted((e for e in entries.values() if e.operation == "Update"), key=lambda e: (e.time, e.manager))
+    surplus = len(updates) - _MAX_UPDATE_ENTRIES
+    if surplus <= 0:
+        return entries
+    out = dict(entries)
+    buckets: dict[tuple[str, str, str, str], tuple[Entry, list[Trie]]] = {}
+    for old in updates[: surplus + 1]:
+        del out[old.key]
+        key = (_ANCIENT, old.operation, old.api_version, "")
+        _, held = buckets.get(key, (old, []))
+        held.append(old.fields)
+        buckets[key] = old, held  # the newest one's time stays
+    for key, (old, held) in buckets.items():
+        known = out.get(key)
+        fields = _united([*([known.fields] if known is not None else []), *held])
+        out[key] = Entry(_ANCIENT, old.operation, old.api_version, "", old.time, fields)
+    return out
+
+
+def _united(sets: list[Trie]) -> Trie:
+    """Everything that is in one of the sets. Two by two: one after the other would go through what is already there
+    as often as there are sets, and a stranger chooses how many there are.
+    """
+    while len(sets) > 1:
+        pairs = [fieldsets.union(one, other) for one, other in zip(sets[::2], sets[1::2], strict=False)]
+        sets = pairs + ([sets[-1]] if len(sets) % 2 else [])
+    return sets[0]
+
+
+def apply(
+    schema: Schema,
+    live: Json | None,
+    applied: Json,
+    *,
+    manager: str,
+    force: bool,
+    subresource: str = "",
+    now: str | datetime,
+    api_version: str,
+) -> Json:
+    """The object after a server-side apply, managedFields included; not yet defaulted.
+
+    `applied` is the body as it came (not pruned: an unknown field is an error, as upstream); `live` the
+    stored object or None. If nothing changes, neither value nor owner, the result equals `live`, times
+    included.
+
+    Raises:
+        PatchError: 400 for managedFields in the body, 500 (as upstream) for fields the schema does not have.
+        ApplyConflict: others own fields that would change, and `force` is not set.
+    """
+    meta = applied.get("metadata") or {}
+    if meta.get("managedFields") is not None:
+        raise PatchError(400, "BadRequest", "metadata.managedFields must be nil")
+    config = _typed(schema, applied, api_version)
+    base: Json = live if live is not None else {"metadata": {}}
+    entries = _decode(base.get("metadata", {}).get("managedFields")) or {}
+    if live is not None and not entries:
+        owned = typed.compare(schema.root, _empty(schema), _ownable(live))
+        fields = fieldsets.union(owned.added, owned.modified)
+        first = Entry(_BEFORE_APPLY, "Update", api_version, "", timestamp(now), fields)
+        entries[first.key] = first
+    merged: Json = typed.merge(schema.root, _with_entries(base, None), config)
+    claimed = _reset(schema, subresource, _claimed(schema, config))
+    mine = Entry(manager, "Apply", api_version, subresource, timestamp(now), claimed)
+    last = entries.get(mine.key)
+    entries[mine.key] = mine
+    if last is not None and last.fields:
+        merged = _pruned(schema, merged, entries.values(), last.fields)
+    change = typed.compare(schema.root, _ownable(base), _ownable(merged))
+    taken = fieldsets.union(change.added, change.modified)
+    if not force:
+        _refuse_conflicts(entries, mine.key, taken)
+    entries = _lose(entries, mine.key, taken, change.removed)
+    if change.same and last is not None and last.fields == claimed and last.api_version == api_version:
+        entries[mine.key] = last
+    return _with_entries(merged, _encode(entries.values()))
+
+
+def _claimed(schema: Schema, config: Json) -> Trie:
+    """The places an applied object sets; metadata that sets nothing ownable is no place."""
+    places = typed.owned(schema.root, _ownable(config)) or {}
+    return places if places.get("f:metadata") else {k: v for k, v in places.items() if k != "f:metadata"}
+
+
+def _typed(schema: Schema, applied: Json, api_version: str) -> Json:
+    """The applied object with canonical values.
+
+    Raises:
+        PatchError: it does not fit the schema.
+    """
+    if schema.structural is not None:
+        cleaned, unknown, problems = schema.structural.decode(applied)
+    else:
+        walk = Thorough({})
+        cleaned = walk.walk(schema.root, applied, "", "", schema.kind)
+        unknown, problems = walk.unknown, walk.problems
+    found = [f".{field.path}: field not declared in schema{field.hint}" for field in unknown]
+    found += [f".{problem.path}: {problem.message}" for problem in problems]
+    if found:
+        meta = applied.get("metadata") or {}
+        group, _, version = api_version.rpartition("/")
+        subject = f"{meta.get('namespace', '')}/{meta.get('name', '')}; {group}/{version}, Kind={schema.kind}"
+        message = found[0] if len(found) == 1 else "errors:\n" + "\n".join(f"  {text}" for text in found)
+        raise PatchError(500, "", f"failed to create typed patch object ({subject}): {message}")
+    return dict(cleaned)
+
+
+def _pruned(schema: Schema, merged: Json, entries: Iterable[Entry], last: Trie) -> Json:
+    """The merged object without what the applier claimed before and nobody claims now."""
+    root = schema.root
+    last_named = typed.with_named_fields(root, last)
+    everything = _places(schema, merged)
+    without_last = typed.take_away(root, merged, last_named)
+    managed: Trie = {}
+    for entry in entries:
+        managed = fieldsets.union(managed, entry.fields)
+    managed = typed.with_named_fields(root, managed)
+    unowned = fieldsets.difference(fieldsets.difference(everything, _places(schema, without_last)), managed)
+    owned_back = typed.take_away(root, merged, unowned)
+    gone = fieldsets.intersection(fieldsets.difference(everything, _places(schema, owned_back)), last_named)
+    result: Json = typed.take_away(root, merged, gone)
+    result.setdefault("metadata", merged.get("metadata", {}))
+    return result
+
+
+def _places(schema: Schema, obj: Json) -> Trie:
+    return typed.with_named_fields(schema.root, typed.owned(schema.root, _ownable(obj)) or {})
+
+
+def _refuse_conflicts(entries: Entries, own: tuple[str, str, str, str], taken: Trie) -> None:
+    """Raise ApplyConflict if somebody else owns a field that changes."""
+    causes: list[Conflict] = []
+    by_manager: dict[str, list[str]] = {}
+    for key, entry in sorted(entries.items()):
+        if key == own:
+            continue
+        fields = list(fieldsets.places(fieldsets.intersection(entry.fields, taken)))
+        if fields:
+            by_manager.setdefault(entry.shown, []).extend(fields)
+            causes.extend(Conflict("FieldManagerConflict", f, f"conflict with {entry.shown}") for f in fields)
+    if not causes:
+        return
+    if len(causes) == 1:
+        message = f"Apply failed with 1 conflict: {causes[0].message}: {causes[0].field}"
+    else:
+        lines = [
+            line
+            for shown, fields in by_manager.items()
+            for line in (f"conflicts with {shown}:", *(f"- {f}" for f in fields))
+        ]
+        message = f"Apply failed with {len(causes)} conflicts: " + "\n".join(lines)
+    raise ApplyConflict(causes, message)

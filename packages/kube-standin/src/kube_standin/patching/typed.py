@@ -1,0 +1,323 @@
+"""Walks over an object and its schema that field ownership needs: which places a value has, what differs
+between two values, merging one into another, and taking places away.
+
+The rules are those of structured merge (KEP-555): atomic things and scalars are one place; a struct or map
+is the places of its fields; a keyed list or a set is the places of its items. Values of unknown type inside
+a custom resource are merged by their shape: objects by key, lists as a whole.
+"""
+
+from __future__ import annotations
+
+import json
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from kube_rules.caching import LONGEST
+from kube_rules.json import Json
+from kube_standin.patching.errors import PatchError
+from kube_standin.patching.fieldsets import DOT, Trie, is_member
+from kube_standin.schema import Node, Type
+
+_LEAF: Trie = {}
+_quoted = json.encoder.encode_basestring
+_UNTYPED = Node(Type.ANY, "any")
+_GRANULAR = (Type.STRUCT, Type.MAP)
+
+
+def _is_granular_map(node: Node, value: Any) -> bool:
+    """Whether the value is owned key by key."""
+    if node.atomic or type(value) is not dict:
+        return False
+    return node.type in _GRANULAR or node.type is Type.ANY
+
+
+def _is_granular_list(node: Node, value: Any) -> bool:
+    return node.type is Type.LIST and not node.atomic and type(value) is list
+
+
+def below(node: Node, key: str) -> Node:
+    """The node of a key of a struct, map or unknown object."""
+    if node.type is Type.STRUCT:
+        found = node.fields.get(key)
+        if found is not None:
+            return found
+        return node.element or _UNTYPED
+    return node.element if node.type is Type.MAP and node.element is not None else _UNTYPED
+
+
+def _named(node: Node, key: str) -> bool:
+    return node.type is Type.STRUCT and key in node.fields
+
+
+def _key_element(names: tuple[str, ...], values: tuple[Any, ...]) -> str:
+    if len(names) == 1 and isinstance(values[0], str):
+        return f"k:{{{_quoted(names[0])}:{_quoted(values[0])}}}"
+    short = all(not isinstance(value, str) or len(value) <= LONGEST for value in values)
+    return _kept_key_element(names, values) if short else _kept_key_element.__wrapped__(names, values)
+
+
+@lru_cache(maxsize=4096)
+def _kept_key_element(names: tuple[str, ...], values: tuple[Any, ...]) -> str:
+    pairs = dict(sorted(zip(names, values, strict=True)))
+    return "k:" + json.dumps(pairs, separators=(",", ":"), ensure_ascii=False)
+
+
+def element_of(node: Node, item: Any) -> str:
+    """The path element of an item of a keyed list or a set.
+
+    Raises:
+        PatchError: the item has none of the keys.
+    """
+    if node.list_type == "set":
+        return "v:" + json.dumps(item, separators=(",", ":"), ensure_ascii=False)
+    if type(item) is not dict:
+        raise PatchError(500, "", "associative list with keys may not have non-map elements")
+    names: list[str] = []
+    values: list[Any] = []
+    for key in node.list_keys:
+        if key in item:
+            names.append(key)
+            values.append(item[key])
+        else:
+            for name, value in node.key_defaults:
+                if name == key:
+                    names.append(key)
+                    values.append(value)
+    if not names:
+        raise PatchError(
+            500,
+            "",
+            "associative list with keys has an element that omits all key fields " + repr(list(node.list_keys)),
+        )
+    return _key_element(tuple(names), tuple(_hashable(value) for value in values))
+
+
+def _hashable(value: Any) -> Any:
+    return json.dumps(value, sort_keys=True) if isinstance(value, dict | list) else value
+
+
+def owned(node: Node, value: Any) -> Trie | None:
+    """The places an applied value claims, as the trie of its own place; None if it claims nothing (an empty list)."""
+    if _is_granular_map(node, value):
+        if not value:
+            return _LEAF
+        out: Trie = {}
+        for key, inner in value.items():
+            found = owned(below(node, key), inner)
+            if found is None:
+                continue
+            if found and not _named(node, key):
+                found = {DOT: _LEAF, **found}
+            out["f:" + key] = found
+        return out or None
+    if _is_granular_list(node, value):
+        element = node.element or _UNTYPED
+        out = {}
+        for item in value:
+            found = owned(element, item) or _LEAF
+            out[element_of(node, item)] = {DOT: _LEAF, **found} if found else found
+        return out or None
+    return _LEAF
+
+
+def everything(node: Node, value: Any) -> Trie:
+    """Every place of a value that was not there before, each step on the way included."""
+    if _is_granular_map(node, value):
+        if not value:
+            return _LEAF
+        out: Trie = {DOT: _LEAF}
+        for key, inner in value.items():
+            out["f:" + key] = everything(below(node, key), inner)
+        return out
+    if _is_granular_list(node, value):
+        if not value:
+            return _LEAF
+        element = node.element or _UNTYPED
+        out = {DOT: _LEAF}
+        for item in value:
+            out[element_of(node, item)] = everything(element, item)
+        return out
+    return _LEAF
+
+
+class Difference(NamedTuple):
+    """Places that differ between an old and a new value: tops, each possibly empty."""
+
+    added: Trie
+    modified: Trie
+    removed: Trie
+
+    @property
+    def same(self) -> bool:
+        """Whether nothing differs."""
+        return not (self.added or self.modified or self.removed)
+
+
+def compare(node: Node, old: Json, new: Json) -> Difference:
+    """What differs between two objects of one schema."""
+    added: Trie = {}
+    modified: Trie = {}
+    removed: Trie = {}
+    _compare_map(node, old, new, added, modified, removed)
+    return Difference(added, modified, removed)
+
+
+def _compare_map(node: Node, old: Json, new: Json, added: Trie, modified: Trie, removed: Trie) -> None:
+    for key, value in new.items():
+        if key in old:
+            before = old[key]
+            if before is not value and before != value:
+                _compare(below(node, key), "f:" + key, before, value, added, modified, removed)
+        else:
+            added["f:" + key] = everything(below(node, key), value)
+    for key, value in old.items():
+        if key not in new:
+            removed["f:" + key] = everything(below(node, key), value)
+
+
+def _compare(node: Node, element: str, old: Any, new: Any, added: Trie, modified: Trie, removed: Trie) -> None:
+    """Two values that differ, at the place `element`."""
+    inner_added: Trie = {}
+    inner_modified: Trie = {}
+    inner_removed: Trie = {}
+    if _is_granular_map(node, new if new is not None else {}) and isinstance(old, dict | None):
+        _compare_map(node, old or {}, new or {}, inner_added, inner_modified, inner_removed)
+    elif _is_granular_list(node, new if new is not None else []) and isinstance(old, list | None):
+        before = {element_of(node, item): item for item in reversed(old or [])}
+        after = {element_of(node, item): item for item in reversed(new or [])}
+        inside = node.element or _UNTYPED
+        for place, item in after.items():
+            if place not in before:
+                inner_added[place] = everything(inside, item)
+            elif before[place] != item:
+                _compare(inside, place, before[place], item, inner_added, inner_modified, inner_removed)
+        for place, item in before.items():
+            if place not in after:
+                inner_removed[place] = everything(inside, item)
+    else:
+        modified[element] = _LEAF
+        return
+    if inner_added:
+        added[element] = inner_added
+    if inner_modified:
+        modified[element] = inner_modified
+    if inner_removed:
+        removed[element] = inner_removed
+
+
+def merge(node: Node, live: Any, config: Any) -> Any:
+    """The live value with an applied one merged in; inputs stay as they are."""
+    if _is_granular_map(node, config) and isinstance(live, dict):
+        out = dict(live)
+        for key, value in config.items():
+            out[key] = merge(below(node, key), live[key], value) if key in live else value
+        return out
+    if _is_granular_list(node, config) and isinstance(live, list):
+        return _merge_list(node, live, config)
+    return config
+
+
+def _merge_list(node: Node, live: list[Any], config: list[Any]) -> list[Any]:
+    """Items of both; shared ones in the order of `config`, others keep their neighbours."""
+    element = node.element or _UNTYPED
+    places = [element_of(node, item) for item in config]
+    if len(set(places)) != len(places):
+        twice = next(place for place in places if places.count(place) > 1)
+        raise PatchError(500, "", f"duplicate entries for key [{twice.partition(':')[2]}]")
+    wanted = dict(zip(places, config, strict=True))
+    present: dict[str, Any] = {}
+    for item in live:
+        present.setdefault(element_of(node, item), item)
+    out: list[Any] = []
+    done: set[str] = set()
+    todo = iter(places)
+    for item in live:
+        place = element_of(node, item)
+        if place not in wanted:
+            out.append(item)
+            continue
+        if place in done:
+            continue
+        for other in todo:
+            out.append(merge(element, present[other], wanted[other]) if other in present else wanted[other])
+            done.add(other)
+            if other == place:
+                break
+    out.extend(wanted[other] for other in todo)
+    return out
+
+
+def take_away(node: Node, value: Any, gone: Trie) -> Any:
+    """The value without the places of `gone` (the trie of this place's children)."""
+    if _is_granular_map(node, value):
+        out: Json = {}
+        for key, inner in value.items():
+            entry = gone.get("f:" + key)
+            if entry is None:
+                out[key] = inner
+            elif not is_member(entry):
+                out[key] = take_away(below(node, key), inner, entry)
+        return out
+    if _is_granular_list(node, value):
+        items: list[Any] = []
+        for item in value:
+            entry = gone.get(element_of(node, item))
+            if entry is None:
+                items.append(item)
+            elif not is_member(entry):
+                items.append(take_away(node.element or _UNTYPED, item, entry))
+        return items
+    return value
+
+
+def with_named_fields(node: Node, top: Trie) -> Trie:
+    """The set with every named field on the way to a member made a member too."""
+    out: Trie = {}
+    for element, inner in top.items():
+        if element == DOT:
+            out[DOT] = _LEAF
+            continue
+        key = element.partition(":")[2]
+        is_field = element.startswith("f:")
+        child = below(node, key) if is_field else (node.element or _UNTYPED)
+        deeper = with_named_fields(child, inner)
+        if is_field and _named(node, key) and deeper and DOT not in deeper:
+            deeper = {DOT: _LEAF, **deeper}
+        out[element] = deeper
+    return out
+
+
+# Optional struct fields that an empty object has nevertheless (Go structs that are not pointers).
+_ALWAYS = frozenset(
+    {
+        "metadata",
+        "spec",
+        "status",
+        "template",
+        "strategy",
+        "updateStrategy",
+        "jobTemplate",
+        "source",
+        "deprecatedSource",
+        "involvedObject",
+        "regarding",
+        "target",
+        "names",
+        "acceptedNames",
+        "daemonEndpoints",
+        "kubeletEndpoint",
+        "nodeInfo",
+        "loadBalancer",
+    }
+)
+
+
+def empty_object(node: Node) -> Json:
+    """What an object of this schema has before anybody set anything: it is what a create is compared with."""
+    out: Json = {}
+    for name, inner in node.fields.items():
+        if inner.type is Type.STRUCT and not inner.atomic and (name in _ALWAYS or name in node.required):
+            out[name] = empty_object(inner)
+        elif name in node.required and inner.type in (Type.LIST, Type.MAP):
+            out[name] = None
+    return out

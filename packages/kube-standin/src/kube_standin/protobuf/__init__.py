@@ -1,0 +1,349 @@
+"""Reading objects that clients send as protobuf (`application/vnd.kubernetes.protobuf`).
+
+The body is the magic `k8s\\0` and an envelope (runtime.Unknown) that names apiVersion and kind and holds
+the object's message. Field numbers stand in `fields.txt`, types come from the packed definitions; the
+result is the JSON form, as a client would have sent it: values a protobuf encoder writes only because it
+must (empty texts, empty times, zeroes of fields where zero means "not set") are left out.
+
+Replies never are protobuf; clients accept JSON as well.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from functools import cache
+from importlib import resources
+from typing import Any, NamedTuple
+
+from kube_rules.json import Json
+from kube_standin.protobuf import wire
+from kube_standin.schema import definitions, nodes
+from kube_standin.schema.nodes import Node, Type
+from kube_standin.schema.strict_json import MAX_VALUES
+
+__all__ = ["UnsupportedProtobuf", "decode"]
+
+MAGIC = b"k8s\x00"
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MAX_DEPTH = 100
+# Number fields (no pointers in Go) where a zero only means that nobody set them.
+_ZERO_UNSET = frozenset(
+    [
+        "hostPort",
+        "nodePort",
+        "initialDelaySeconds",
+        "timeoutSeconds",
+        "periodSeconds",
+        "successThreshold",
+        "failureThreshold",
+        "generation",
+        "observedGeneration",
+        "count",
+        "deprecatedCount",
+        "minReadySeconds",
+        "healthCheckNodePort",
+        "startTime",
+        "defaultMode",
+    ]
+)
+# Optional texts (pointers in Go) where "" is a value of its own.
+_EMPTY_KEPT = frozenset({"storageClassName", "volumeAttributesClassName", "holderIdentity", "apiGroup"})
+
+
+class UnsupportedProtobuf(ValueError):  # noqa: N818 - the name is part of the interface
+    """A body that is no protobuf or of a kind whose field numbers are not known; `str()` names which."""
+
+
+class FieldBudget:
+    """How many fields a body may still have. Raises WireError for one more."""
+
+    __slots__ = ("_left",)
+
+    def __init__(self) -> None:
+        self._left = MAX_VALUES
+
+    def take(self, count: int = 1) -> None:
+        """Count fields that are read."""
+        self._left -= count
+        if self._left < 0:
+            raise wire.WireError(f"a message of more than {MAX_VALUES} fields")
+
+
+class _Slot(NamedTuple):
+    """Where a field number leads: a JSON field with its node, or a nested message of such (`inner`)."""
+
+    name: str
+    node: Node | None
+    inner: dict[int, _Slot] | None = None
+
+
+@cache
+def _numbers() -> dict[str, str]:
+    """Full definition name -> its line of field numbers."""
+    text = resources.files(__package__).joinpath("fields.txt").read_text(encoding="utf-8")
+    lines = (line.partition(": ") for line in text.splitlines() if line and not line.startswith("#"))
+    return {name: rest for name, _, rest in lines}
+
+
+@cache
+def _names_by_fields() -> dict[int, str]:
+    """Identity of a struct's table of fields -> its definition name (copies of a node share the table)."""
+    return {id(nodes.named(name).fields): name for name in _numbers()}
+
+
+_tables: dict[int, dict[int, _Slot]] = {}
+
+
+def _table(node: Node) -> dict[int, _Slot]:
+    """Field number -> slot, for a struct.
+
+    Raises:
+        UnsupportedProtobuf: the numbers of this type are not known.
+    """
+    known = _tables.get(id(node.fields))
+    if known is None:
+        if not node.fields:
+            return {}
+        name = _names_by_fields().get(id(node.fields))
+        if name is None:
+            raise UnsupportedProtobuf(f"protobuf is not supported for {node.go}; send application/json")
+        known, rest = _parsed(_numbers()[name], node)
+        assert not rest
+        _tables[id(node.fields)] = known
+    return known
+
+
+def _parsed(text: str, node: Node) -> tuple[dict[int, _Slot], str]:
+    """Slots of one line, up to its end or a closing bracket; and what follows."""
+    table: dict[int, _Slot] = {}
+    while text:
+        text = text.lstrip()
+        if text.startswith(")"):
+            return table, text[1:]
+        head, _, tail = text.partition(" ")
+        if "(" in head:
+            number, _, _ = text.partition("(")
+            inner, text = _parsed(text[len(number) + 1 :], node)
+            table[int(number)] = _Slot("", None, inner)
+            continue
+        closing = head.endswith(")")
+        name, _, number = head.rstrip(")").partition("=")
+        table[int(number)] = _Slot(name, node.fields[name])
+        text = tail
+        if closing:
+            return table, text
+    return table, ""
+
+
+def decode(body: bytes) -> Json:
+    """The object in a protobuf body, in JSON form with apiVersion and kind.
+
+    Raises:
+        UnsupportedProtobuf: not protobuf, not the expected envelope, or a kind that is not known.
+    """
+    if not body.startswith(MAGIC):
+        raise UnsupportedProtobuf("the body is not Kubernetes protobuf: it does not begin with k8s\\0")
+    try:
+        api_version, kind, raw = _envelope(body[len(MAGIC) :])
+        if not api_version or not kind:
+            raise UnsupportedProtobuf("the protobuf envelope names no apiVersion and kind")
+        name = definitions.definition_names().get((api_version, kind))
+        if name is None:
+            raise UnsupportedProtobuf(f"protobuf is not supported for {api_version} {kind}; send application/json")
+        found = _struct(nodes.named(name), raw, 0, FieldBudget())
+    except (wire.WireError, UnicodeDecodeError, OverflowError) as error:
+        raise UnsupportedProtobuf(f"the body is not Kubernetes protobuf: {error}") from None
+    return {"apiVersion": api_version, "kind": kind, **found}
+
+
+def _envelope(data: bytes) -> tuple[str, str, bytes]:
+    api_version = kind = ""
+    raw = b""
+    for number, wire_type, value in wire.fields(data):
+        if wire_type != wire.BYTES or not isinstance(value, bytes):
+            continue
+        if number == 1:
+            for inner, _, text in wire.fields(value):
+                if isinstance(text, bytes) and inner == 1:
+                    api_version = text.decode()
+                elif isinstance(text, bytes) and inner == 2:
+                    kind = text.decode()
+        elif number == 2:
+            raw = value
+        elif number == 3 and value:
+            raise UnsupportedProtobuf(f"content encoding {value.decode()!r} is not supported")
+    return api_version, kind, raw
+
+
+def _struct(node: Node, data: bytes, depth: int, left: FieldBudget) -> Json:
+    if depth > _MAX_DEPTH:
+        raise wire.WireError(f"nested deeper than {_MAX_DEPTH} levels")
+    out: Json = {}
+    _into(out, _table(node), node, data, depth, left)
+    return out
+
+
+def _into(out: Json, table: dict[int, _Slot], node: Node, data: bytes, depth: int, left: FieldBudget) -> None:
+    """Read a message into a JSON object."""
+    for number, wire_type, value in wire.fields(data):
+        left.take()
+        slot = table.get(number)
+        if slot is None:
+            continue
+        if slot.inner is not None:
+            if isinstance(value, bytes):
+                _into(out, slot.inner, node, value, depth + 1, left)
+            continue
+        below = slot.node
+        assert below is not None
+        if below.type is Type.LIST:
+            items = out.setdefault(slot.name, [])
+            assert below.element is not None
+            if wire_type == wire.BYTES and below.element.type in _NUMERIC and isinstance(value, bytes):
+                numbers = _packed(value)
+                left.take(len(numbers))
+                items.extend(map(bool, numbers) if below.element.type is Type.BOOLEAN else numbers)
+            else:
+                items.append(_value(below.element, wire_type, value, depth, left))
+        elif below.type is Type.MAP:
+            key, inner = _entry(below, value, depth, left)
+            out.setdefault(slot.name, {})[key] = inner
+        else:
+            found = _value(below, wire_type, value, depth, left)
+            if _means_unset(slot.name, below, found) and slot.name not in node.required:
+                out.pop(slot.name, None)
+            else:
+                out[slot.name] = found
+
+
+_NUMERIC = (Type.INTEGER, Type.BOOLEAN)
+
+
+def _means_unset(name: str, node: Node, value: Any) -> bool:
+    if value is None:
+        return True
+    if value == "" and node.type is Type.STRING:
+        return name not in _EMPTY_KEPT
+    return value == 0 and node.type is Type.INTEGER and name in _ZERO_UNSET
+
+
+def _packed(data: bytes) -> list[int]:
+    out: list[int] = []
+    at = 0
+    while at < len(data):
+        value, at = wire.varint(data, at)
+        out.append(wire.signed(value))
+    return out
+
+
+def _entry(node: Node, value: int | bytes, depth: int, left: FieldBudget) -> tuple[str, Any]:
+    """One entry of a map: key in field 1, value in field 2."""
+    assert node.element is not None
+    if not isinstance(value, bytes):
+        raise wire.WireError("map entry that is no message")
+    key = ""
+    inner: Any = _blank(node.element)
+    for number, wire_type, part in wire.fields(value):
+        left.take()
+        if number == 1 and isinstance(part, bytes):
+            key = part.decode()
+        elif number == 2 and node.element.type is Type.LIST:
+            # A list as a map value is a message of its own (ExtraValue).
+            left.take(len(part) // 2 if isinstance(part, bytes) else 0)
+            assert node.element.element is not None
+            inner = [
+                _value(node.element.element, w, v, depth + 1, left)
+                for n, w, v in wire.fields(part if isinstance(part, bytes) else b"")
+                if n == 1
+            ]
+        elif number == 2:
+            inner = _value(node.element, wire_type, part, depth, left)
+    return key, inner
+
+
+def _blank(node: Node) -> Any:
+    if node.type is Type.STRUCT:
+        return {}
+    if node.type is Type.LIST:
+        return []
+    return "0" if node.type is Type.QUANTITY else ""
+
+
+def _value(node: Node, wire_type: int, value: int | bytes, depth: int, left: FieldBudget) -> Any:
+    if wire_type == wire.VARINT and isinstance(value, int):
+        if node.type is Type.BOOLEAN:
+            return bool(value)
+        if node.type is Type.INTEGER:
+            return wire.signed(value)
+        raise wire.WireError(f"a number where {node.go} stands")
+    if wire_type != wire.BYTES or not isinstance(value, bytes):
+        raise wire.WireError(f"wire type {wire_type} where {node.go} stands")
+    if node.type is Type.STRUCT:
+        return _struct(node, value, depth + 1, left)
+    read = _LEAVES.get(node.type)
+    if read is None:
+        raise wire.WireError(f"bytes where {node.go} stands")
+    return read(value)
+
+
+def _numbered(data: bytes) -> dict[int, int | bytes]:
+    return {number: value for number, _, value in wire.fields(data)}
+
+
+def _moment(data: bytes) -> datetime | None:
+    if not data:
+        return None
+    parts = _numbered(data)
+    seconds, nanos = parts.get(1, 0), parts.get(2, 0)
+    if not isinstance(seconds, int) or not isinstance(nanos, int):
+        raise wire.WireError("a time that is none")
+    return _EPOCH + timedelta(seconds=wire.signed(seconds), microseconds=wire.signed(nanos) // 1000)
+
+
+def _time(data: bytes) -> str | None:
+    moment = _moment(data)
+    return None if moment is None else moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _micro_time(data: bytes) -> str | None:
+    moment = _moment(data)
+    return None if moment is None else moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def _quantity(data: bytes) -> str:
+    text = _numbered(data).get(1, b"")
+    return (text.decode() if isinstance(text, bytes) else "") or "0"
+
+
+def _int_or_string(data: bytes) -> int | str:
+    parts = _numbered(data)
+    if parts.get(1, 0) == 1:
+        text = parts.get(3, b"")
+        return text.decode() if isinstance(text, bytes) else ""
+    number = parts.get(2, 0)
+    return wire.signed(number) if isinstance(number, int) else 0
+
+
+def _raw_json(data: bytes) -> Any:
+    """Types that wrap JSON text (RawExtension, FieldsV1)."""
+    text = _numbered(data).get(1, b"")
+    if not text or not isinstance(text, bytes):
+        return None
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        raise wire.WireError("an extension that is no JSON") from None
+
+
+_LEAVES: dict[Type, Callable[[bytes], Any]] = {
+    Type.STRING: bytes.decode,
+    Type.BYTES: lambda data: base64.b64encode(data).decode(),
+    Type.TIME: _time,
+    Type.MICRO_TIME: _micro_time,
+    Type.QUANTITY: _quantity,
+    Type.INT_OR_STRING: _int_or_string,
+    Type.ANY_OBJECT: _raw_json,
+}

@@ -1,0 +1,538 @@
+"""The verbs: what happens between a decoded request and the store, the same for HTTP and for controllers.
+
+The walk of a write: decode (types, unknown fields) -> default -> field ownership -> mutating admission ->
+the server's bookkeeping (``preparing``) -> validation -> validating admission -> staged in the store. All
+of it is synchronous, so no other write can come in between and no lock or retry is needed: the ``*_now`` methods
+stage, and whoever answers waits for the ticket of their outcome. Invariant: nothing is answered that is not durable,
+nothing is stored that was not validated.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any
+
+from kube_rules.errors import FieldError
+from kube_rules.json import Json
+from kube_standin import errors, patching, rules
+from kube_standin.admission_chain import Chain, Operation, Request
+from kube_standin.advice import warnings_about
+from kube_standin.clock import Clock
+from kube_standin.conversion import differs, from_storage, to_storage
+from kube_standin.decoding import Decoder
+from kube_standin.defaulting import apply_identity
+from kube_standin.deleting import DeleteOptions, Deletion
+from kube_standin.errors import Cause, StatusError
+from kube_standin.kinds import Kind, KindTable
+from kube_standin.off_loop import INLINE
+from kube_standin.preparing import before_create, count_generation, date_taints, drop_foreign_status, restrict
+from kube_standin.rules.reviews import validate_review
+from kube_standin.schema import Schema
+from kube_standin.schema import field_errors as fe
+from kube_standin.schema.step_budget import StepBudget, TooMuchAtOnceError
+from kube_standin.storage import LONGEST_OBJECT, Store, Stored, TooLargeError
+from kube_standin.storage.store import as_object
+from kube_standin.writing import Outcome, PatchType, WriteOptions, internal_options
+
+__all__ = ["Outcome", "PatchType", "Registry", "WriteOptions", "internal_options"]
+
+_NAME_ATTEMPTS = 8
+_VOLATILE = frozenset(("uid", "creationTimestamp", "managedFields", "resourceVersion", "generation"))
+_LONGEST_PREFIX = 58
+
+
+class Registry:
+    """All verbs over the kinds of ``kinds``; see the module."""
+
+    def __init__(
+        self, store: Store, *, kinds: KindTable | None = None, chain: Chain | None = None, clock: Clock | None = None
+    ) -> None:
+        self.store = store
+        self.kinds = kinds if kinds is not None else KindTable()
+        self.chain = chain if chain is not None else Chain()
+        self.clock = clock if clock is not None else Clock()
+        self.decoder = Decoder(self.kinds)
+        self.deletion = Deletion(self)
+        for kind in self.kinds:
+            self.declare(kind)
+
+    # -- lookups -------------------------------------------------------------------------------------------
+
+    def declare(self, kind: Kind) -> None:
+        """Register with the store which fields selectors of ``kind`` may ask for (also after adding a custom kind)."""
+        if kind.stored:
+            self.store.declare(kind.storage_key, tuple(dict.fromkeys(kind.fields.values())))
+
+    def kind(self, api_version: str, kind: str) -> Kind:
+        """Return the row of an object's apiVersion and kind; raises KeyError."""
+        found = self.kinds.of(api_version, kind)
+        if found is None:
+            raise KeyError(f"{api_version} {kind}")
+        return found
+
+    def schema(self, kind: Kind) -> Schema:
+        """Return the schema of ``kind``."""
+        return self.decoder.schema(kind)
+
+    def view(self, kind: Kind, state: Stored) -> Json:
+        """Decode a stored state into the version of ``kind``; the caller may change the result."""
+        if not differs(kind):
+            return as_object(kind.kind, kind.api_version, state)
+        return from_storage(kind, as_object(kind.kind, kind.storage_version, state))
+
+    def head(self, kind: Kind, namespace: str, name: str) -> Stored | None:
+        """Return the newest state of an object, staged ones included."""
+        return self.store.head(kind.storage_key, namespace if kind.namespaced else "", name)
+
+    def find(self, kind: Kind, namespace: str, name: str) -> Json | None:
+        """Return the newest state, staged ones included, as an object or None."""
+        state = self.head(kind, namespace, name)
+        return None if state is None else self.view(kind, state)
+
+    # -- reading
+
+    def get_state(self, kind: Kind, namespace: str, name: str) -> Stored:
+        """Return the committed state; raises 404."""
+        state = self.store.get(kind.storage_key, namespace if kind.namespaced else "", name)
+        if state is None:
+            raise errors.not_found(kind.plural, kind.group, name)
+        return state
+
+    # -- writing -------------------------------------------------------------------------------------------
+
+    def create_now(self, kind: Kind, namespace: str, obj: Json, options: WriteOptions) -> Outcome:
+        """Stage a create of a decoded object."""
+        metadata = obj.setdefault("metadata", {})
+        self._place(kind, namespace, metadata)
+        drop_foreign_status(kind, obj)
+        if options.manager:
+            obj = self._tracked(kind, None, obj, options, "")
+        return self._admit_create(kind, namespace, obj, options)
+
+    def _admit_create(self, kind: Kind, namespace: str, obj: Json, options: WriteOptions) -> Outcome:
+        """Stage a create whose field ownership is settled."""
+        metadata = obj["metadata"]
+        request = self.admission_request("CREATE", kind, namespace, metadata.get("name", ""), "", obj, None, options)
+        obj = self._mutated(kind, request)
+        metadata = obj["metadata"]
+        version = metadata.pop("resourceVersion", "")
+        stamp = self.clock.stamp()
+        self._new_identity(metadata, stamp, options)
+        before_create(kind, obj, stamp)
+        generated = self._generate_name(metadata)
+        name = metadata.get("name", "")
+        if name:
+            apply_identity(kind, obj)
+        self._refuse(kind, name, self._problems(kind, obj, None, "", options))
+        options.warnings.extend(warnings_about(kind, obj))
+        stored_form = to_storage(kind, obj)
+        request.object, request.name = stored_form, name
+        options.may_create()
+        self.chain.validate(request)
+        if version:
+            raise errors.internal("resourceVersion should not be set on objects to be created")
+        key_namespace = namespace if kind.namespaced else ""
+        for _ in range(_NAME_ATTEMPTS):
+            if not generated or self.store.head(kind.storage_key, key_namespace, metadata["name"]) is None:
+                break
+            metadata["name"] = generated + self.clock.suffix()
+            stored_form["metadata"]["name"] = metadata["name"]
+        name = metadata["name"]
+        if self.store.head(kind.storage_key, key_namespace, name) is not None:
+            raise errors.already_exists(kind.plural, kind.group, name)
+        state: Stored | None = None
+        if not options.dry_run:
+            if kind.stored:
+                state = self.put_requested(kind.storage_key, key_namespace, name, stored_form, None)
+                obj["metadata"]["resourceVersion"] = str(state.revision)
+            self.chain.committed(request)
+        return Outcome(self._headed(kind, obj), created=True, state=state, ticket=self.store.ticket)
+
+    def update_now(
+        self,
+        kind: Kind,
+        namespace: str,
+        name: str,
+        obj: Json,
+        options: WriteOptions,
+        subresource: str = "",
+    ) -> Outcome:
+        """Stage a PUT of a decoded object."""
+        metadata = obj.setdefault("metadata", {})
+        state = self.head(kind, namespace, name)
+        self._check_name(metadata, name)
+        self._place(kind, namespace, metadata)
+        if state is None:
+            if not kind.create_on_update or subresource:
+                raise errors.not_found(kind.plural, kind.group, name)
+            metadata["name"] = name
+            metadata.pop("resourceVersion", None)
+            return self.create_now(kind, namespace, obj, options)
+        old = self.view(kind, state)
+        self._check_version(kind, name, metadata, old["metadata"], unconditional=kind.unconditional_update)
+        uid = metadata.get("uid")
+        if uid and uid != old["metadata"]["uid"]:
+            raise self.precondition_failed(kind, namespace, name, uid, old["metadata"]["uid"])
+        return self._replace(kind, state, old, obj, options, subresource)
+
+    def modify_now(
+        self,
+        kind: Kind,
+        namespace: str,
+        name: str,
+        change: Callable[[Json], None],
+        options: WriteOptions,
+        subresource: str = "",
+    ) -> Outcome:
+        """Stage a change of the newest state; ``change`` works in place."""
+        state = self.head(kind, namespace, name)
+        if state is None:
+            raise errors.not_found(kind.plural, kind.group, name)
+        new = self.view(kind, state)
+        change(new)
+        return self._replace(kind, state, self.view(kind, state), new, options, subresource)
+
+    def patch_now(
+        self,
+        kind: Kind,
+        namespace: str,
+        name: str,
+        patch_type: PatchType,
+        patch: Any,
+        options: WriteOptions,
+        subresource: str = "",
+    ) -> Outcome:
+        """Stage a patch (``patch`` is the decoded body: a list of operations for JSON patch, else a dict)."""
+        state = self.head(kind, namespace, name)
+        if patch_type == "apply":
+            return self._apply(kind, namespace, name, state, patch, options, subresource)
+        if state is None:
+            raise errors.not_found(kind.plural, kind.group, name)
+        old = self.view(kind, state)
+
+        def change() -> tuple[Json, list[str]]:
+            warnings: list[str] = []
+            try:
+                if patch_type == "json":
+                    patched = patching.json_patch(old, patch)
+                elif patch_type == "merge":
+                    patched = patching.merge_patch(old, patch)
+                else:
+                    patched = patching.strategic_merge(self.schema(kind), old, patch)
+            except patching.PatchError as error:
+                raise _patch_refused(error) from error
+            return self.decoder.patched(kind, patched, options.validation, warnings), warnings
+
+        new, warnings = options.off_loop_steps.value("patch", (old, patch), change)
+        options.warnings.extend(warnings)
+        metadata = new.setdefault("metadata", {})
+        self._check_name(metadata, name)
+        self._place(kind, namespace, metadata)
+        self._check_version(kind, name, metadata, old["metadata"], unconditional=True)
+        uid = metadata.get("uid")
+        if uid and uid != old["metadata"]["uid"]:
+            raise errors.unfit(kind.kind, kind.group, name, fe.invalid("metadata.uid", uid, "field is immutable"))
+        return self._replace(kind, state, old, new, options, subresource)
+
+    def _apply(
+        self,
+        kind: Kind,
+        namespace: str,
+        name: str,
+        state: Stored | None,
+        applied: Json,
+        options: WriteOptions,
+        subresource: str,
+    ) -> Outcome:
+        """Server-side apply: merge what the manager states with what others own."""
+        self.decoder.check_applied(kind, applied)
+        metadata = applied["metadata"]
+        if metadata.get("managedFields") is not None:
+            raise errors.bad_request("metadata.managedFields must be nil")
+        self._check_name(metadata, name)
+        old: Json = {}
+        if state is not None:
+            old = self.view(kind, state)
+            self._check_version(kind, name, metadata, old["metadata"], unconditional=True)
+        elif subresource:
+            raise errors.not_found(kind.plural, kind.group, name)
+        elif metadata.get("uid"):
+            why = f"uid mismatch: the provided object specified uid {metadata['uid']}, and no existing object was found"
+            raise errors.conflict(kind.plural, kind.group, name, why)
+        now = self.clock.stamp()
+
+        def merge() -> tuple[Json, list[str]]:
+            warnings: list[str] = []
+            try:
+                merged = patching.apply(
+                    self.schema(kind),
+                    old or None,
+                    applied,
+                    manager=options.manager,
+                    force=options.force,
+                    subresource=subresource,
+                    now=now,
+                    api_version=kind.api_version,
+                )
+            except patching.ApplyConflict as error:
+                causes = tuple(Cause(c.reason, c.message, c.field) for c in error.causes)
+                raise StatusError(409, "Conflict", str(error), None, causes) from error
+            except patching.PatchError as error:
+                raise _patch_refused(error) from error
+            return self.decoder.patched(kind, merged, options.validation, warnings), warnings
+
+        new, warnings = options.off_loop_steps.value("apply", (old, applied), merge)
+        options.warnings.extend(warnings)
+        self._place(kind, namespace, new["metadata"])
+        if state is None:
+            drop_foreign_status(kind, new)
+            return self._admit_create(kind, namespace, new, options)
+        # A resourceVersion or uid in the applied body was a precondition, not a value.
+        new["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"]
+        return self._replace(kind, state, old, new, options, subresource, track=False)
+
+    def _replace(
+        self,
+        kind: Kind,
+        state: Stored,
+        old: Json,
+        new: Json,
+        options: WriteOptions,
+        subresource: str,
+        *,
+        track: bool = True,
+    ) -> Outcome:
+        """Stage the step from ``old`` to ``new``: the common end of update, patch, apply and modify."""
+        name, namespace = state.name, state.namespace
+        before, metadata = old["metadata"], new["metadata"]
+        for key in ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generateName"):
+            if key in before:
+                metadata[key] = before[key]
+            elif key != "generateName":
+                metadata.pop(key, None)
+        metadata["resourceVersion"] = before["resourceVersion"]
+        restrict(kind, new, old, subresource)
+        if track and options.manager:
+            new = self._tracked(kind, old, new, options, subresource)
+        request = self.admission_request("UPDATE", kind, namespace, name, subresource, new, old, options)
+        new = self._mutated(kind, request)
+        # Admission does not change what this subresource may not touch.
+        restrict(kind, new, old, subresource)
+        if not subresource:
+            date_taints(kind, new, old, self.clock.stamp())
+        count_generation(kind, new, old, subresource)
+        self._refuse(kind, name, self._problems(kind, new, old, subresource, options))
+        stored_form = to_storage(kind, new)
+        request.object = stored_form
+        self.chain.validate(request)
+        gone = self.deletion.completes(kind, new)
+        if not gone and new == old:
+            return Outcome(self._headed(kind, new), ticket=self.store.ticket)
+        written: Stored | None = None
+        if not options.dry_run:
+            if gone:
+                self.store.delete(state, copy.deepcopy(stored_form))
+            else:
+                written = self.put_requested(state.resource, namespace, name, stored_form, state)
+                new["metadata"]["resourceVersion"] = str(written.revision)
+            self.chain.committed(request)
+        return Outcome(self._headed(kind, new), deleted=gone, state=written, ticket=self.store.ticket)
+
+    def put_requested(self, resource: str, namespace: str, name: str, body: Json, expected: Stored | None) -> Stored:
+        """Stage what a request stores; raises StatusError for an object that etcd would not take (api.md 5.4)."""
+        try:
+            return self.store.put(resource, namespace, name, body, expected, longest=LONGEST_OBJECT).state
+        except TooLargeError as error:
+            raise errors.internal(str(error)) from error
+
+    def create_review(self, kind: Kind, namespace: str, review: Json, options: WriteOptions) -> Json:
+        """Return a review object with its bookkeeping done; reviews are answered, never stored."""
+        metadata = review.setdefault("metadata", {})
+        self._place(kind, namespace, metadata)
+        review.pop("status", None)
+        self._refuse(kind, metadata.get("name", ""), validate_review(kind.kind, review))
+        if options.manager and review.get("spec"):
+            review = self._tracked(kind, None, review, options, "")
+        if kind.kind == "SelfSubjectReview":
+            review["metadata"]["creationTimestamp"] = self.clock.stamp()
+        return self._headed(kind, review)
+
+    def delete_now(self, kind: Kind, namespace: str, name: str, options: DeleteOptions) -> Outcome:
+        """Stage a DELETE."""
+        return self.deletion.delete(kind, namespace, name, options)
+
+    # -- parts
+
+    def admission_request(
+        self,
+        operation: Operation,
+        kind: Kind,
+        namespace: str,
+        name: str,
+        subresource: str,
+        obj: Json | None,
+        old: Json | None,
+        options: WriteOptions,
+    ) -> Request:
+        """Return what admission sees of a write: the objects in their storage form."""
+        return Request(
+            operation,
+            self.kinds.storage_kind(kind),
+            namespace if kind.namespaced else "",
+            name,
+            subresource,
+            None if obj is None else self._storable(kind, name, obj, old, subresource),
+            None if old is None else to_storage(kind, old),
+            options.user,
+            options.dry_run,
+            self,
+            options.warnings,
+            kind.api_version,
+        )
+
+    def _storable(self, kind: Kind, name: str, obj: Json, old: Json | None, subresource: str) -> Json:
+        """Return ``obj`` in its storage form; a value without one is refused as validation words it."""
+        try:
+            return to_storage(kind, obj)
+        except FieldError as error:
+            self._refuse(kind, name, self._problems(kind, obj, old, subresource, WriteOptions()))
+            cause = Cause("FieldValueInvalid", error.message, error.path)
+            raise errors.invalid(kind.kind, kind.group, name, [cause]) from error
+
+    def _mutated(self, kind: Kind, request: Request) -> Json:
+        """Run mutating admission on the storage form and return the object in the request's version."""
+        self.chain.mutate(request)
+        return from_storage(kind, request.new)
+
+    @staticmethod
+    def _headed(kind: Kind, obj: Json) -> Json:
+        """Return the object with kind and apiVersion first (the store takes them off what it writes)."""
+        return {"kind": kind.kind, "apiVersion": kind.api_version, **obj}
+
+    @staticmethod
+    def _place(kind: Kind, namespace: str, metadata: Json) -> None:
+        """Bring the namespace of the object in line with that of the request; raises 400."""
+        if not kind.namespaced:
+            metadata.pop("namespace", None)
+        elif metadata.get("namespace", "") in ("", namespace):
+            metadata["namespace"] = namespace
+        else:
+            raise errors.bad_request(
+                "the namespace of the provided object does not match the namespace sent on the request"
+            )
+
+    @staticmethod
+    def _check_name(metadata: Json, name: str) -> None:
+        given = metadata.get("name", "")
+        if given and given != name:
+            raise errors.bad_request(f"the name of the object ({given}) does not match the name on the URL ({name})")
+        metadata["name"] = name
+
+    @staticmethod
+    def _check_version(kind: Kind, name: str, metadata: Json, before: Json, *, unconditional: bool) -> None:
+        """Optimistic concurrency: a resourceVersion in the new object must be the present one."""
+        version = metadata.get("resourceVersion", "")
+        if version in ("", "0"):
+            if unconditional:
+                return
+            missing = fe.invalid("metadata.resourceVersion", 0, "must be specified for an update")
+            raise errors.unfit(kind.plural, kind.group, name, missing)
+        if not version.isascii() or not version.isdigit():
+            raise errors.internal(f'strconv.ParseUint: parsing "{version}": invalid syntax')
+        if version != before["resourceVersion"]:
+            raise errors.conflict(kind.plural, kind.group, name, errors.MODIFIED)
+
+    def _new_identity(self, metadata: Json, stamp: str, options: WriteOptions) -> None:
+        for key in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"):
+            metadata.pop(key, None)
+        metadata["uid"] = options.uid or self.clock.uid()
+        metadata["creationTimestamp"] = options.created or stamp
+
+    def _generate_name(self, metadata: Json) -> str:
+        """Fill the name from generateName if it is absent; returns the prefix it was made from, or ""."""
+        prefix: str = metadata.get("generateName", "")
+        if metadata.get("name") or not prefix:
+            return ""
+        prefix = prefix[:_LONGEST_PREFIX]
+        metadata["name"] = prefix + self.clock.suffix()
+        return prefix
+
+    def _tracked(self, kind: Kind, old: Json | None, new: Json, options: WriteOptions, subresource: str) -> Json:
+        """The object with the fields it changes owned by the manager of the request."""
+        schema, now = self.schema(kind), self.clock.stamp()
+
+        def track() -> Json:
+            return patching.track_update(
+                schema,
+                old,
+                new,
+                manager=options.manager,
+                subresource=subresource,
+                now=now,
+                api_version=kind.api_version,
+            )
+
+        tracked: Json = options.off_loop_steps.value("ownership", (new, old), track)
+        return tracked
+
+    def _problems(
+        self, kind: Kind, new: Json, old: Json | None, subresource: str, options: WriteOptions
+    ) -> Sequence[Any]:
+        """Validate by the rules of the kind, custom resources also by their schema."""
+        structural = self.schema(kind).structural
+
+        def find(budget: StepBudget | None = None) -> Sequence[Any]:
+            if old is None:
+                problems = rules.validate_create(kind, new)
+            else:
+                problems = rules.validate_update(kind, new, old, subresource)
+            if structural is not None:
+                problems.extend(structural.validate(new, old, budget))
+            return problems[: errors.MOST_CAUSES]
+
+        off_loop_steps = options.off_loop_steps
+        if off_loop_steps is INLINE:
+            return find()
+        if not off_loop_steps.always and structural is not None:
+            with suppress(TooMuchAtOnceError):
+                return find(StepBudget(inline=True))
+        return off_loop_steps.findings("problems", _lasting(new, old), find)
+
+    @staticmethod
+    def _refuse(kind: Kind, name: str, problems: Sequence[Any]) -> None:
+        if problems:
+            # Both groups of Event are validated in the core form and named so.
+            group = "" if kind.storage_key == "events" else kind.group
+            raise errors.unfit(kind.kind, group, name, *problems)
+
+    @staticmethod
+    def precondition_failed(
+        kind: Kind, namespace: str, name: str, asked: str, found: str, what: str = "UID"
+    ) -> StatusError:
+        """409 as storage words a uid or resourceVersion that is not the one of the object."""
+        path = "/".join(part for part in ("/registry", kind.plural, namespace, name) if part)
+        return errors.conflict(
+            kind.plural,
+            kind.group,
+            name,
+            f"StorageError: invalid object, Code: 4, Key: {path}, ResourceVersion: 0, AdditionalErrorMsg: "
+            f"Precondition failed: {what} in precondition: {asked}, {what} in object meta: {found}",
+        )
+
+
+def _lasting(new: Json, old: Json | None) -> list[Json | None]:
+    """What validation depends on: not what is made anew at each try, such as a uid or the end of a generated name."""
+
+    def lasting(obj: Json) -> Json:
+        metadata = {key: value for key, value in obj.get("metadata", {}).items() if key not in _VOLATILE}
+        if metadata.get("generateName"):
+            metadata.pop("name", None)
+        return {**obj, "metadata": metadata}
+
+    return [lasting(new), None if old is None else lasting(old)]
+
+
+def _patch_refused(error: Any) -> StatusError:
+    return StatusError(error.code, error.reason or None, error.message, {} if error.code == 422 else None)

@@ -1,0 +1,95 @@
+"""The scale subresource: replicas of a workload as an autoscaling/v1 Scale, read and written.
+
+Built-in kinds keep replicas in ``spec.replicas``; the definition of a custom resource names the field.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from kube_rules.json import Json
+from kube_standin import errors
+from kube_standin.kinds import Kind
+from kube_standin.registry import Outcome, Registry, WriteOptions
+from kube_standin.schema import field_errors as fe
+from kube_standin.selectors import label_selector
+
+_BUILTIN: Mapping[str, str] = {"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas"}
+
+
+def _paths(kind: Kind) -> Mapping[str, str]:
+    if not kind.custom:
+        return _BUILTIN
+    subresources = (kind.definition or {}).get("subresources") or {}
+    return subresources.get("scale") or _BUILTIN
+
+
+def _read(obj: Any, path: str) -> Any:
+    for step in path.strip(".").split("."):
+        obj = obj.get(step) if isinstance(obj, dict) else None
+    return obj
+
+
+def _selector(kind: Kind, obj: Json) -> str:
+    paths = _paths(kind)
+    if "labelSelectorPath" in paths:
+        return str(_read(obj, paths["labelSelectorPath"]) or "")
+    selector = (obj.get("spec") or {}).get("selector")
+    if kind.custom or not selector:
+        return ""
+    if kind.resource == "replicationcontrollers":
+        selector = {"matchLabels": selector}
+    written = [(key, f"{key}={value}") for key, value in (selector.get("matchLabels") or {}).items()]
+    expressions = label_selector({"matchExpressions": selector.get("matchExpressions") or []})
+    written += [(one.key, str(one)) for one in expressions.requirements]
+    return ",".join(text for _, text in sorted(written))
+
+
+def scale_of(kind: Kind, obj: Json) -> Json:
+    """Return the Scale of an object."""
+    paths, metadata = _paths(kind), obj["metadata"]
+    kept = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
+    status: Json = {"replicas": _read(obj, paths["statusReplicasPath"]) or 0}
+    selector = _selector(kind, obj)
+    if selector:
+        status["selector"] = selector
+    return {
+        "kind": "Scale",
+        "apiVersion": "autoscaling/v1",
+        "metadata": {key: metadata[key] for key in kept if key in metadata},
+        "spec": {"replicas": _read(obj, paths["specReplicasPath"]) or 0},
+        "status": status,
+    }
+
+
+def write_scale_now(
+    registry: Registry, kind: Kind, namespace: str, name: str, scale: Json, options: WriteOptions
+) -> Outcome:
+    """Stage new replicas from a Scale (its resourceVersion and uid, if set, must be the present ones)."""
+    metadata = scale.get("metadata") or {}
+    if metadata.get("name", name) != name:
+        raise errors.bad_request(
+            f"the name of the object ({metadata['name']}) does not match the name on the URL ({name})"
+        )
+    old = registry.find(kind, namespace, name)
+    if old is None:
+        raise errors.not_found(kind.plural, kind.group, name)
+    version = metadata.get("resourceVersion")
+    if version and version != old["metadata"]["resourceVersion"]:
+        raise errors.conflict(kind.plural, kind.group, name, errors.MODIFIED)
+    replicas = (scale.get("spec") or {}).get("replicas", 0)
+    if not isinstance(replicas, int) or isinstance(replicas, bool) or replicas < 0:
+        negative = fe.invalid("spec.replicas", replicas, "must be greater than or equal to 0")
+        raise errors.unfit("Scale", "autoscaling", name, negative)
+    steps = _paths(kind)["specReplicasPath"].strip(".").split(".")
+
+    def change(obj: Json) -> None:
+        holder = obj
+        for step in steps[:-1]:
+            holder = holder.setdefault(step, {})
+        holder[steps[-1]] = replicas
+
+    outcome = registry.modify_now(kind, namespace, name, change, options, "scale")
+    return replace(outcome, object=scale_of(kind, outcome.object), state=None)

@@ -1,0 +1,98 @@
+"""The shape of objects: types, pruning, list types and merge keys of every served kind.
+
+`schema_for` gives the schema of a built-in kind from the packed definitions, `Schema.from_structural` that
+of a custom resource. A schema checks an object (`check`), validates and defaults custom resources, and
+carries the tree of nodes (`root`) that patching walks. Schemas never change once made.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from kube_standin.schema import definitions, nodes
+from kube_standin.schema.completing import Complete, completer
+from kube_standin.schema.decoding import (
+    Clean,
+    IrregularError,
+    Thorough,
+    TypeProblem,
+    UnknownField,
+    compiled,
+)
+from kube_standin.schema.nodes import Node, Type
+from kube_standin.schema.strict_json import parse_json_strict
+from kube_standin.schema.structural import Structural, structural_node
+
+__all__ = [
+    "Node",
+    "Schema",
+    "Type",
+    "TypeProblem",
+    "UnknownField",
+    "parse_json_strict",
+    "schema_for",
+]
+
+_cleaners: dict[Node, Clean] = {}
+_completers: dict[Node, Complete | None] = {}
+
+
+class Schema:
+    """The schema of one kind. `structural` is set for custom resources only."""
+
+    __slots__ = ("_clean", "_complete", "api_version", "kind", "root", "structural")
+
+    def __init__(self, api_version: str, kind: str, root: Node, structural: Structural | None = None) -> None:
+        self.api_version = api_version
+        self.kind = kind
+        self.root = root
+        self.structural = structural
+        self._clean = compiled(root, _cleaners if structural is None else {})
+        self._complete = completer(root, _completers) if structural is None else None
+
+    def check(
+        self, obj: dict[str, Any], *, collect_unknown: bool
+    ) -> tuple[dict[str, Any], list[UnknownField], list[TypeProblem]]:
+        """Decode: the object in its stored form, what it has that the schema has not, and wrong types.
+
+        The object comes back itself if nothing changes, else copied where it changes; the input is never
+        changed. Unknown fields are pruned in any case and named only if `collect_unknown`. With type
+        problems the object is not to be used; the first problem is the one the API server reports.
+        """
+        if self.structural is not None:
+            pruned, unknown, problems = self.structural.decode(obj)
+            return pruned, (unknown if collect_unknown else []), problems
+        try:
+            return self._clean(obj), [], []
+        except IrregularError:
+            pass
+        walk = Thorough(_cleaners)
+        cleaned = walk.walk(self.root, obj, "", "", self.kind)
+        return cleaned, (walk.unknown if collect_unknown else []), walk.problems
+
+    def complete(self, obj: dict[str, Any]) -> None:
+        """Add the required fields that a decoded and defaulted object lacks, in place (see `completing`)."""
+        if self._complete is not None:
+            self._complete(obj)
+
+    @classmethod
+    def from_structural(cls, openapi_v3_schema: dict[str, Any], *, api_version: str = "", kind: str = "") -> Schema:
+        """The schema of a custom resource from the `openAPIV3Schema` of its definition.
+
+        apiVersion, kind and metadata are there whatever the schema has. The schema is taken as it is: what
+        is wrong with it is reported when the definition is created (`rules`).
+        """
+        structural = Structural(openapi_v3_schema)
+        return cls(api_version, kind, structural_node(openapi_v3_schema, root=True), structural)
+
+
+@cache
+def schema_for(api_version: str, kind: str) -> Schema:
+    """The schema of a built-in kind, e.g. ("apps/v1", "Deployment").
+
+    Raises:
+        KeyError: no such kind in the packed definitions.
+    """
+    name = definitions.definition_names()[api_version, kind]
+    return Schema(api_version, kind, nodes.named(name))

@@ -1,0 +1,212 @@
+"""The tree of types behind a schema: what decoding, patching and field ownership walk along.
+
+Terms: a *struct* has named fields; a *map* has free keys and one type of values; a *list* is atomic, a set
+or a map keyed by some fields of its items; *atomic* things are owned and replaced as a whole. Trees are
+shared and recursive (a struct's `fields` are filled after the struct exists), so nodes compare by identity.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from typing import Any
+
+from kube_standin.schema import definitions as d
+
+REPLACED: Mapping[str, Mapping[str, str]] = {
+    "v1.PodSpec": {"workloadRef": "schedulingGroup"},
+    "v1alpha2.PodGroupSpec": {"workloadRef": "podGroupTemplateRef.workload"},
+    "v1alpha2.PodGroupTemplateReference": {
+        "workloadName": "workload.workloadName",
+        "podGroupTemplateName": "workload.podGroupTemplateName",
+    },
+    "v1alpha3.PodGroupSpec": {"podGroupTemplateRef": "workloadRef"},
+    "v1beta1.PodGroupSpec": {"podGroupTemplateRef": "workloadRef"},
+    "v1alpha3.WorkloadReference": {"podGroupTemplateName": "templateName"},
+    "v1beta1.WorkloadReference": {"podGroupTemplateName": "templateName"},
+}
+"""Fields of other versions of a type, by its name in error texts -> the path of the field that stands for each here."""
+
+
+class Type(Enum):
+    """What JSON a node accepts."""
+
+    STRUCT = "struct"
+    MAP = "map"
+    LIST = "list"
+    STRING = "string"
+    INTEGER = "integer"
+    NUMBER = "number"
+    BOOLEAN = "boolean"
+    BYTES = "bytes"
+    QUANTITY = "quantity"
+    INT_OR_STRING = "int-or-string"
+    TIME = "time"
+    MICRO_TIME = "micro-time"
+    ANY = "any"  # any JSON at all
+    ANY_OBJECT = "any-object"  # any JSON object, kept as it is
+
+
+@dataclass(eq=False, slots=True)
+class Node:
+    """One place in a schema.
+
+    `go` is the name of the type in error texts; `required` the fields that are always encoded;
+    `zero_dropped` the string and boolean fields whose zero value is not stored; `key_defaults` values of
+    list keys left out.
+    """
+
+    type: Type
+    go: str
+    fields: dict[str, Node] = field(default_factory=dict)
+    element: Node | None = None
+    required: frozenset[str] = frozenset()
+    zero_dropped: frozenset[str] = frozenset()
+    atomic: bool = False
+    list_type: str = "atomic"
+    list_keys: tuple[str, ...] = ()
+    key_defaults: tuple[tuple[str, Any], ...] = ()
+    patch_strategy: frozenset[str] = frozenset()
+    patch_merge_key: str = ""
+    preserve_unknown: bool = False
+
+
+_SPECIAL: dict[str, tuple[Type, str]] = {
+    d.QUANTITY: (Type.QUANTITY, "resource.Quantity"),
+    d.INT_OR_STRING: (Type.INT_OR_STRING, "intstr.IntOrString"),
+    d.TIME: (Type.TIME, "v1.Time"),
+    d.MICRO_TIME: (Type.MICRO_TIME, "v1.MicroTime"),
+    d.RAW_EXTENSION: (Type.ANY_OBJECT, "runtime.RawExtension"),
+    d.FIELDS_V1: (Type.ANY_OBJECT, "v1.FieldsV1"),
+    d.JSON_ANY: (Type.ANY, "v1.JSON"),
+    d.SCHEMA_OR_ARRAY: (Type.ANY, "v1.JSONSchemaPropsOrArray"),
+    d.SCHEMA_OR_BOOL: (Type.ANY, "v1.JSONSchemaPropsOrBool"),
+    d.SCHEMA_OR_STRINGS: (Type.ANY, "v1.JSONSchemaPropsOrStringArray"),
+}
+
+# Types whose optional strings and booleans are plain values: "" and false mean "not set" and are not
+# stored. The second set names the exceptions, fields where "" or false is not the same as "not set".
+_PLAIN_ZEROS: dict[str, frozenset[str]] = {
+    d.OBJECT_META: frozenset(),
+    "io.k8s.api.core.v1.PodSpec": frozenset(
+        [
+            "automountServiceAccountToken",
+            "enableServiceLinks",
+            "hostUsers",
+            "hostnameOverride",
+            "preemptionPolicy",
+            "runtimeClassName",
+            "setHostnameAsFQDN",
+            "shareProcessNamespace",
+        ]
+    ),
+    "io.k8s.api.core.v1.PodStatus": frozenset({"resize"}),
+    "io.k8s.api.core.v1.Container": frozenset({"restartPolicy"}),
+    "io.k8s.api.core.v1.ContainerPort": frozenset(),
+    "io.k8s.api.core.v1.EnvVar": frozenset(),
+    "io.k8s.api.core.v1.VolumeMount": frozenset({"mountPropagation", "recursiveReadOnly"}),
+    "io.k8s.api.core.v1.NodeSpec": frozenset(),
+    "io.k8s.api.core.v1.NodeCondition": frozenset(),
+    "io.k8s.api.core.v1.PodCondition": frozenset(),
+    "io.k8s.api.core.v1.Taint": frozenset(),
+    "io.k8s.api.core.v1.Toleration": frozenset(),
+    "io.k8s.api.core.v1.Event": frozenset(),
+    "io.k8s.api.core.v1.EventSource": frozenset(),
+    "io.k8s.api.core.v1.ObjectReference": frozenset(),
+    "io.k8s.api.events.v1.Event": frozenset(),
+    "io.k8s.api.scheduling.v1.PriorityClass": frozenset({"preemptionPolicy"}),
+}
+# Values that stand for a list key an item leaves out (the field's default).
+_KEY_DEFAULTS: dict[str, dict[str, Any]] = {
+    "io.k8s.api.core.v1.ContainerPort": {"protocol": "TCP"},
+    "io.k8s.api.core.v1.ServicePort": {"protocol": "TCP"},
+    "io.k8s.api.core.v1.EndpointPort": {"protocol": "TCP"},
+}
+
+
+def go_name(definition: str) -> str:
+    """Name of a type in error texts: "v1.PodSpec" for "io.k8s.api.core.v1.PodSpec"."""
+    return ".".join(definition.rsplit(".", 2)[-2:])
+
+
+_made: dict[str, Node] = {}
+
+
+def named(definition: str) -> Node:
+    """The node of a full definition name; a recursive type refers to itself.
+
+    Raises:
+        KeyError: no such definition.
+    """
+    node = _made.get(definition)
+    if node is not None:
+        return node
+    body = d.structure()[definition]
+    if definition in _SPECIAL:
+        kind, go = _SPECIAL[definition]
+        node = _made[definition] = Node(kind, go, atomic=True)
+        return node
+    required = frozenset(body.get("required", ()))
+    node = _made[definition] = Node(
+        Type.STRUCT,
+        go_name(definition),
+        required=required,
+        atomic=body.get("x-kubernetes-map-type") == "atomic",
+        zero_dropped=_plain_zeros(definition, body, required),
+    )
+    for name, spec in body.get("properties", {}).items():
+        node.fields[name] = placed(spec)
+    return node
+
+
+def _plain_zeros(definition: str, body: dict[str, Any], required: frozenset[str]) -> frozenset[str]:
+    if definition not in _PLAIN_ZEROS:
+        return frozenset()
+    kept = required | _PLAIN_ZEROS[definition]
+    return frozenset(
+        name
+        for name, spec in body["properties"].items()
+        if spec.get("type") in ("string", "boolean") and "format" not in spec and name not in kept
+    )
+
+
+def placed(spec: dict[str, Any]) -> Node:
+    """The node of a field, list item or map value given in OpenAPI form."""
+    strategy = frozenset(filter(None, spec.get("x-kubernetes-patch-strategy", "").split(",")))
+    merge_key: str = spec.get("x-kubernetes-patch-merge-key", "")
+    if "$ref" in spec:
+        node = named(spec["$ref"])
+        atomic = spec.get("x-kubernetes-map-type") == "atomic"
+        if strategy or (atomic and not node.atomic):
+            node = replace(node, patch_strategy=strategy, atomic=atomic or node.atomic)
+        return node
+    kind = spec.get("type")
+    if kind == "array":
+        items = spec["items"]
+        element = placed(items)
+        keys = tuple(spec.get("x-kubernetes-list-map-keys", ()))
+        defaults = _KEY_DEFAULTS.get(items.get("$ref", ""), {})
+        list_type: str = spec.get("x-kubernetes-list-type", "atomic")
+        return Node(
+            Type.LIST,
+            "[]" + element.go,
+            element=element,
+            list_type=list_type,
+            list_keys=keys,
+            key_defaults=tuple((key, defaults[key]) for key in keys if key in defaults),
+            atomic=list_type == "atomic",
+            patch_strategy=strategy,
+            patch_merge_key=merge_key,
+        )
+    if kind == "object":
+        if "additionalProperties" not in spec:
+            return Node(Type.ANY_OBJECT, "map[string]interface {}", atomic=True)
+        element = placed(spec["additionalProperties"])
+        atomic = spec.get("x-kubernetes-map-type") == "atomic"
+        return Node(Type.MAP, "map[string]" + element.go, element=element, atomic=atomic, patch_strategy=strategy)
+    if kind == "string" and spec.get("format") == "byte":
+        return Node(Type.BYTES, "[]uint8", atomic=True)
+    if kind == "integer":
+        return Node(Type.INTEGER, spec.get("format", "int64"), atomic=True)
+    return Node(Type(kind), {"number": "float64", "boolean": "bool"}.get(str(kind), str(kind)), atomic=True)

@@ -1,0 +1,480 @@
+"""Certificates, tokens and kubeconfigs: all secrets of a server, made once and kept in its data directory.
+
+Invariants: a file with a secret is created with mode 0600 and replaced in one step; tokens are kept in
+memory as hashes; no secret is logged. Service account tokens are signed statements (JWT, HMAC-SHA-256) that any
+start of the same data directory can check; they are good while what they are bound to is there.
+"""
+
+from __future__ import annotations
+
+import base64
+import errno
+import hashlib
+import hmac
+import ipaddress
+import json
+import os
+import secrets
+import ssl
+import tempfile
+import time
+import uuid
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import yaml
+from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from kube_standin.admission_chain import User
+from kube_standin.authorization import AUTHENTICATED, MASTERS, READERS
+from kube_standin.errors import quoted
+
+_CA_YEARS = 10
+_SERVER_DAYS = 365
+_RENEW_DAYS = 30
+_BACKDATED_DAYS = 365
+"""How far a clock may be set back before a certificate that was just made is not valid yet."""
+_TOKEN_LENGTH = 32
+_KEY_BYTES = 32
+_DEFAULT_NAMES = ("localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "127.0.0.1", "::1")
+PKI = "pki"
+"""The directory of the certificates, in the data directory."""
+_TOKENS = "tokens.json"
+AUDIENCE = "https://kubernetes.default.svc"
+"""Who this server is to those who ask for tokens."""
+
+ADMIN = User("admin", (MASTERS, AUTHENTICATED), "admin")
+READER = User("reader", (READERS, AUTHENTICATED), "reader")
+
+
+def write_secret(path: Path, content: bytes) -> None:
+    """Create or replace a file only its owner may read, in one step. Raises OSError, which names the file."""
+    if path.is_dir():
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    handle, draft = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # of mode 0600
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+        os.replace(draft, path)
+    except BaseException:
+        Path(draft).unlink(missing_ok=True)  # an interrupt may come when it has its name already
+        raise
+
+
+@dataclass(frozen=True)
+class Certificates:
+    """Where the PEM files are: the CA, and the server's certificate with its key."""
+
+    ca: Path
+    certificate: Path
+    key: Path
+
+    def context(self) -> ssl.SSLContext:
+        """Return the TLS context of the server."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        context.load_cert_chain(self.certificate, self.key)
+        context.set_alpn_protocols(["http/1.1"])
+        return context
+
+
+def _pem_key(key: ec.EllipticCurvePrivateKey) -> bytes:
+    return key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+
+
+_ANEW = "delete the directory it is in to have all certificates made anew; clients need the new kubeconfig then"
+
+
+def _load_key(path: Path) -> ec.EllipticCurvePrivateKey:
+    """Read a private key; raises ValueError that names the file."""
+    try:
+        key = serialization.load_pem_private_key(path.read_bytes(), None)
+    except (ValueError, TypeError, UnsupportedAlgorithm) as error:
+        raise ValueError(f"{path}: not a private key in PEM; {_ANEW}") from error
+    if not isinstance(key, ec.EllipticCurvePrivateKey):
+        raise ValueError(f"{path}: not an elliptic-curve key; {_ANEW}")
+    return key
+
+
+def _load_certificate(path: Path) -> x509.Certificate:
+    """Read a certificate whose key we can hold against ours; raises ValueError that names the file."""
+    try:
+        found = x509.load_pem_x509_certificate(path.read_bytes())
+        found.public_key()
+    except (ValueError, UnsupportedAlgorithm) as error:
+        raise ValueError(f"{path}: not a certificate in PEM; {_ANEW}") from error
+    return found
+
+
+def _check_pair(certificate: Path, key: Path) -> x509.Certificate:
+    """Return the certificate of a pair that belongs together; raises ValueError that names the files."""
+    found = _load_certificate(certificate)
+    if found.public_key() != _load_key(key).public_key():
+        raise ValueError(f"{certificate}: does not belong to {key.name}; {_ANEW}")
+    return found
+
+
+def _subject(common_name: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
+
+
+def _alternative(name: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ipaddress.ip_address(name))
+    except ValueError:
+        return x509.DNSName(name)
+
+
+def _make(
+    directory: Path,
+    name: str,
+    subject: str,
+    days: int,
+    extensions: Callable[[ec.EllipticCurvePublicKey], Iterable[tuple[x509.ExtensionType, bool]]],
+    ca: tuple[x509.Certificate, ec.EllipticCurvePrivateKey] | None = None,
+) -> None:
+    """Make NAME.key and NAME.crt, signed by the CA, or by itself; `extensions` with whether they are critical."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    now = datetime.now(UTC)
+    builder = (
+        x509.CertificateBuilder()
+        .subject_name(_subject(subject))
+        .issuer_name(ca[0].subject if ca is not None else _subject(subject))
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - timedelta(days=_BACKDATED_DAYS))
+        .not_valid_after(now + timedelta(days=days))
+    )
+    for extension, critical in extensions(key.public_key()):
+        builder = builder.add_extension(extension, critical)
+    certificate = builder.sign(ca[1] if ca is not None else key, hashes.SHA256())
+    # A death between the two files leaves no pair that does not match.
+    (directory / f"{name}.crt").unlink(missing_ok=True)
+    write_secret(directory / f"{name}.key", _pem_key(key))
+    write_secret(directory / f"{name}.crt", certificate.public_bytes(serialization.Encoding.PEM))
+
+
+def _usage(*, signing: bool) -> x509.KeyUsage:
+    """Of a CA (signing), or of a server."""
+    return x509.KeyUsage(True, False, False, False, False, signing, signing, False, False)
+
+
+def _make_ca(directory: Path) -> None:
+    _make(
+        directory,
+        "ca",
+        "reprieve local CA",
+        365 * _CA_YEARS,
+        lambda public: (
+            (x509.BasicConstraints(ca=True, path_length=0), True),
+            (_usage(signing=True), True),
+            (x509.SubjectKeyIdentifier.from_public_key(public), False),
+        ),
+    )
+
+
+def _make_server(directory: Path, names: Iterable[str]) -> None:
+    ca_key = _load_key(directory / "ca.key")
+    _make(
+        directory,
+        "server",
+        "reprieve-apiserver",
+        _SERVER_DAYS,
+        lambda _: (
+            (x509.BasicConstraints(ca=False, path_length=None), True),
+            (_usage(signing=False), True),
+            (x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), False),
+            (x509.SubjectAlternativeName([_alternative(name) for name in names]), False),
+            (x509.AuthorityKeyIdentifier.from_issuer_public_key(ca_key.public_key()), False),
+        ),
+        (_load_certificate(directory / "ca.crt"), ca_key),
+    )
+
+
+def _is_current(certificate: x509.Certificate) -> bool:
+    """Whether it is valid, and for some time to come."""
+    now = datetime.now(UTC)
+    return certificate.not_valid_before_utc <= now <= certificate.not_valid_after_utc - timedelta(days=_RENEW_DAYS)
+
+
+def _still_good(directory: Path, names: tuple[str, ...]) -> bool:
+    certificate, key = directory / "server.crt", directory / "server.key"
+    if not certificate.exists() or not key.exists():
+        return False
+    found = _check_pair(certificate, key)
+    if not _is_current(found):
+        return False
+    if found.issuer != _load_certificate(directory / "ca.crt").subject:
+        return False
+    try:
+        have = found.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except (x509.ExtensionNotFound, ValueError):
+        return False
+    return {_alternative(name) for name in names} <= set(have)
+
+
+def certificates(directory: Path, extra_names: Iterable[str] = ()) -> Certificates:
+    """Return the certificates in ``directory``, made or renewed as needed; ``extra_names`` are hosts or
+    addresses.
+
+    Raises ValueError that names a file which is broken or does not belong to its key.
+    """
+    names = tuple(dict.fromkeys((*_DEFAULT_NAMES, *extra_names)))
+    directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+    if not (directory / "ca.crt").exists() or not (directory / "ca.key").exists():
+        _make_ca(directory)
+        (directory / "server.crt").unlink(missing_ok=True)
+    if not _is_current(_check_pair(directory / "ca.crt", directory / "ca.key")):
+        _make_ca(directory)
+        (directory / "server.crt").unlink(missing_ok=True)
+    if not _still_good(directory, names):
+        _make_server(directory, names)
+    return Certificates(directory / "ca.crt", directory / "server.crt", directory / "server.key")
+
+
+def _digest(token: str) -> bytes:
+    return hashlib.sha256(token.encode()).digest()
+
+
+def _b64(data: bytes) -> str:
+    return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
+
+
+def _unb64(text: str) -> bytes:
+    """Return what a text in base64url stands for; raises ValueError where it is not the one way to write that."""
+    found = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+    if _b64(found) != text:
+        raise ValueError("not canonical base64url")
+    return found
+
+
+@dataclass(frozen=True)
+class Bound:
+    """What a token of a service account lives and dies with: an object by its resource, namespace, name and uid."""
+
+    resource: str
+    namespace: str
+    name: str
+    uid: str
+
+
+@dataclass(frozen=True)
+class Verified:
+    """The claims of a valid token: who, and for which audiences of those asked for."""
+
+    user: User
+    audiences: tuple[str, ...]
+
+
+class TokenError(Exception):
+    """The token is not valid; the text is the reason."""
+
+
+def account_groups(namespace: str) -> tuple[str, ...]:
+    """Return the groups of every service account of a namespace."""
+    return ("system:serviceaccounts", f"system:serviceaccounts:{namespace}")
+
+
+class Tokens:
+    """Bearer tokens: fixed ones by hash, and signed ones for service accounts.
+
+    A signed token is good as long as it is not expired, was made for an audience asked for, and what it is bound to
+    is there: its account and, if it was asked for, a pod, secret or node (by uid, so not one made again).
+    ``present``: whether an object is there; nothing is until it is set.
+    """
+
+    def __init__(self, signing_key: bytes) -> None:
+        self._key = signing_key
+        self._users: dict[bytes, User] = {}
+        self.present: Callable[[Bound], bool] = lambda _: False
+
+    def add(self, token: str, user: User) -> None:
+        """Let ``token`` stand for ``user``."""
+        self._users[_digest(token)] = user
+
+    def user(self, token: str) -> User | None:
+        """Return whom a token presented to this server stands for, or None."""
+        try:
+            return self.verify(token).user
+        except TokenError:
+            return None
+
+    def verify(self, token: str, audiences: Sequence[str] = (AUDIENCE,)) -> Verified:
+        """Return the claims of a token; raises TokenError unless it is valid for one of ``audiences``."""
+        fixed = self._users.get(_digest(token))
+        if fixed is None:
+            return self._service_account(token, audiences)
+        if AUDIENCE not in audiences:
+            raise TokenError("invalid bearer token")
+        return Verified(fixed, (AUDIENCE,))
+
+    def issue(
+        self, account: Bound, seconds: int, audiences: Sequence[str], bound: Bound | None = None
+    ) -> tuple[str, int]:
+        """Return a signed token for a service account and when it ends (seconds since 1970)."""
+        ends = int(time.time()) + seconds
+        private: dict[str, Any] = {
+            "namespace": account.namespace,
+            "serviceaccount": {"name": account.name, "uid": account.uid},
+        }
+        if bound is not None:
+            private[_CLAIM_OF[bound.resource]] = {"name": bound.name, "uid": bound.uid}
+        claims = {
+            "aud": list(audiences),
+            "exp": ends,
+            "iat": ends - seconds,
+            "iss": AUDIENCE,
+            "jti": str(uuid.uuid4()),
+            "kubernetes.io": private,
+            "nbf": ends - seconds,
+            "sub": f"system:serviceaccount:{account.namespace}:{account.name}",
+        }
+        signed = f"{_HEAD}.{_b64(json.dumps(claims).encode())}"
+        return f"{signed}.{_b64(self._sign(signed))}", ends
+
+    def _sign(self, text: str) -> bytes:
+        return hmac.digest(self._key, text.encode(), "sha256")
+
+    def _service_account(self, token: str, audiences: Sequence[str]) -> Verified:
+        claims = self._claims(token)
+        if claims["exp"] <= time.time():
+            raise TokenError("service account token has expired")
+        shared = tuple(one for one in audiences if one in claims["aud"])
+        if not shared:
+            raise TokenError(
+                f"token audiences {quoted(claims['aud'])} is invalid for the target audiences {quoted(audiences)}"
+            )
+        private = claims["kubernetes.io"]
+        namespace, account = private["namespace"], private["serviceaccount"]
+        extra = [("authentication.kubernetes.io/credential-id", (f"JTI={claims['jti']}",))]
+        bound = [Bound("serviceaccounts", namespace, account["name"], account["uid"])]
+        for resource, claim in _CLAIM_OF.items():
+            if claim not in private:
+                continue
+            name, uid = private[claim]["name"], private[claim]["uid"]
+            bound.append(Bound(resource, "" if resource == "nodes" else namespace, name, uid))
+            if claim != "secret":
+                extra.append((f"authentication.kubernetes.io/{claim}-name", (name,)))
+                extra.append((f"authentication.kubernetes.io/{claim}-uid", (uid,)))
+        if not all(map(self.present, bound)):
+            raise TokenError("service account token has been invalidated")
+        groups = (*account_groups(namespace), AUTHENTICATED)
+        return Verified(User(claims["sub"], groups, account["uid"], tuple(extra)), shared)
+
+    def _claims(self, token: str) -> dict[str, Any]:
+        """Return the claims of a token that we signed."""
+        signed, _, signature = token.rpartition(".")
+        head, _, claims = signed.partition(".")
+        try:
+            if len(token) <= _LONGEST_TOKEN and head == _HEAD and _same(_unb64(signature), self._sign(signed)):
+                found: dict[str, Any] = json.loads(_unb64(claims))
+                return found
+        except ValueError:
+            pass
+        raise TokenError("invalid bearer token")
+
+
+_CLAIM_OF = {"pods": "pod", "secrets": "secret", "nodes": "node"}
+"""What a token can be bound to besides its account, and under which claim."""
+
+_LONGEST_TOKEN = 8192
+_HEAD = _b64(json.dumps({"alg": "HS256", "typ": "JWT"}).encode())
+_same = hmac.compare_digest
+
+
+@dataclass(frozen=True)
+class Secrets:
+    """What a data directory keeps besides objects: the two fixed tokens and the key for signed ones."""
+
+    admin_token: str
+    reader_token: str
+    signing_key: bytes
+
+    def tokens(self) -> Tokens:
+        """Return the table of tokens that go with these secrets."""
+        tokens = Tokens(self.signing_key)
+        tokens.add(self.admin_token, ADMIN)
+        tokens.add(self.reader_token, READER)
+        return tokens
+
+
+def load_secrets(directory: Path) -> Secrets:
+    """Return the secrets kept in ``directory``, made at the first start; raises ValueError for a broken file."""
+    found = read_secrets(directory)
+    if found is None:
+        found = Secrets(secrets.token_urlsafe(32), secrets.token_urlsafe(32), secrets.token_bytes(32))
+        made = {"admin": found.admin_token, "reader": found.reader_token, "signingKey": _b64(found.signing_key)}
+        write_secret(directory / _TOKENS, json.dumps(made).encode())
+    return found
+
+
+def check_secrets(directory: Path) -> None:
+    """Raise ValueError that names the file if tokens or certificates kept in ``directory`` are broken.
+
+    Nothing is written: a start that fails for them leaves everything as it was.
+    """
+    read_secrets(directory)
+    for name in ("ca", "server"):
+        certificate, key = directory / PKI / f"{name}.crt", directory / PKI / f"{name}.key"
+        if certificate.exists() and key.exists():
+            _check_pair(certificate, key)
+
+
+def read_secrets(directory: Path) -> Secrets | None:
+    """Return the secrets kept in ``directory``, None if there are none yet; raises ValueError for a broken file."""
+    path = directory / _TOKENS
+    if not path.exists():
+        return None
+    try:
+        kept = json.loads(path.read_bytes())
+        found = Secrets(kept["admin"], kept["reader"], _unb64(kept["signingKey"]))
+        if not all(
+            isinstance(one, str) and len(one) >= _TOKEN_LENGTH for one in (found.admin_token, found.reader_token)
+        ):
+            raise ValueError("a token is too short")
+        if len(found.signing_key) < _KEY_BYTES or found.admin_token == found.reader_token:
+            raise ValueError("the key is too short, or both tokens are the same")
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise ValueError(f"{path}: not a token file of this program; delete it to get new tokens") from error
+    return found
+
+
+def write_kubeconfig(
+    path: Path,
+    *,
+    server: str,
+    ca: Path | None,
+    token: str,
+    name: str = "reprieve",
+    extensions: Mapping[str, Any] | None = None,
+) -> None:
+    """Write a kubeconfig (mode 0600) with the CA inside, so that it works from anywhere on the machine.
+
+    ``extensions`` are those of the context, by name: for other programs to read.
+    """
+    cluster: dict[str, Any] = {"server": server}
+    if ca is not None:
+        cluster["certificate-authority-data"] = base64.b64encode(ca.read_bytes()).decode()
+    context: dict[str, Any] = {"cluster": name, "user": name, "namespace": "default"}
+    if extensions:
+        context["extensions"] = [{"name": key, "extension": value} for key, value in extensions.items()]
+    config = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": name, "cluster": cluster}],
+        "users": [{"name": name, "user": {"token": token}}],
+        "contexts": [{"name": name, "context": context}],
+        "current-context": name,
+        "preferences": {},
+    }
+    write_secret(path, yaml.safe_dump(config, sort_keys=False).encode())

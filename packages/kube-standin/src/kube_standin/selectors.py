@@ -1,0 +1,103 @@
+"""Selectors: those of list and watch requests, compiled to one function over stored states, and those in objects.
+
+The grammar is that of ``kube_rules.selectors``; here it meets the fields each kind offers. Error texts
+and codes are those of kube-apiserver 1.36.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import msgspec
+
+from kube_rules.caching import remembered
+from kube_rules.json import Json
+from kube_rules.objects import LabelSelector
+from kube_rules.selectors import (
+    EVERYTHING,
+    LabelMatcher,
+    Selector,
+    SelectorError,
+    compile_label_selector,
+    parse_field_selector,
+    parse_label_selector,
+)
+from kube_standin.errors import StatusError, bad_request
+from kube_standin.kinds import Kind
+from kube_standin.storage.model import Stored
+
+Matcher = Callable[[Stored], bool]
+
+_ALWAYS = ("metadata.name", "metadata.namespace")
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What a list or watch selects: ``match`` is None for everything, ``name`` is set if only one can match."""
+
+    match: Matcher | None = None
+    name: str | None = None
+    namespace: str | None = None
+
+
+def select(kind: Kind, labels: str, fields: str) -> Selection:
+    """Compile the two selector texts; raises 400 for bad texts and for fields the kind does not offer."""
+    try:
+        selector = parse_label_selector(labels) if labels else EVERYTHING
+        terms = parse_field_selector(fields).requirements if fields else ()
+    except SelectorError as error:
+        raise bad_request(str(error)) from error
+    exact: dict[str, str] = {}
+    wanted: dict[str, str] = {}
+    unwanted: dict[str, set[str]] = {}
+    contradictory = False
+    for label, equal, value in terms:
+        path = label if label in _ALWAYS else kind.fields.get(label)
+        if path is None:
+            raise _unknown_field(kind, label)
+        if equal:
+            exact[label] = value
+            contradictory = contradictory or wanted.setdefault(path, value) != value
+        else:
+            unwanted.setdefault(path, set()).add(value)
+    if selector.everything and not terms:
+        return Selection()
+    labels_match = LabelMatcher(selector)
+
+    def match(state: Stored) -> bool:
+        if contradictory:
+            return False
+        for path, value in wanted.items():
+            if state.field(path) != value:
+                return False
+        for path, values in unwanted.items():
+            if state.field(path) in values:
+                return False
+        return selector.everything or labels_match(state.labels)
+
+    return Selection(match, exact.get("metadata.name"), exact.get("metadata.namespace"))
+
+
+def _unknown_field(kind: Kind, label: str) -> StatusError:
+    if kind.fields or kind.custom:
+        return bad_request(f"field label not supported: {label}")
+    return bad_request(f'"{label}" is not a known field selector: only "metadata.name", "metadata.namespace"')
+
+
+def is_plain(selector: Json) -> bool:
+    """Whether a selector is the plain labels of a ReplicationController, which may be named like parts of another."""
+    return any(isinstance(value, str) for value in selector.values())
+
+
+def label_selector(selector: Json) -> Selector:
+    """Compile a label selector of an object, or the plain labels of a ReplicationController; raises SelectorError."""
+    if is_plain(selector):
+        selector = {"matchLabels": selector}
+    return _compiled(json.dumps(selector, sort_keys=True))
+
+
+@remembered(4096, 4096)
+def _compiled(text: str) -> Selector:
+    return compile_label_selector(msgspec.convert(json.loads(text), LabelSelector))

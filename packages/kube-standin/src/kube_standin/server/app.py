@@ -1,0 +1,365 @@
+"""The ASGI application: who asks, what for, may he; then the resource, discovery, or a plain path.
+
+One function per request, no framework routing in between: the paths of the API follow from the table of
+kinds. Invariant: every request gets exactly one answer; an unexpected error is logged and answered as a 500
+Status.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, MutableMapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from kube_standin import errors, openapi
+from kube_standin.admission_chain import User
+from kube_standin.authorization import ANONYMOUS, Authorizer
+from kube_standin.errors import StatusError
+from kube_standin.impersonation import impersonated
+from kube_standin.registry import Registry
+from kube_standin.security import Tokens
+from kube_standin.server.bodies import Disconnected, Receive, read_body
+from kube_standin.server.body_slots import BodySlots
+from kube_standin.server.discovery import VERSION_INFO, Discovery, wants_aggregated
+from kube_standin.server.metrics import CONTENT_TYPE, Measured, Metrics, labels_of
+from kube_standin.server.negotiation import negotiate
+from kube_standin.server.query import watch_options
+from kube_standin.server.rendering import Renderer, Reply, Send, error_reply, send_reply
+from kube_standin.server.resources import LARGE, Call, PlainNotFound, Resources, resolve
+from kube_standin.server.slices import encode
+from kube_standin.server.target import Target, read_target
+from kube_standin.server.watching import WatchStream, WatchTimes
+from kube_standin.storage import StorageError
+
+Scope = MutableMapping[str, Any]
+
+log = logging.getLogger("reprieve.apiserver")
+
+_LENGTH = re.compile(r"[0-9]{1,18}", re.ASCII)
+_CLIENT_CLOSED = 499
+"""What is counted for a request whose client left before its answer."""
+
+_OPENAPI_PROTOBUF = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
+_CHECKS = ("ping", "log", "etcd", "informer-sync", "poststarthook/start-apiextensions-controllers", "shutdown")
+
+
+@dataclass
+class AppOptions:
+    """How requests are treated. ``future_wait``: seconds to wait for a resourceVersion ahead of us."""
+
+    anonymous: bool = False
+    future_wait: float = 3.0
+    server_address: str = ""
+    times: WatchTimes = field(default_factory=WatchTimes)
+
+
+def read_headers(scope: Scope) -> dict[str, str]:
+    """Return the request's headers by lower-case name; repeated ones are joined by commas."""
+    headers: dict[str, str] = {}
+    for name, value in scope["headers"]:
+        key = name.decode("latin-1")
+        text = value.decode("latin-1")
+        headers[key] = f"{headers[key]},{text}" if key in headers else text
+    return headers
+
+
+class App:
+    """The application over one registry."""
+
+    def __init__(
+        self, registry: Registry, authorizer: Authorizer, tokens: Tokens, options: AppOptions | None = None
+    ) -> None:
+        self.registry = registry
+        self.authorizer = authorizer
+        self.tokens = tokens
+        self.options = options or AppOptions()
+        self.renderer = Renderer(registry)
+        self.resources = Resources(registry, self.renderer, authorizer, tokens, future_wait=self.options.future_wait)
+        self.discovery = Discovery(registry.kinds, self.options.server_address)
+        self.metrics = Metrics(registry)
+        self.stopping = False
+        self._body_slots = BodySlots()
+        self._documents: dict[str, tuple[int, bytes]] = {}
+        self._plain: dict[str, Callable[[Target, Mapping[str, str]], Reply]] = {
+            "": self._root,
+            "/": self._root,
+            "/version": self._version,
+            "/healthz": self._health,
+            "/livez": self._health,
+            "/readyz": self._health,
+            "/api": self._api,
+            "/apis": self._api,
+            "/openapi/v2": self._openapi_v2,
+            "/openapi/v3": self._openapi_v3_index,
+            "/metrics": self._metrics,
+        }
+        self._counted_paths = frozenset(self._plain) - {""}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one connection event of ASGI."""
+        if scope["type"] == "lifespan":
+            await self._lifespan(receive, send)
+            return
+        if scope["type"] != "http":
+            return
+        headers = read_headers(scope)
+        gzip = "gzip" in headers.get("accept-encoding", "")
+        target = read_target(scope["method"], scope["path"], scope["query_string"])
+        measured = self._begin(target, headers, scope["query_string"])
+        code = _CLIENT_CLOSED
+        try:
+            reply = await self._reply(scope, target, headers, receive, send)
+            code = 200 if reply is None else reply.status
+            if reply is not None:
+                sending = send_reply(send, reply, gzip=gzip, head=scope["method"] == "HEAD")
+                await (_while_connected(receive, sending) if reply.is_sliced else sending)
+        except Disconnected:
+            return
+        finally:
+            self.metrics.end(measured, code)
+
+    def _begin(self, target: Target, headers: Mapping[str, str], query: bytes) -> Measured:
+        kind = self.registry.kinds.at(target.group, target.version, target.resource) if target.resource else None
+        content_type = headers.get("content-type", "")
+        return self.metrics.begin(labels_of(target, kind, content_type, query, self._counted_paths))
+
+    async def _reply(
+        self, scope: Scope, target: Target, headers: Mapping[str, str], receive: Receive, send: Send
+    ) -> Reply | None:
+        """Answer a request, whatever becomes of it; None if the answer was a stream that has been sent."""
+        try:
+            return await self._answer(scope, target, headers, receive, send)
+        except StatusError as error:
+            return error_reply(error)
+        except PlainNotFound:
+            return Reply(404, b"404 page not found\n", "text/plain; charset=utf-8")
+        except Disconnected:
+            raise
+        except StorageError as error:
+            log.error("storage: %s", error)
+            return error_reply(StatusError(500, "InternalError", f"Internal error occurred: {error}"))
+        except RecursionError:
+            # Depth is bounded where bodies are read; what gets here is deep in a way nobody thought of.
+            log.warning("%s %.200s: nested too deeply", scope["method"], scope["path"])
+            return error_reply(errors.bad_request("the request is nested too deeply"))
+        except MemoryError:
+            log.error("%s %.200s: out of memory", scope["method"], scope["path"])
+            return error_reply(StatusError(500, "InternalError", "Internal error occurred: out of memory"))
+        except Exception:
+            log.exception("%s %s failed", scope["method"], scope["path"])
+            return error_reply(StatusError(500, "InternalError", "Internal error occurred; see the server's log"))
+
+    @staticmethod
+    async def _lifespan(receive: Receive, send: Send) -> None:
+        while True:
+            message = await receive()
+            if message["type"] == "lifespan.startup":
+                await send({"type": "lifespan.startup.complete"})
+            elif message["type"] == "lifespan.shutdown":
+                await send({"type": "lifespan.shutdown.complete"})
+                return
+
+    async def _answer(
+        self, scope: Scope, target: Target, headers: Mapping[str, str], receive: Receive, send: Send
+    ) -> Reply | None:
+        user = impersonated(self._authenticate(headers), scope["headers"], self.authorizer)
+        self.authorizer.check(user, target.attributes)
+        if not target.resource:
+            return self._plain_path(target, headers)
+        kind = resolve(self.registry, target)
+        if target.watch:
+            answer = negotiate(headers.get("accept", ""))
+            namespace = target.namespace if kind.namespaced and target.namespace else None
+            query = dict(target.query)
+            if target.name:  # the old /watch/ path of one object
+                query["fieldSelector"] = f"metadata.name={target.name}"
+            options = watch_options(query)
+            stream = WatchStream(
+                self.registry,
+                self.renderer,
+                kind,
+                namespace,
+                options,
+                answer,
+                query,
+                self.options.times,
+                sent=partial(self.metrics.watch_events, kind),
+            )
+            try:
+                async with _listening(receive) as disconnected:
+                    await stream.run(send, disconnected)
+            except Exception:
+                # The answer has begun: all that is left is to break it off.
+                log.exception("watch %s failed", scope["path"])
+            return None
+        if target.verb in ("get", "list"):
+            return await self.resources.handle(Call(target, kind, user, headers, b""))
+        given = headers.get("content-length", "")
+        length = int(given) if _LENGTH.fullmatch(given) else None
+        small = length is not None and length <= LARGE
+        if small or (length is None and "transfer-encoding" not in headers):
+            return await self.resources.handle(Call(target, kind, user, headers, await read_body(receive, length)))
+        async with self._body_slots.slot():
+            async with self._body_slots.arriving() as arriving:
+                body = await read_body(receive, length, arriving.came)
+            return await self.resources.handle(Call(target, kind, user, headers, body))
+
+    # -- who -----------------------------------------------------------------------------------------------
+
+    def _authenticate(self, headers: Mapping[str, str]) -> User:
+        header = headers.get("authorization", "")
+        if not header:
+            if self.options.anonymous:
+                return ANONYMOUS
+            raise _unauthorized()
+        scheme, _, token = header.partition(" ")
+        user = self.tokens.user(token.strip()) if scheme.lower() == "bearer" else None
+        if user is None:
+            raise _unauthorized()
+        return user
+
+    # -- paths that are no resource ------------------------------------------------------------------------
+
+    def _plain_path(self, target: Target, headers: Mapping[str, str]) -> Reply:
+        path = target.path.rstrip("/") or "/"
+        if target.method not in ("GET", "HEAD"):
+            raise errors.method_not_allowed()
+        found = self._plain.get(path)
+        if found is not None:
+            return found(target, headers)
+        parts = path.split("/")[1:]
+        if parts[:2] == ["openapi", "v3"]:
+            return self._openapi_v3("/".join(parts[2:]))
+        if parts[0] in ("healthz", "livez", "readyz") and len(parts) > 1 and "/".join(parts[1:]) in _CHECKS:
+            return Reply(200, b"ok", "text/plain; charset=utf-8")
+        if parts[0] == "api" and len(parts) == 2:
+            return self._resource_list("", parts[1])
+        if parts[0] == "apis" and len(parts) == 2:
+            group = self.discovery.group(parts[1])
+            if group is None:
+                raise PlainNotFound
+            return Reply(200, encode(group))
+        if parts[0] == "apis" and len(parts) == 3:
+            if parts[1] not in self.registry.kinds.groups():
+                raise PlainNotFound
+            return self._resource_list(parts[1], parts[2])
+        raise PlainNotFound
+
+    def _resource_list(self, group: str, version: str) -> Reply:
+        found = self.discovery.resources(group, version)
+        if found is None:
+            raise errors.unknown_resource()
+        return Reply(200, encode(found))
+
+    def _root(self, target: Target, headers: Mapping[str, str]) -> Reply:
+        paths = set(self._counted_paths) - {"/"}
+        for group, versions in self.registry.kinds.groups().items():
+            base = f"/apis/{group}" if group else "/api"
+            paths.add(base)
+            paths.update(f"{base}/{version}" for version in versions)
+        return Reply(200, encode({"paths": sorted(paths)}))
+
+    @staticmethod
+    def _version(target: Target, headers: Mapping[str, str]) -> Reply:
+        return Reply(200, encode(VERSION_INFO))
+
+    def _metrics(self, target: Target, headers: Mapping[str, str]) -> Reply:
+        return Reply(200, self.metrics.render(), CONTENT_TYPE)
+
+    def _health(self, target: Target, headers: Mapping[str, str]) -> Reply:
+        if self.stopping and target.path.startswith("/readyz"):
+            return Reply(500, b"[-]shutdown failed: shutting down\n", "text/plain; charset=utf-8")
+        if "verbose" not in target.query:
+            return Reply(200, b"ok", "text/plain; charset=utf-8")
+        name = target.path.strip("/").split("/")[0]
+        lines = [f"[+]{check} ok" for check in _CHECKS]
+        return Reply(200, "\n".join([*lines, f"{name} check passed\n"]).encode(), "text/plain; charset=utf-8")
+
+    def _api(self, target: Target, headers: Mapping[str, str]) -> Reply:
+        """/api and /apis, in the plain or the aggregated form."""
+        core = target.path.rstrip("/") == "/api"
+        version = wants_aggregated(headers.get("accept", ""))
+        if version is None:
+            return Reply(200, encode(self.discovery.core_versions() if core else self.discovery.groups()))
+        body = self._remembered(f"{core}{version}", lambda: encode(self.discovery.aggregated(core, version)))
+        media = f"application/json;g=apidiscovery.k8s.io;v={version};as=APIGroupDiscoveryList"
+        return Reply(200, body, media, {"Vary": "Accept"})
+
+    def _remembered(self, name: str, make: Callable[[], bytes]) -> bytes:
+        """Return a document, made once per state of the table of kinds."""
+        generation = self.registry.kinds.generation
+        found = self._documents.get(name)
+        if found is None or found[0] != generation:
+            # Those of an older state go with it, or the names of groups that are gone would stay.
+            self._documents = {key: kept for key, kept in self._documents.items() if kept[0] == generation}
+            found = self._documents[name] = (generation, make())
+        return found[1]
+
+    def _openapi_v2(self, target: Target, headers: Mapping[str, str]) -> Reply:
+        kinds = list(self.registry.kinds)
+        if _OPENAPI_PROTOBUF in headers.get("accept", "").replace(" ", ""):
+            packed = self._remembered("v2proto", lambda: openapi.v2_protobuf(kinds))
+            return Reply(200, packed, "application/octet-stream")
+        return Reply(200, self._remembered("v2", lambda: encode(openapi.v2_document(kinds))))
+
+    def _openapi_v3_index(self, target: Target, headers: Mapping[str, str]) -> Reply:
+        kinds = list(self.registry.kinds)
+        return Reply(200, self._remembered("v3", lambda: encode(openapi.v3_index(kinds))))
+
+    def _openapi_v3(self, path: str) -> Reply:
+        match path.split("/"):
+            case ["api", version]:
+                group, group_version = "", version
+            case ["apis", group, version] if group:
+                group_version = f"{group}/{version}"
+            case _:
+                raise PlainNotFound
+        if version not in self.registry.kinds.groups().get(group, ()):
+            raise PlainNotFound
+        kinds = list(self.registry.kinds)
+        body = self._remembered(f"v3/{group_version}", lambda: encode(openapi.v3_document(group_version, kinds)))
+        return Reply(200, body, headers={"Vary": "Accept"})
+
+
+@asynccontextmanager
+async def _listening(receive: Receive) -> AsyncIterator[asyncio.Event]:
+    """Give an event that is set once the client leaves."""
+    disconnected = asyncio.Event()
+
+    async def listen() -> None:
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        disconnected.set()
+
+    listener = asyncio.ensure_future(listen())
+    try:
+        yield disconnected
+    finally:
+        listener.cancel()
+
+
+async def _while_connected(receive: Receive, sending: Coroutine[Any, Any, None]) -> None:
+    """Send an answer that costs something to make, and stop where nobody reads it any more."""
+    sender = asyncio.ensure_future(sending)
+    async with _listening(receive) as disconnected:
+        leaving = asyncio.ensure_future(disconnected.wait())
+        try:
+            await asyncio.wait({sender, leaving}, return_when=asyncio.FIRST_COMPLETED)
+            if sender.done():
+                sender.result()
+        finally:
+            sender.cancel()
+            leaving.cancel()
+            await asyncio.gather(sender, leaving, return_exceptions=True)
+
+
+def _unauthorized() -> StatusError:
+    return StatusError(401, "Unauthorized", "Unauthorized", headers={"WWW-Authenticate": "Bearer"})
+
+
+__all__ = ["App", "AppOptions"]

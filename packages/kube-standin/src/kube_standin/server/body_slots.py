@@ -1,0 +1,132 @@
+"""Large bodies while they arrive: so many are held at a time, and none that is sent slowly keeps others out.
+
+A body takes one of the slots until its request is answered. While it arrives it must keep a minimum rate, or its
+request is answered with 408. Where another body waits for a slot a higher rate is asked for: the slowest bodies that
+stay below it are refused with 429 (interfaces.md 5.8).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from kube_standin.errors import StatusError
+
+LARGE_BODIES = 16
+"""Large bodies that are held at a time; whoever sends another one waits until one of them is answered."""
+
+_GRACE_SECONDS = 5.0
+_BYTES_PER_SECOND = 16 * 1024
+_CONTENDED_GRACE_SECONDS = 0.2
+_CONTENDED_BYTES_PER_SECOND = 256 * 1024
+_LOOK_SECONDS = 0.05
+"""How often arriving bodies are looked at while others wait."""
+
+
+class Arriving:
+    """One large body: what has come of it."""
+
+    def __init__(self) -> None:
+        self._began = self._now()
+        self._received = 0
+        self._refused = False
+        self._timer = asyncio.timeout(_GRACE_SECONDS)
+
+    @staticmethod
+    def _now() -> float:
+        return asyncio.get_running_loop().time()
+
+    @property
+    def rate(self) -> float:
+        """Bytes a second so far."""
+        return self._received / max(self._now() - self._began, 1e-9)
+
+    @property
+    def gives_way(self) -> bool:
+        """Whether it is slower than a body may be for which others wait."""
+        late = self._now() - self._began >= _CONTENDED_GRACE_SECONDS
+        return late and not self._refused and self.rate < _CONTENDED_BYTES_PER_SECOND
+
+    def came(self, size: int) -> None:
+        """Note that a piece of the body came."""
+        self._received += size
+        if not self._refused:
+            self._timer.reschedule(self._began + _GRACE_SECONDS + self._received / _BYTES_PER_SECOND)
+
+    def refuse(self) -> None:
+        """Make room for others."""
+        self._refused = True
+        self._timer.reschedule(self._now())
+
+    @asynccontextmanager
+    async def in_time(self) -> AsyncIterator[None]:
+        """Raise 408 or 429 where the body is too slow while the context lasts."""
+        try:
+            async with self._timer:
+                yield
+        except TimeoutError:
+            closing = {"Connection": "close"}
+            if self._refused:
+                text = "the body of the request comes slowly and others wait; try again"
+                details = {"retryAfterSeconds": 1}
+                raise StatusError(429, "TooManyRequests", text, details, headers=closing) from None
+            text = f"Timeout: the body of the request comes slower than {_BYTES_PER_SECOND} bytes per second"
+            raise StatusError(408, "Timeout", text, headers=closing) from None
+
+
+class BodySlots:
+    """The slots of one server."""
+
+    def __init__(self, most: int = LARGE_BODIES) -> None:
+        self._slots = asyncio.Semaphore(most)
+        self._arriving: set[Arriving] = set()
+        self._waiting = 0
+        self._timer: asyncio.TimerHandle | None = None
+
+    @asynccontextmanager
+    async def slot(self) -> AsyncIterator[None]:
+        """Hold a slot while the context lasts."""
+        self._waiting += 1
+        try:
+            if self._slots.locked():
+                self._look()
+            await self._slots.acquire()
+        finally:
+            self._waiting -= 1
+        try:
+            yield
+        finally:
+            self._slots.release()
+
+    @asynccontextmanager
+    async def arriving(self) -> AsyncIterator[Arriving]:
+        """Watch over a body while it arrives; raises 408 or 429 where it is too slow."""
+        body = Arriving()
+        self._arriving.add(body)
+        try:
+            async with body.in_time():
+                yield body
+        finally:
+            self._arriving.discard(body)
+
+    def _look(self) -> None:
+        """Refuse the slowest bodies, as many as others wait; look again while some wait."""
+        if self._timer is None:
+            slow = sorted((body for body in self._arriving if body.gives_way), key=lambda body: body.rate)
+            for body in slow[: self._waiting]:
+                body.refuse()
+            self._look_later()
+
+    def _look_later(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(_LOOK_SECONDS, self._look_again, loop.time() + _LOOK_SECONDS)
+
+    def _look_again(self, due: float) -> None:
+        self._timer = None
+        if not self._waiting:
+            return
+        if asyncio.get_running_loop().time() > due + _LOOK_SECONDS:
+            self._look_later()  # the server is late itself: what has come of the bodies is yet to be read
+        else:
+            self._look()

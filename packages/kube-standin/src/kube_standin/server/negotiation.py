@@ -1,0 +1,95 @@
+"""What form an answer takes: JSON or YAML, the object itself, its metadata only, or a Table.
+
+Rules: kube-apiserver's negotiation over the Accept header. Clients that would like protobuf get JSON; they
+read the Content-Type of the answer. Texts: 1.36.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from kube_rules.caching import remembered
+from kube_standin.errors import StatusError
+
+Form = Literal["object", "partial", "partial-list", "table"]
+
+_FORMS = {
+    "Table": "table",
+    "PartialObjectMetadata": "partial",
+    "PartialObjectMetadataList": "partial-list",
+}
+PROTOBUF = "application/vnd.kubernetes.protobuf"
+_JSON_LIKE = ("application/json", "*/*", "application/*", PROTOBUF)
+_YAML_LIKE = ("application/yaml", "application/x-yaml", "text/yaml")
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The form of the answer and the version of ``meta.k8s.io`` its envelope has."""
+
+    form: Form = "object"
+    version: str = "v1"
+    yaml: bool = False
+
+    @property
+    def content_type(self) -> str:
+        """The Content-Type of the answer."""
+        return "application/yaml" if self.yaml else "application/json"
+
+
+PLAIN = Answer()
+
+
+@remembered(512)
+def parse_accept(header: str) -> tuple[tuple[str, tuple[tuple[str, str], ...]], ...]:
+    """Split an Accept header into (type, parameters), best quality first."""
+    found: list[tuple[float, int, str, tuple[tuple[str, str], ...]]] = []
+    for index, clause in enumerate(header.split(",")):
+        media, *parameters = (part.strip() for part in clause.split(";"))
+        if not media:
+            continue
+        pairs = tuple((key.strip(), value.strip()) for key, _, value in (p.partition("=") for p in parameters))
+        try:
+            quality = float(dict(pairs).get("q", "1"))
+        except ValueError:
+            quality = 0.0
+        found.append((-quality, index, media.lower(), pairs))
+    return tuple((media, pairs) for _, _, media, pairs in sorted(found))
+
+
+@remembered(512)
+def negotiate(header: str) -> Answer:
+    """Choose the form for an Accept header (empty: JSON); raises 406 if nothing fits."""
+    if not header.strip():
+        return PLAIN
+    known_media = False
+    for media, pairs in parse_accept(header):
+        yaml = media in _YAML_LIKE
+        if not yaml and media not in _JSON_LIKE:
+            continue
+        known_media = True
+        parameters = dict(pairs)
+        wanted = parameters.get("as")
+        if wanted is None:
+            return Answer(yaml=yaml)
+        version = parameters.get("v", "")
+        if wanted in _FORMS and version in ("v1", "v1beta1") and parameters.get("g") == "meta.k8s.io":
+            if media == PROTOBUF:
+                continue  # a Table or partial form in protobuf is not to be had: take the next offer
+            return Answer(_FORMS[wanted], version, yaml)  # type: ignore[arg-type]
+    if known_media:
+        raise StatusError(
+            406,
+            "NotAcceptable",
+            "only the following media types are accepted: application/json, application/yaml, "
+            "application/vnd.kubernetes.protobuf",
+        )
+    raise StatusError(
+        406,
+        "NotAcceptable",
+        "406: Not Acceptable\n\nAvailable representations: application/json, application/yaml, "
+        "application/vnd.kubernetes.protobuf, application/json;stream=watch, "
+        "application/vnd.kubernetes.protobuf;stream=watch",
+        {},
+    )

@@ -1,0 +1,226 @@
+"""Query parameters of the verbs, checked as kube-apiserver 1.36 checks them, with its texts and codes."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, cast
+
+from kube_rules.errors import excerpt
+from kube_standin import errors
+from kube_standin.admission_chain import User
+from kube_standin.errors import StatusError
+from kube_standin.numbers import parse_int
+from kube_standin.registry import WriteOptions
+from kube_standin.schema import field_errors as fe
+from kube_standin.schema.field_errors import FieldError
+from kube_standin.storage.model import Key
+
+_META = "meta.k8s.io"
+_VALIDATIONS = ("", "Ignore", "Strict", "Warn")
+_LONGEST_MANAGER = 128
+_LONGEST_TOKEN = 4096
+_LONGEST_REVISION = 20
+_LONGEST_WATCH = 30 * 24 * 3600
+"""Seconds a watch lasts at most; clocks of the event loop do not count to 2^63."""
+Validation = Literal["Ignore", "Warn", "Strict"]
+
+
+def _refused(kind: str, *findings: FieldError) -> StatusError:
+    return errors.unfit(kind, _META, "", *findings)
+
+
+def manager_of(query: Mapping[str, str], user_agent: str) -> str:
+    """Return the field manager: the parameter, else the part of the User-Agent before the first slash."""
+    given = query.get("fieldManager", "")
+    if given:
+        return given
+    return (user_agent.split("/")[0] or "unknown")[:_LONGEST_MANAGER]
+
+
+def write_options(verb: str, query: Mapping[str, str], user: User, user_agent: str, *, apply: bool) -> WriteOptions:
+    """Read the parameters of create, update and patch; raises 422."""
+    kind = {"create": "CreateOptions", "update": "UpdateOptions", "patch": "PatchOptions"}[verb]
+    dry = query.get("dryRun", "")
+    if dry not in ("", "All"):
+        raise _refused(kind, fe.not_supported("dryRun", [dry], ("All",)))
+    validation = query.get("fieldValidation", "")
+    if validation not in _VALIDATIONS:
+        raise _refused(kind, fe.not_supported("fieldValidation", validation, _VALIDATIONS))
+    manager = query.get("fieldManager", "")
+    if len(manager.encode()) > _LONGEST_MANAGER:
+        raise _refused(kind, fe.too_long("fieldManager", _LONGEST_MANAGER))
+    if not manager.isprintable():
+        raise _refused(kind, fe.invalid("fieldManager", manager, "should only contain printable characters"))
+    if verb == "patch":
+        if apply and not manager:
+            raise _refused(kind, fe.required("fieldManager", "is required for apply patch"))
+        if not apply and "force" in query:
+            raise _refused(kind, fe.forbidden("force", "may not be specified for non-apply patch"))
+    chosen = cast("Validation", validation or "Warn")
+    return WriteOptions(
+        user=user,
+        manager=manager_of(query, user_agent),
+        dry_run=bool(dry),
+        validation=chosen,
+        force=query.get("force", "") in ("true", "1", "True"),
+    )
+
+
+def parse_revision(text: str) -> int:
+    """Read a resourceVersion parameter; raises ValueError with the text of upstream's parser."""
+    number = text.isascii() and text.isdigit()
+    if number and len(text) <= _LONGEST_REVISION and int(text) < 2**64:
+        return int(text)
+    shown, problem = excerpt(text), "value out of range" if number else "invalid syntax"
+    raise ValueError(f'resourceVersion: Invalid value: "{shown}": strconv.ParseUint: parsing "{shown}": {problem}')
+
+
+@dataclass(frozen=True)
+class ContinueToken:
+    """Where a list goes on: behind ``after``, at ``revision`` (-1: at whatever is current)."""
+
+    revision: int
+    after: Key
+
+    def encode(self) -> str:
+        """Return the opaque text handed to clients."""
+        content = {"v": "meta.k8s.io/v1", "rv": self.revision, "start": f"{self.after[0]}/{self.after[1]}"}
+        return base64.urlsafe_b64encode(json.dumps(content).encode()).decode().rstrip("=")
+
+    @classmethod
+    def decode(cls, text: str) -> ContinueToken:
+        """Read a token; raises 400."""
+        try:
+            if len(text) > _LONGEST_TOKEN:
+                raise ValueError("too long")
+            raw = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+            if not raw.startswith(b"{"):
+                shown = repr(raw[:1])[2:-1]
+                raise ValueError(f"invalid character '{shown}' looking for beginning of value")
+            content = json.loads(raw)
+            start, revision = content.get("start"), content.get("rv")
+            known = content.get("v") == "meta.k8s.io/v1" and isinstance(start, str) and "/" in start
+            if not known or type(revision) is not int or abs(revision) >= 2**63:
+                raise ValueError("unknown form")
+            namespace, _, name = start.partition("/")
+            return cls(revision, (namespace, name))
+        except RecursionError:
+            raise errors.bad_request("invalid continue token: continue key is not valid: nested too deep") from None
+        except ValueError as error:
+            raise errors.bad_request(f"invalid continue token: continue key is not valid: {error}") from error
+
+
+@dataclass(frozen=True)
+class ListOptions:
+    """Parameters of a list: ``at`` is the exact revision asked for, ``at_least`` the lowest acceptable one."""
+
+    labels: str = ""
+    fields: str = ""
+    limit: int | None = None
+    token: ContinueToken | None = None
+    at: int | None = None
+    at_least: int = 0
+
+
+def list_options(query: Mapping[str, str]) -> ListOptions:
+    """Read the parameters of a list; raises 400 and 422."""
+    limit = parse_int(query["limit"]) if query.get("limit") else 0
+    if limit < 0:
+        raise _refused("ListOptions", fe.invalid("limit", limit, "must be greater than or equal to 0"))
+    version, match = query.get("resourceVersion", ""), query.get("resourceVersionMatch", "")
+    if "sendInitialEvents" in query:
+        raise _refused("ListOptions", fe.forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list"))
+    continued = query.get("continue", "")
+    _check_match(version, match, continued)
+    token = None
+    if continued:
+        if version not in ("", "0"):
+            raise errors.bad_request("specifying resource version is not allowed when using continue")
+        token = ContinueToken.decode(continued)
+    at, at_least = None, 0
+    if version not in ("", "0"):
+        try:
+            revision = parse_revision(version)
+        except ValueError as error:
+            raise errors.bad_request(f"invalid resource version: {error}") from error
+        # A limit without a match is the legacy form of "exactly this version".
+        exact = match == "Exact" or (not match and limit > 0)
+        at, at_least = (revision, revision) if exact else (None, revision)
+    if version == "0" and match != "Exact":
+        limit = 0
+    return ListOptions(
+        query.get("labelSelector", ""), query.get("fieldSelector", ""), limit or None, token, at, at_least
+    )
+
+
+def _check_match(version: str, match: str, continued: str) -> None:
+    field, kind = "resourceVersionMatch", "ListOptions"
+    if not match:
+        return
+    if continued:
+        raise _refused(kind, fe.forbidden(field, "resourceVersionMatch is forbidden when continue is provided"))
+    if not version:
+        raise _refused(
+            kind, fe.forbidden(field, "resourceVersionMatch is forbidden unless resourceVersion is provided")
+        )
+    if match not in ("Exact", "NotOlderThan"):
+        raise _refused(kind, fe.not_supported(field, match, ("Exact", "NotOlderThan", "")))
+    if match == "Exact" and version == "0":
+        raise _refused(kind, fe.forbidden(field, 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"'))
+
+
+@dataclass(frozen=True)
+class WatchOptions:
+    """Parameters of a watch. ``since`` None: begin with the present state as ADDED events.
+
+    ``initial``: True sends the present state and marks its end with a bookmark, False sends none of it,
+    None leaves it to ``since``.
+    """
+
+    labels: str = ""
+    fields: str = ""
+    since: int | None = None
+    initial: bool | None = None
+    bookmarks: bool = False
+    timeout: float | None = None
+
+
+def watch_options(query: Mapping[str, str]) -> WatchOptions:
+    """Read the parameters of a watch; raises 422, and 400 for a resourceVersion that is no number."""
+    match = query.get("resourceVersionMatch", "")
+    initial = None
+    if query.get("sendInitialEvents"):
+        initial = query["sendInitialEvents"].lower() in ("true", "1")
+    found: list[FieldError] = []
+    field = "resourceVersionMatch"
+    if initial is None and match:
+        found.append(
+            fe.forbidden(field, "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided")
+        )
+    if initial is not None and match != "NotOlderThan":
+        found.append(fe.forbidden(field, "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"))
+        if match:
+            found.append(fe.not_supported(field, match, ("NotOlderThan",)))
+    if found:
+        raise _refused("ListOptions", *found)
+    since = None
+    version = query.get("resourceVersion", "")
+    if version:
+        try:
+            since = parse_revision(version) or None
+        except ValueError as error:
+            raise errors.bad_request(f"invalid resource version: {error}") from error
+    timeout = None
+    if query.get("timeoutSeconds"):
+        timeout = float(min(max(parse_int(query["timeoutSeconds"]), 0), _LONGEST_WATCH)) or None
+    return WatchOptions(
+        query.get("labelSelector", ""),
+        query.get("fieldSelector", ""),
+        since,
+        initial,
+        query.get("allowWatchBookmarks", "").lower() in ("true", "1"),
+        timeout,
+    )

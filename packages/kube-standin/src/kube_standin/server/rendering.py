@@ -1,0 +1,364 @@
+"""Objects into answers: plain, as metadata only, as a Table, in JSON or YAML, compressed when large.
+
+Stored bytes are sent as they are wherever the form allows it: a plain object or list in the version it is
+stored in is never decoded. What has to be encoded and is large is encoded in slices while it is sent (`slices`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import zlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from kube_rules.errors import excerpt
+from kube_rules.json import Json
+from kube_standin import errors, tables
+from kube_standin.conversion import differs
+from kube_standin.errors import StatusError
+from kube_standin.kinds import Kind
+from kube_standin.off_loop import encoded
+from kube_standin.registry import Registry
+from kube_standin.server.negotiation import PLAIN, Answer
+from kube_standin.server.slices import (
+    INLINE_BYTES,
+    Notation,
+    as_json,
+    as_pretty_json,
+    as_yaml,
+    encode,
+    is_large,
+    sliced,
+    yaml_bytes,
+)
+from kube_standin.storage import Stored
+
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+_META = "meta.k8s.io"
+_CHUNK = 256 * 1024
+_WARNINGS, _WARNINGS_SIZE, _WARNING_SIZE = 64, 4096, 256
+_COMPRESS_FROM = 128 * 1024
+"""Answers smaller than this are not compressed (as upstream)."""
+
+
+class _MetadataOnly(msgspec.Struct):
+    metadata: msgspec.Raw
+
+
+_decode_metadata = msgspec.json.Decoder(_MetadataOnly).decode
+
+
+@dataclass
+class Reply:
+    """An answer ready to be sent. ``body`` is bytes, pieces for large lists, or slices that are encoded one by one."""
+
+    status: int
+    body: bytes | Sequence[bytes] | Iterator[bytes]
+    content_type: str = "application/json"
+    headers: Mapping[str, str] = field(default_factory=dict)
+    warnings: Sequence[str] = ()
+
+    @property
+    def is_sliced(self) -> bool:
+        """Whether the body is yet to be encoded."""
+        return isinstance(self.body, Iterator)
+
+
+def warning_text(message: str) -> str:
+    """Return a message as the value of a Warning header."""
+    escaped = message.replace("\\", "\\\\").replace('"', '\\"')
+    clean = "".join(char if char.isprintable() else " " for char in escaped)
+    return f'299 - "{clean}"'
+
+
+def warning_headers(messages: Sequence[str]) -> list[bytes]:
+    """Return the Warning headers of some messages, each once.
+
+    Clients bound what they read of headers (Python: 100 headers; proxies: bytes), so there are bounds here, the
+    amounts as upstream's: where all are longer than 4,096 characters together each is cut to 256, and when those
+    are used up, or 64 headers are, the rest is left out.
+    """
+    texts = list(dict.fromkeys(messages))
+    if sum(map(len, texts)) > _WARNINGS_SIZE:
+        texts = [text[:_WARNING_SIZE] for text in texts]
+    out: list[bytes] = []
+    size = 0
+    for text in texts[:_WARNINGS]:
+        size += len(text)
+        if size > _WARNINGS_SIZE:
+            break
+        out.append(warning_text(text).encode("utf-8"))
+    return out
+
+
+async def send_reply(send: Send, reply: Reply, *, gzip: bool = False, head: bool = False) -> None:
+    """Send an answer whole, or piece by piece and compressed if it is large."""
+    headers = [(b"content-type", reply.content_type.encode()), (b"cache-control", b"no-cache, private")]
+    headers.extend((name.lower().encode(), value.encode("utf-8")) for name, value in reply.headers.items())
+    headers.extend((b"warning", value) for value in warning_headers(reply.warnings))
+    if isinstance(reply.body, Iterator):
+        await _send_slices(send, reply, headers, encoded(reply.body), gzip=gzip)
+        return
+    pieces = [reply.body] if isinstance(reply.body, bytes) else reply.body
+    size = sum(map(len, pieces))
+    if gzip and size >= _COMPRESS_FROM:
+        headers.append((b"content-encoding", b"gzip"))
+        headers.append((b"vary", b"Accept-Encoding"))
+        await send({"type": "http.response.start", "status": reply.status, "headers": headers})
+        await _send_chunks(send, _compressed(in_turns(chunks(pieces))))
+        return
+    headers.append((b"content-length", str(size).encode()))
+    await send({"type": "http.response.start", "status": reply.status, "headers": headers})
+    if head or size <= _CHUNK:
+        await send({"type": "http.response.body", "body": b"" if head else b"".join(pieces)})
+        return
+    await _send_chunks(send, in_turns(chunks(pieces)))
+
+
+async def _send_slices(
+    send: Send, reply: Reply, headers: list[tuple[bytes, bytes]], slices: AsyncIterator[bytes], *, gzip: bool
+) -> None:
+    """Send an answer of which the length is not known before its end."""
+    if gzip:
+        headers = [*headers, (b"content-encoding", b"gzip"), (b"vary", b"Accept-Encoding")]
+        slices = _compressed(slices)
+    await send({"type": "http.response.start", "status": reply.status, "headers": headers})
+    await _send_chunks(send, slices)
+
+
+async def _send_chunks(send: Send, given: AsyncIterator[bytes]) -> None:
+    async for chunk in given:
+        await send({"type": "http.response.body", "body": chunk, "more_body": True})
+    await send({"type": "http.response.body", "body": b""})
+
+
+async def in_turns(given: Iterable[bytes]) -> AsyncIterator[bytes]:
+    """Give others a turn between two chunks: sending waits only where the client does not read."""
+    for chunk in given:
+        yield chunk
+        await asyncio.sleep(0)
+
+
+def chunks(pieces: Iterable[bytes], least: int = _CHUNK) -> Iterable[bytes]:
+    """Join small pieces so that each send is worth its while."""
+    gathered: list[bytes] = []
+    size = 0
+    for piece in pieces:
+        gathered.append(piece)
+        size += len(piece)
+        if size >= least:
+            yield b"".join(gathered)
+            gathered, size = [], 0
+    if gathered:
+        yield b"".join(gathered)
+
+
+async def _compressed(given: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """Gzip in a worker thread, so that other requests go on meanwhile."""
+    packer = zlib.compressobj(1, zlib.DEFLATED, 16 + zlib.MAX_WBITS)
+    async for chunk in given:
+        packed = await asyncio.to_thread(packer.compress, chunk)
+        if packed:
+            yield packed
+    yield packer.flush()
+
+
+def error_reply(error: StatusError, answer: Answer = PLAIN) -> Reply:
+    """Return a refusal: always a plain Status, whatever form was asked for."""
+    headers = dict(error.headers)
+    retry = (error.details or {}).get("retryAfterSeconds")
+    if retry is not None:
+        headers.setdefault("Retry-After", str(retry))
+    return Reply(error.code, _dump(error.to_json(), answer.yaml), answer.content_type, headers, error.warnings)
+
+
+def _dump(value: Json, in_yaml: bool, pretty: bool = False) -> bytes:
+    if in_yaml:
+        return yaml_bytes(value)
+    data = encode(value)
+    return msgspec.json.format(data, indent=2) if pretty else data
+
+
+class SharedLines:
+    """Watch events encoded a moment ago, so that many watchers of one change share its bytes; bounded."""
+
+    def __init__(self, limit: int = 8 * 1024 * 1024) -> None:
+        self._limit = limit
+        self._size = 0
+        self._lines: dict[Any, bytes] = {}
+
+    def get(self, key: Any) -> bytes | None:
+        """Return the line of ``key`` if it is still there."""
+        return self._lines.get(key)
+
+    def put(self, key: Any, line: bytes) -> None:
+        """Remember a line; the oldest ones make room."""
+        self._lines[key] = line
+        self._size += len(line)
+        while self._size > self._limit and len(self._lines) > 1:
+            oldest = next(iter(self._lines))
+            self._size -= len(self._lines.pop(oldest))
+
+
+class Renderer:
+    """Rendering for the kinds of one registry."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+        self.lines = SharedLines()
+
+    # -- pieces --------------------------------------------------------------------------------------------
+
+    @staticmethod
+    def raw_head(kind: Kind) -> bytes:
+        """Return what goes in front of stored bytes to make a whole object of them."""
+        return b'{"kind":"%s","apiVersion":"%s",' % (kind.kind.encode(), kind.api_version.encode())
+
+    def raw_object(self, kind: Kind, state: Stored) -> bytes:
+        """Return the JSON of one stored object in the version of ``kind``."""
+        if not differs(kind):
+            return self.raw_head(kind) + state.raw[1:]
+        return encode(self._registry.view(kind, state))
+
+    def raw_partial(self, state: Stored, version: str, *, headed: bool = True) -> bytes:
+        """Return the JSON of the metadata of one stored object."""
+        metadata = bytes(_decode_metadata(state.raw).metadata)
+        head = b'"kind":"PartialObjectMetadata","apiVersion":"%s/%s",' % (_META.encode(), version.encode())
+        return b"{" + (head if headed else b"") + b'"metadata":' + metadata + b"}"
+
+    def _raw_item(self, kind: Kind, state: Stored) -> bytes:
+        if kind.custom:
+            return self.raw_object(kind, state)
+        if not differs(kind):
+            return state.raw
+        obj = self._registry.view(kind, state)
+        del obj["kind"], obj["apiVersion"]
+        return encode(obj)
+
+    # -- answers -------------------------------------------------------------------------------------------
+
+    def one(self, kind: Kind, obj: Json, answer: Answer, query: Mapping[str, str], status: int = 200) -> Reply:
+        """Answer one object given as a dict (any kind of object if the form is plain)."""
+        if answer.form == "partial":
+            obj = tables.partial_object(obj, answer.version)
+        elif answer.form == "table":
+            obj = self.table(kind, [obj], {"resourceVersion": obj["metadata"].get("resourceVersion", "")}, query)
+        elif answer.form == "partial-list":
+            raise StatusError(
+                406,
+                "NotAcceptable",
+                f"you requested PartialObjectMetadataList, but the requested object is not a list (*{kind.kind})",
+            )
+        return self.document(obj, answer, query, status)
+
+    @staticmethod
+    def document(obj: Json, answer: Answer, query: Mapping[str, str], status: int = 200) -> Reply:
+        """Answer a dict as it is."""
+        pretty = "pretty" in query
+        data = encode(obj)
+        if not answer.yaml and not pretty:
+            return Reply(status, data)
+        if len(data) <= INLINE_BYTES:
+            return Reply(status, _dump(obj, answer.yaml, pretty), answer.content_type)
+        later = (_dump(msgspec.json.decode(data), answer.yaml, pretty) for _ in (data,))
+        return Reply(status, later, answer.content_type)
+
+    def stored(self, kind: Kind, state: Stored, answer: Answer, query: Mapping[str, str]) -> Reply:
+        """Answer one stored object, without decoding it if that can be."""
+        if answer == PLAIN and "pretty" not in query:
+            return Reply(200, self.raw_object(kind, state))
+        if answer.form == "table":
+            return self._table_of(kind, [state], {"resourceVersion": str(state.revision)}, answer, query)
+        return self.one(kind, self._registry.view(kind, state), answer, query)
+
+    def table(self, kind: Kind, items: Sequence[Json], list_meta: Json, query: Mapping[str, str]) -> Json:
+        """Return a Table of objects; raises 400 for an unknown ``includeObject``."""
+        now, include = self._registry.clock.now(), _included(query)
+        return tables.table(kind, list(items), include_object=include, now=now, list_meta=list_meta)
+
+    def _table_of(
+        self, kind: Kind, states: Sequence[Stored], list_meta: Json, answer: Answer, query: Mapping[str, str]
+    ) -> Reply:
+        """Answer the Table of stored objects; raises 400."""
+        envelope = self.table(kind, [], list_meta, query)
+        del envelope["rows"]
+        now, include = self._registry.clock.now(), _included(query)
+        made = tables.row_maker(kind, include_object=include, now=now)
+
+        def row(state: Stored) -> bytes:
+            return encode(made(self._registry.view(kind, state)))
+
+        return self._listed(envelope, "rows", states, row, answer, query)
+
+    @staticmethod
+    def _listed(
+        envelope: Json,
+        field: str,
+        states: Sequence[Stored],
+        item: Callable[[Stored], bytes],
+        answer: Answer,
+        query: Mapping[str, str],
+    ) -> Reply:
+        """Answer a list of what ``item`` makes of each state as JSON: at once if it is small, else in slices."""
+        notation: Notation = as_yaml if answer.yaml else as_pretty_json if "pretty" in query else as_json
+        made = notation(envelope, field, sliced(states, item))
+        return Reply(200, made if is_large(states) else b"".join(made), answer.content_type)
+
+    def many(
+        self, kind: Kind, states: Sequence[Stored], list_meta: Json, answer: Answer, query: Mapping[str, str]
+    ) -> Reply:
+        """Answer a list."""
+        match answer.form:
+            case "partial":
+                group = kind.group.split(".")[0] or "core"
+                raise StatusError(
+                    406,
+                    "NotAcceptable",
+                    f"you requested PartialObjectMetadata, but the requested object is a list "
+                    f"(*{group}.{kind.list_kind})",
+                )
+            case "table":
+                return self._table_of(kind, states, list_meta, answer, query)
+            case "partial-list":
+                envelope = _envelope("PartialObjectMetadataList", f"{_META}/{answer.version}", list_meta)
+                version = answer.version
+                return self._listed(
+                    envelope, "items", states, lambda state: self.raw_partial(state, version), answer, query
+                )
+            case _:
+                envelope = _envelope(kind.list_kind, kind.api_version, list_meta)
+        if answer.yaml or "pretty" in query or differs(kind):
+            return self._listed(envelope, "items", states, partial(self._raw_item, kind), answer, query)
+        pieces: list[bytes] = [encode(envelope)[:-1] + b',"items":[']
+        head = self.raw_head(kind)
+        for state in states:
+            if kind.custom:
+                pieces.append(head)
+                pieces.append(memoryview(state.raw)[1:])  # type: ignore[arg-type]
+            else:
+                pieces.append(state.raw)
+            pieces.append(b",")
+        if states:
+            pieces.pop()
+        pieces.append(b"]}")
+        return Reply(200, pieces)
+
+
+def _envelope(kind: str, api_version: str, list_meta: Json) -> Json:
+    return {"kind": kind, "apiVersion": api_version, "metadata": list_meta}
+
+
+def _included(query: Mapping[str, str]) -> str:
+    """What a Table has beside its cells; raises 400."""
+    include = query.get("includeObject", "") or "Metadata"
+    if include not in ("Metadata", "Object", "None"):
+        raise errors.bad_request(
+            "Unable to convert to Table as requested: includeObject: Invalid value: "
+            f"\"{excerpt(include)}\": must be 'Metadata', 'Object', 'None', or empty"
+        )
+    return include

@@ -1,0 +1,383 @@
+"""The verbs over HTTP: from a target and a body to an answer.
+
+Order of checks as in kube-apiserver: the resource exists, the verb is allowed on it, the Accept header can
+be met, then parameters, then the body.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from kube_rules.json import Json
+from kube_standin import errors, patching
+from kube_standin.admission_chain import User
+from kube_standin.authorization import Authorizer
+from kube_standin.binding import bind_now
+from kube_standin.deleting import options_from, warnings_of
+from kube_standin.errors import StatusError
+from kube_standin.eviction import evict_now
+from kube_standin.kinds import Kind, subresource
+from kube_standin.off_loop import OffLoopSteps, TooManyTurnsError, Turn, off_loop, repeated
+from kube_standin.patching.ownership import condense
+from kube_standin.registry import Outcome, Registry, WriteOptions
+from kube_standin.reviews import answer as answer_review
+from kube_standin.scaling import scale_of, write_scale_now
+from kube_standin.security import Tokens
+from kube_standin.selectors import select
+from kube_standin.server.bodies import decode_body, decode_patch, media_type
+from kube_standin.server.listing import list_page, reach, selected
+from kube_standin.server.negotiation import PLAIN, Answer, negotiate
+from kube_standin.server.query import list_options, parse_revision, write_options
+from kube_standin.server.rendering import Renderer, Reply
+from kube_standin.server.target import Target
+from kube_standin.tokens import issue_now
+
+
+class PlainNotFound(Exception):  # noqa: N818 - an answer, not a failure
+    """404 as plain text: a group that is not served at all."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """One request to a resource, with its body read."""
+
+    target: Target
+    kind: Kind
+    user: User
+    headers: Mapping[str, str]
+    body: bytes
+
+    @property
+    def content_type(self) -> str:
+        """The Content-Type header, "" if there is none."""
+        return self.headers.get("content-type", "")
+
+    @property
+    def user_agent(self) -> str:
+        """The User-Agent header."""
+        return self.headers.get("user-agent", "")
+
+
+def resolve(registry: Registry, target: Target) -> Kind:
+    """Return the kind a target names; raises the right sort of 404, or 405."""
+    kind = registry.kinds.at(target.group, target.version, target.resource)
+    if kind is None:
+        if target.group not in registry.kinds.groups():
+            raise PlainNotFound
+        raise errors.unknown_resource()
+    # A namespace's own path names it twice; it is inside no other one, nor is anything else that has no namespace.
+    if target.namespace and not kind.namespaced and (kind.plural, target.name) != ("namespaces", target.namespace):
+        raise errors.unknown_resource()
+    if target.subresource and target.subresource not in kind.subresources:
+        if kind.custom and target.subresource in ("scale", "status"):
+            raise errors.not_found(kind.plural, kind.group, target.name)
+        raise errors.unknown_resource()
+    _check_verb(kind, target)
+    return kind
+
+
+def _check_verb(kind: Kind, target: Target) -> None:
+    verb = target.verb
+    if target.method in ("HEAD", "OPTIONS"):
+        raise errors.method_not_allowed()
+    if target.subresource:
+        allowed = verb in subresource(kind, target.subresource).verbs
+    else:
+        allowed = verb in kind.verbs and (verb != "create" or not target.name)
+        if verb in ("update", "patch") and not target.name:
+            allowed = False
+    cluster_wide = kind.namespaced and not target.namespace
+    if not allowed or (cluster_wide and verb not in ("list", "watch")):
+        raise errors.method_not_allowed()
+
+
+LARGE = 64 * 1024
+"""Bytes of a body, or of an object that is changed, whose handling is left to `off_loop_steps`; such requests come one
+by one, so that the memory they take together is bounded.
+"""
+
+_SIDE_BODIES = {
+    "binding": ("v1", "Binding"),
+    "eviction": ("policy/v1", "Eviction"),
+    "scale": ("autoscaling/v1", "Scale"),
+    "token": ("authentication.k8s.io/v1", "TokenRequest"),
+}
+"""Kinds of bodies that are not objects of the resource they are sent to."""
+
+
+def _drop_empty(value: Any) -> None:
+    """Take empty texts out of a review's attributes: they mean "not set"."""
+    if isinstance(value, dict):
+        for key in [key for key, inner in value.items() if inner == ""]:
+            del value[key]
+        for inner in value.values():
+            _drop_empty(inner)
+
+
+class Resources:
+    """The verbs of one registry over HTTP."""
+
+    def __init__(
+        self,
+        registry: Registry,
+        renderer: Renderer,
+        authorizer: Authorizer,
+        tokens: Tokens,
+        *,
+        future_wait: float,
+    ) -> None:
+        self._registry = registry
+        self._renderer = renderer
+        self._authorizer = authorizer
+        self._tokens = tokens
+        self._future_wait = future_wait
+        self._large = asyncio.Semaphore(1)
+
+    async def handle(self, call: Call) -> Reply:
+        """Run one request; raises StatusError."""
+        if len(call.body) <= LARGE:
+            return await self._handle(call)
+        async with self._large:
+            return await self._handle(call)
+
+    async def _handle(self, call: Call) -> Reply:
+        answer = negotiate(call.headers.get("accept", ""))
+        if not call.kind.stored and call.kind.kind != "Binding":
+            return await self._review(call, answer)
+        match call.target.verb:
+            case "get":
+                return await self._get(call, answer)
+            case "list":
+                return await self._list(call, answer)
+            case "create":
+                return await self._create(call, answer)
+            case "update":
+                return await self._update(call, answer)
+            case "patch":
+                return await self._patch(call, answer)
+            case "delete":
+                return await self._delete(call, answer)
+            case "deletecollection":
+                return await self._delete_collection(call, answer)
+            case _:
+                raise errors.method_not_allowed()
+
+    # -- reading -------------------------------------------------------------------------------------------
+
+    async def _get(self, call: Call, answer: Answer) -> Reply:
+        target, kind = call.target, call.kind
+        version = target.query.get("resourceVersion", "")
+        if version not in ("", "0"):
+            try:
+                revision = parse_revision(version)
+            except ValueError as error:
+                raise errors.internal(str(error)) from error
+            await reach(self._registry, revision, self._future_wait)
+        state = self._registry.get_state(kind, target.namespace, target.name)
+        if target.subresource == "scale":
+            return self._renderer.document(scale_of(kind, self._registry.view(kind, state)), answer, target.query)
+        return self._renderer.stored(kind, state, answer, target.query)
+
+    async def _list(self, call: Call, answer: Answer) -> Reply:
+        target, kind = call.target, call.kind
+        options = list_options(target.query)
+        namespace = target.namespace if kind.namespaced and target.namespace else None
+        page, metadata = await list_page(self._registry, kind, namespace, options, self._future_wait)
+        if kind.custom and answer.form == "object":
+            metadata.setdefault("continue", "")  # lists of custom resources always show it
+        return self._renderer.many(kind, page.states, metadata, answer, target.query)
+
+    # -- writing -------------------------------------------------------------------------------------------
+
+    def _options(self, call: Call) -> WriteOptions:
+        apply = call.target.verb == "patch" and media_type(call.content_type) == "application/apply-patch+yaml"
+        options = write_options(call.target.verb, call.target.query, call.user, call.user_agent, apply=apply)
+        if call.target.verb in ("update", "patch"):
+            # A PUT or an apply of what is not there takes the right to create as well (api.md 7.2).
+            options.may_create = partial(
+                self._authorizer.check, call.user, replace(call.target.attributes, verb="create")
+            )
+        return options
+
+    async def _decoded(self, call: Call, options: WriteOptions) -> Json:
+        def decode() -> Json:
+            obj, repeated = decode_body(call.body, call.content_type, call.kind.kind)
+            made = self._registry.decoder.decode(call.kind, obj, options.validation, options.warnings, repeated)
+            condense(made)
+            return made
+
+        return await off_loop(decode) if len(call.body) > LARGE else decode()
+
+    async def _written(self, call: Call, options: WriteOptions, sent: Any, write: Callable[[Any], Outcome]) -> Outcome:
+        """Do a write with the decoded body; a refusal carries the warnings there are by then."""
+        try:
+            return await self._tried(call, options, sent, write)
+        except StatusError as error:
+            error.warnings = tuple(options.warnings)
+            raise
+
+    async def _tried(self, call: Call, options: WriteOptions, sent: Any, write: Callable[[Any], Outcome]) -> Outcome:
+        """Do a write; what is long in it is done beside the event loop."""
+        state = self._registry.head(call.kind, call.target.namespace, call.target.name) if call.target.name else None
+        large = len(call.body) > LARGE or (state is not None and len(state.raw) > LARGE)
+        if not large and not call.kind.custom:
+            return write(sent)
+        options.off_loop_steps = OffLoopSteps(always=large)
+        kept, warnings = msgspec.json.encode(sent), list(options.warnings)
+
+        def again() -> Outcome:
+            options.warnings[:] = warnings
+            return write(msgspec.json.decode(kept))
+
+        try:
+            return await repeated(again)
+        except TooManyTurnsError as error:
+            kind = call.kind
+            raise errors.conflict(kind.plural, kind.group, call.target.name, errors.MODIFIED) from error
+
+    async def _finish(self, call: Call, outcome: Outcome, options: WriteOptions, answer: Answer) -> Reply:
+        await outcome.ticket.settled()
+        status = 201 if outcome.created else 200
+        if outcome.state is not None and answer == PLAIN and "pretty" not in call.target.query:
+            reply = Reply(status, self._renderer.raw_object(call.kind, outcome.state))
+        else:
+            reply = self._renderer.one(call.kind, outcome.object, answer, call.target.query, status)
+        reply.warnings = options.warnings
+        return reply
+
+    async def _document(self, outcome: Outcome, answer: Answer, code: int) -> Reply:
+        """Answer with what is no object of the resource (a Status, a Scale, a token)."""
+        await outcome.ticket.settled()
+        return self._renderer.document(outcome.object, Answer(yaml=answer.yaml), {}, code)
+
+    async def _create(self, call: Call, answer: Answer) -> Reply:
+        target, kind, registry = call.target, call.kind, self._registry
+        options = self._options(call)
+        subresource = target.subresource or ("binding" if kind.resource == "bindings" else "")
+        if subresource in ("binding", "eviction", "token"):
+            body = await self._side_body(call, *_SIDE_BODIES[subresource])
+            if subresource == "token":
+                review = issue_now(registry, self._tokens, kind, target.namespace, target.name, body)
+                outcome = Outcome(review, ticket=registry.store.ticket)
+            else:
+                write = bind_now if subresource == "binding" else evict_now
+                outcome = write(registry, target.namespace, target.name, body, options)
+            return await self._document(outcome, answer, 201)
+        obj = await self._decoded(call, options)
+        outcome = await self._written(
+            call, options, obj, lambda sent: registry.create_now(kind, target.namespace, sent, options)
+        )
+        return await self._finish(call, outcome, options, answer)
+
+    async def _review(self, call: Call, answer: Answer) -> Reply:
+        options = self._options(call)
+        review = await self._decoded(call, options)
+        outcome = self._registry.create_review(call.kind, call.target.namespace, review, options)
+        _drop_empty((outcome.get("spec") or {}).get("resourceAttributes"))
+        outcome["status"] = answer_review(call.kind, outcome, call.user, self._authorizer, self._tokens)
+        reply = self._renderer.document(outcome, Answer(yaml=answer.yaml), call.target.query, 201)
+        reply.warnings = options.warnings
+        return reply
+
+    async def _update(self, call: Call, answer: Answer) -> Reply:
+        target, kind, registry = call.target, call.kind, self._registry
+        options = self._options(call)
+        if target.subresource == "scale":
+            scale = await self._side_body(call, *_SIDE_BODIES["scale"])
+            outcome = write_scale_now(registry, kind, target.namespace, target.name, scale, options)
+            return await self._document(outcome, answer, 200)
+        obj = await self._decoded(call, options)
+        place = target.namespace, target.name
+        outcome = await self._written(
+            call, options, obj, lambda sent: registry.update_now(kind, *place, sent, options, target.subresource)
+        )
+        return await self._finish(call, outcome, options, answer)
+
+    async def _patch(self, call: Call, answer: Answer) -> Reply:
+        target, kind, registry = call.target, call.kind, self._registry
+        options = self._options(call)
+        decode = partial(decode_patch, call.body, call.content_type or "application/json", kind)
+        patch_type, patch = await off_loop(decode) if len(call.body) > LARGE else decode()
+        if target.subresource == "scale":
+            if patch_type == "apply":
+                raise errors.method_not_allowed()
+            outcome = self._patch_scale(call, patch_type, patch, options)
+            return await self._document(outcome, answer, 200)
+        place = target.namespace, target.name
+        outcome = await self._written(
+            call,
+            options,
+            patch,
+            lambda sent: registry.patch_now(kind, *place, patch_type, sent, options, target.subresource),
+        )
+        return await self._finish(call, outcome, options, answer)
+
+    def _patch_scale(self, call: Call, patch_type: str, patch: Any, options: WriteOptions) -> Outcome:
+        target, kind, registry = call.target, call.kind, self._registry
+        old = registry.find(kind, target.namespace, target.name)
+        if old is None:
+            raise errors.not_found(kind.plural, kind.group, target.name)
+        scale = scale_of(kind, old)
+        try:
+            # A Scale has no lists: strategic and plain merge are the same.
+            change = patching.json_patch if patch_type == "json" else patching.merge_patch
+            scale = change(scale, patch)
+        except patching.PatchError as error:
+            raise StatusError(error.code, error.reason, error.message) from error
+        scale = registry.decoder.side_body(*_SIDE_BODIES["scale"], scale)
+        return write_scale_now(registry, kind, target.namespace, target.name, scale, options)
+
+    async def _delete(self, call: Call, answer: Answer) -> Reply:
+        target, kind, registry = call.target, call.kind, self._registry
+        options = options_from(await self._delete_body(call), target.query, call.user)
+        outcome = registry.delete_now(kind, target.namespace, target.name, options)
+        await outcome.ticket.settled()
+        if outcome.deleted and not kind.returns_deleted:
+            uid = outcome.object["metadata"].get("uid", "")
+            status = Outcome(errors.success(target.name, kind.group, kind.plural, uid))
+            reply = await self._document(status, answer, 200)
+        else:
+            reply = self._renderer.one(kind, outcome.object, answer, target.query)
+        reply.warnings = warnings_of(kind, options)
+        return reply
+
+    async def _delete_collection(self, call: Call, answer: Answer) -> Reply:
+        target, kind, registry = call.target, call.kind, self._registry
+        options = options_from(await self._delete_body(call), target.query, call.user)
+        listing = list_options({k: v for k, v in target.query.items() if k in ("labelSelector", "fieldSelector")})
+        selection = select(kind, listing.labels, listing.fields)
+        namespace = target.namespace if kind.namespaced else None
+        page = registry.store.page(kind.storage_key, namespace)
+        states = await selected(page.states, selection.match)
+        turn = Turn()
+        for state in states:
+            try:
+                registry.delete_now(kind, state.namespace, state.name, options)
+            except StatusError as error:
+                if error.reason != "NotFound":
+                    raise
+            if turn.is_over:
+                await registry.store.ticket.settled()
+            await turn.over()
+        await registry.store.ticket.settled()
+        reply = self._renderer.many(kind, states, {"resourceVersion": str(page.revision)}, answer, target.query)
+        reply.warnings = warnings_of(kind, options)
+        return reply
+
+    async def _side_body(self, call: Call, api_version: str, kind: str) -> Json:
+        def decode() -> Json:
+            body, _ = decode_body(call.body, call.content_type, kind)
+            if body.get("kind", kind) != kind:
+                raise errors.bad_request(f"the object provided is unrecognized (must be of type {kind})")
+            return self._registry.decoder.side_body(api_version, kind, body)
+
+        return await off_loop(decode) if len(call.body) > LARGE else decode()
+
+    async def _delete_body(self, call: Call) -> Json:
+        return await self._side_body(call, "v1", "DeleteOptions") if call.body else {}

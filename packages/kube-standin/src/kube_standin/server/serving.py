@@ -1,0 +1,399 @@
+"""Running the server: open the storage, make certificates, listen, write the kubeconfig, stop cleanly.
+
+``ControlPlane`` is the assembled server without a socket (tests and in-process users); ``serve`` adds TLS
+and HTTP.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import secrets
+import socket
+import tempfile
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import uvicorn
+
+from kube_rules.manifests import PlainObject
+from kube_standin.admission import admission_steps
+from kube_standin.admission_chain import Chain, Step
+from kube_standin.authorization import Authorizer, ClaimStatus
+from kube_standin.background import background
+from kube_standin.bootstrap import base_steps, ensure_base
+from kube_standin.clock import Clock, stamp
+from kube_standin.crds import CustomResources
+from kube_standin.escalation import EscalationCheck
+from kube_standin.features import DropDisabled, Features
+from kube_standin.kinds import KindTable
+from kube_standin.kubelet import KubeletOptions
+from kube_standin.loading import Loaded, load_objects
+from kube_standin.loading_again import read_digests, write_digests
+from kube_standin.registry import Registry
+from kube_standin.security import (
+    PKI,
+    Secrets,
+    Tokens,
+    certificates,
+    check_secrets,
+    load_secrets,
+    write_kubeconfig,
+)
+from kube_standin.server.app import App, AppOptions
+from kube_standin.server.connections import ConnectionLimits, bounded_by
+from kube_standin.server.watching import WatchTimes
+from kube_standin.storage import StorageError, Store, open_log
+from kube_standin.storage.clearing import clear
+from kube_standin.storage.store import Limits
+from kube_standin.tokens import present
+
+log = logging.getLogger("reprieve.apiserver")
+
+MEMORY = ":memory:"
+_EVENT_SWEEP = 60.0
+_SWEEP_SLICE = 200
+_SHUTDOWN_SECONDS = 3
+_SHUTDOWN_POLL_SECONDS = 0.005
+_DATE_SECONDS = 1.0
+
+
+@dataclass
+class ServeOptions:
+    """Settings of ``serve``.
+
+    ``data_dir`` ``:memory:`` keeps nothing; ``accept_loss`` starts from what can be read of damaged state.
+    ``port`` 0 takes a free one. ``steps`` are further admission steps, made for the registry; ``event_ttl`` is
+    how long Events are kept. ``controllers`` are switches as ``controllers.chosen`` reads them; ``kubelets`` None
+    simulates no nodes. ``context_extensions`` are put into the context of the kubeconfig, by name. ``objects`` are
+    there before anything is served or decided (``loading``). ``reset`` starts without the state of an earlier run.
+    """
+
+    data_dir: str | Path = MEMORY
+    host: str = "127.0.0.1"
+    port: int = 0
+    kubeconfig: Path | None = None
+    tls: bool = True
+    anonymous: bool = False
+    power_safe: bool = False
+    accept_loss: bool = False
+    extra_names: tuple[str, ...] = ()
+    event_ttl: timedelta = timedelta(hours=1)
+    limits: Limits = field(default_factory=Limits)
+    times: WatchTimes = field(default_factory=WatchTimes)
+    connections: ConnectionLimits = field(default_factory=ConnectionLimits)
+    future_wait: float = 3.0
+    steps: Callable[[Registry], Iterable[Step]] = admission_steps
+    controllers: str = "none"
+    kubelets: KubeletOptions | None = None
+    features: Features = field(default_factory=Features)
+    context_extensions: Mapping[str, Any] = field(default_factory=dict)
+    objects: Sequence[PlainObject] = ()
+    lenient: bool = False
+    reset: bool = False
+
+
+class ControlPlane:
+    """Storage, registry, admission and the ASGI application, assembled; ``aclose`` when done."""
+
+    def __init__(
+        self,
+        store: Store,
+        tokens: Tokens,
+        *,
+        app_options: AppOptions | None = None,
+        steps: Callable[[Registry], Iterable[Step]] | None = None,
+        clock: Clock | None = None,
+        event_ttl: timedelta = timedelta(hours=1),
+        features: Features | None = None,
+    ) -> None:
+        self.store = store
+        self.found = {resource: count for resource in store.resources() if (count := store.count(resource))}
+        """What was there at the start: how many objects by resource."""
+        self.loaded = Loaded()
+        """What became of the objects that were to be there from the start."""
+        self.tokens = tokens
+        features = features or Features()
+        self.registry = Registry(store, kinds=KindTable(features.kinds()), chain=Chain(base_steps()), clock=clock)
+        self.authorizer = Authorizer(self.registry)
+        tokens.present = partial(present, store)
+        self.custom_resources = CustomResources(self.registry)
+        chain = self.registry.chain
+        for step in steps(self.registry) if steps is not None else ():
+            chain.add(step)
+        chain.add(DropDisabled(features))
+        chain.add(self.authorizer)
+        chain.add(EscalationCheck(self.authorizer))
+        chain.add(ClaimStatus(self.authorizer))
+        chain.add(self.custom_resources)
+        self.app = App(self.registry, self.authorizer, tokens, app_options)
+        self._event_ttl = event_ttl
+        self._sweeper: asyncio.Task[None] | None = None
+        self.custom_resources.load()
+        ensure_base(self.registry)
+
+    async def start(self) -> None:
+        """Begin what runs in the background."""
+        await self.store.ticket.settled()
+        self._sweeper = asyncio.get_running_loop().create_task(self._sweep_events())
+
+    async def _sweep_events(self) -> None:
+        """Forget Events older than their time to live."""
+        while True:
+            await asyncio.sleep(_EVENT_SWEEP)
+            oldest = stamp(self.registry.clock.now() - self._event_ttl)
+            for index, state in enumerate(list(self.store.heads("events"))):
+                if index % _SWEEP_SLICE == 0:
+                    await asyncio.sleep(0)  # requests go first
+                if self.store.head("events", *state.key) is not state:
+                    continue
+                # Times in this form compare as texts.
+                if state.decode()["metadata"]["creationTimestamp"] < oldest:
+                    self.store.delete(state)
+            with contextlib.suppress(StorageError):  # logged; those that stay go the next time
+                await self.store.ticket.settled()
+
+    async def aclose(self) -> None:
+        """End watches and background work, commit, close the storage."""
+        self.app.stopping = True
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+            await asyncio.gather(self._sweeper, return_exceptions=True)
+        await self.custom_resources.stop()
+        await self.store.aclose()
+
+
+class _Expected(logging.Filter):
+    """Keeps out what uvicorn reports about watches that were cut off on purpose."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Drop the reports of unfinished answers and of tasks cancelled at shutdown."""
+        text = record.getMessage()
+        return "without completing response" not in text and "graceful shutdown exceeded" not in text
+
+
+logging.getLogger("uvicorn.error").addFilter(_Expected())
+
+
+class _Uvicorn(uvicorn.Server):
+    """Uvicorn without its own signal handling: the program that embeds it decides when to stop (`stop`).
+
+    It is then stopped as soon as nothing is under way; uvicorn's own loops check ten times a second, in three places.
+    """
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self._stopping = asyncio.Event()
+
+    def stop(self) -> None:
+        """End `serve` when the requests under way have been answered, after `_SHUTDOWN_SECONDS` in any case."""
+        self.should_exit = True
+        self._stopping.set()
+
+    async def main_loop(self) -> None:
+        """Keep the Date header right until stopped."""
+        while not await self.on_tick(0):
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_DATE_SECONDS):
+                    await self._stopping.wait()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Accept nothing more, let answers end, cancel what takes too long."""
+        for listening in (*self.servers, *(sockets or ())):
+            listening.close()
+        state, now = self.server_state, asyncio.get_running_loop().time
+        for connection in list(state.connections):
+            connection.shutdown()
+        ends = now() + _SHUTDOWN_SECONDS
+        while (state.connections or state.tasks) and now() < ends:
+            await asyncio.sleep(_SHUTDOWN_POLL_SECONDS)
+        for task in list(state.tasks):
+            task.cancel()
+
+    @contextlib.contextmanager
+    def capture_signals(self):  # type: ignore[no-untyped-def]
+        """Leave signals alone."""
+        yield
+
+
+class Serving:
+    """A listening server; ``url`` and ``kubeconfig`` are how to reach it, ``directory`` is where its files are."""
+
+    def __init__(
+        self,
+        control_plane: ControlPlane,
+        options: ServeOptions,
+        keys: Secrets,
+        directory: Path,
+        listening: socket.socket,
+    ) -> None:
+        self.control_plane = control_plane
+        self.options = options
+        self.keys = keys
+        self.ca: Path | None = None
+        self.directory = directory
+        config = self._config()
+        self._socket = listening
+        _listen(listening, options.host)
+        self.port: int = self._socket.getsockname()[1]
+        host = f"[{options.host}]" if ":" in options.host else options.host
+        self.url = f"{'https' if options.tls else 'http'}://{host}:{self.port}"
+        control_plane.app.discovery.address = f"{host}:{self.port}"
+        self.kubeconfig = options.kubeconfig if options.kubeconfig is not None else directory / "kubeconfig"
+        self._server = _Uvicorn(config)
+        self._task: asyncio.Task[None] | None = None
+
+    def _config(self) -> uvicorn.Config:
+        config = uvicorn.Config(
+            self.control_plane.app,
+            loop="none",
+            http=bounded_by(self.options.connections),
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            timeout_keep_alive=300,
+            timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
+        )
+        if self.options.tls:
+            made = certificates(self.directory / PKI, (self.options.host, *self.options.extra_names))
+            self.ca = made.ca
+            config.ssl_certfile, config.ssl_keyfile = str(made.certificate), str(made.key)
+            config.load()
+            config.ssl = made.context()
+        return config
+
+    async def __aenter__(self) -> Serving:
+        try:
+            await self._start()
+        except BaseException as error:  # whoever is cancelled here leaves nothing open either
+            await self.__aexit__(type(error), error, error.__traceback__)
+            raise
+        return self
+
+    async def _start(self) -> None:
+        await self.control_plane.start()
+        self._task = asyncio.get_running_loop().create_task(self._server.serve([self._socket]))
+        while not self._server.started:
+            if self._task.done():
+                await self._task
+                raise RuntimeError("the server ended before it served")
+            await asyncio.sleep(0.005)
+        write_kubeconfig(
+            self.kubeconfig,
+            server=self.url,
+            ca=self.ca,
+            token=self.keys.admin_token,
+            extensions=self.options.context_extensions,
+        )
+        log.info("serving on %s", self.url)
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.control_plane.app.stopping = True
+        self.control_plane.store.end_subscriptions()
+        self._server.stop()
+        try:
+            if self._task is not None:
+                await self._task
+        finally:
+            self._socket.close()
+            await self.control_plane.aclose()
+
+
+def _bound(host: str, port: int) -> socket.socket:
+    """Return a socket that has the port, and does not listen yet. Raises OSError, which names the port."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    # The protocol has to be named: asyncio sets TCP_NODELAY only where it is, and without it answers wait 40 ms.
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+    except OSError as error:
+        listener.close()
+        raise _taken(error, host, port) from error
+    listener.setblocking(False)
+    return listener
+
+
+def _listen(listener: socket.socket, host: str) -> None:
+    """Listen. Raises OSError for a port that another took in the meantime."""
+    try:
+        listener.listen(1024)
+    except OSError as error:
+        raise _taken(error, host, listener.getsockname()[1]) from error
+
+
+def _taken(error: OSError, host: str, port: int) -> OSError:
+    return OSError(error.errno, f"cannot listen on {host}:{port}: {error.strerror}")
+
+
+def _reset(directory: Path) -> None:
+    """Remove the state of a data directory. Raises StorageError where a server runs on it, OSError."""
+    try:
+        clear(directory, everything=False)
+    except StorageError as error:
+        raise StorageError(f"{error}; stop it first") from None
+
+
+@asynccontextmanager
+async def serving(options: ServeOptions) -> AsyncIterator[Serving]:
+    """Serve while the context lasts. Raises StorageError, OSError or ValueError (InputError) with one clear text."""
+    if not str(options.data_dir):
+        raise ValueError("the data directory has no name")
+    with contextlib.ExitStack() as stack:
+        listening = stack.enter_context(contextlib.closing(_bound(options.host, options.port)))  # or nothing is made
+        before: dict[str, str] = {}
+        if str(options.data_dir) == MEMORY:
+            directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="reprieve-")))
+            opened = open_log(MEMORY)
+            keys = Secrets(secrets.token_urlsafe(32), secrets.token_urlsafe(32), secrets.token_bytes(32))
+        else:
+            directory = Path(options.data_dir)
+            if options.reset:
+                _reset(directory)
+            directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+            check_secrets(directory)
+            opened = open_log(directory / "state.db", power_safe=options.power_safe, accept_loss=options.accept_loss)
+            stack.callback(opened.close)  # harmless after the control plane has closed it
+            keys = load_secrets(directory)
+            before = read_digests(directory)
+        control_plane = ControlPlane(
+            Store(opened, limits=options.limits),
+            keys.tokens(),
+            app_options=AppOptions(anonymous=options.anonymous, future_wait=options.future_wait, times=options.times),
+            steps=options.steps,
+            event_ttl=options.event_ttl,
+            features=options.features,
+        )
+        stack.callback(control_plane.store.close)  # its first objects are staged: nothing may flush into a closed log
+        if options.objects:
+            loaded = load_objects(control_plane.registry, options.objects, lenient=options.lenient, before=before)
+            control_plane.loaded = loaded
+            if str(options.data_dir) != MEMORY:
+                write_digests(directory, {**before, **loaded.digests})
+        async with Serving(control_plane, options, keys, directory, listening) as running:
+            certificate = running.ca.read_text() if running.ca is not None else ""
+            beside = background(
+                control_plane.registry,
+                controllers=options.controllers,
+                kubelets=options.kubelets,
+                ca_certificate=certificate,
+            )
+            async with beside:
+                yield running
+
+
+async def serve(options: ServeOptions, stop: asyncio.Event) -> None:
+    """Serve until ``stop`` is set."""
+    async with serving(options):
+        await stop.wait()

@@ -1,0 +1,93 @@
+"""Answers that have to be encoded, in slices: a list as YAML, as a Table, with indentation.
+
+Stored bytes are sent as they are where that is possible; everything else is made of Python objects, which takes up to
+a millisecond an object. It is made a slice at a time while the answer is sent, beside the event loop
+(`off_loop.encoded`). So neither the time others wait nor the memory an answer takes grows with the list
+(interfaces.md 5.7).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import msgspec
+import yaml
+
+from kube_rules.json import Json
+from kube_standin.storage import Stored
+
+encode = msgspec.json.Encoder().encode
+INLINE_BYTES = 8 * 1024
+"""Stored bytes of an answer that is encoded at once: some milliseconds."""
+_SLICE_BYTES = 32 * 1024
+_SLICE_OBJECTS = 200
+_INDENTED = b'{\n  "": ['
+_CLOSED = b"\n  ]\n}"
+
+
+def yaml_bytes(value: Any) -> bytes:
+    """Return a JSON value as YAML, keys in order."""
+    text: str = yaml.dump(value, Dumper=yaml.CSafeDumper, sort_keys=True, allow_unicode=True)
+    return text.encode()
+
+
+def is_large(states: Sequence[Stored]) -> bool:
+    """Whether the states have more than `INLINE_BYTES` together."""
+    size = 0
+    for state in states:
+        size += len(state.raw)
+        if size > INLINE_BYTES:
+            return True
+    return False
+
+
+def as_json(envelope: Json, field: str, raws: Iterator[list[bytes]]) -> Iterator[bytes]:
+    """Yield a list whose last field is ``field``; ``raws`` are its items, some at a time, as JSON."""
+    yield encode(envelope)[:-1] + b',"%s":[' % field.encode()
+    first = True
+    for items in raws:
+        yield (b"" if first else b",") + b",".join(items)
+        first = False
+    yield b"]}"
+
+
+def as_pretty_json(envelope: Json, field: str, raws: Iterator[list[bytes]]) -> Iterator[bytes]:
+    """The same, indented by two blanks."""
+    empty = msgspec.json.format(encode({**envelope, field: []}), indent=2)
+    yield empty[: -len(b"]\n}")]
+    first = True
+    for items in raws:
+        indented = msgspec.json.format(b'{"":[%s]}' % b",".join(items), indent=2)
+        yield (b"" if first else b",") + indented[len(_INDENTED) : -len(_CLOSED)]
+        first = False
+    yield b"]\n}" if first else _CLOSED
+
+
+def as_yaml(envelope: Json, field: str, raws: Iterator[list[bytes]]) -> Iterator[bytes]:
+    """The same as YAML, keys in order."""
+    head = {key: value for key, value in envelope.items() if key < field}
+    tail = {key: value for key, value in envelope.items() if key > field}
+    yield yaml_bytes(head) if head else b""
+    first = True
+    for items in raws:
+        yield (field.encode() + b":\n" if first else b"") + yaml_bytes([msgspec.json.decode(raw) for raw in items])
+        first = False
+    yield (field.encode() + b": []\n" if first else b"") + (yaml_bytes(tail) if tail else b"")
+
+
+Notation = Callable[[Json, str, Iterator[list[bytes]]], Iterator[bytes]]
+
+
+def sliced(states: Sequence[Stored], item: Callable[[Stored], bytes]) -> Iterator[list[bytes]]:
+    """Yield what ``item`` makes of the states, as many at a time as make a slice."""
+    items: list[bytes] = []
+    size = 0
+    for state in states:
+        items.append(item(state))
+        size += len(state.raw)
+        if size >= _SLICE_BYTES or len(items) == _SLICE_OBJECTS:
+            yield items
+            items, size = [], 0
+    if items:
+        yield items

@@ -1,0 +1,79 @@
+"""What a request is about, read from its method and path: the resource, the verb, or a path that is no
+resource.
+
+Rules: kube-apiserver's RequestInfo. This comes before authorisation, so nothing here asks whether a
+resource exists.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from urllib.parse import parse_qsl
+
+from kube_standin.authorization import Attributes
+
+_VERBS: Mapping[str, str] = {"POST": "create", "GET": "get", "HEAD": "get", "PUT": "update", "PATCH": "patch",
+                             "DELETE": "delete"}  # fmt: skip
+_NAMESPACE_SUBRESOURCES = frozenset(("status", "finalize"))
+
+
+@dataclass(frozen=True)
+class Target:
+    """A request's place in the API. ``resource`` is empty for paths that are no resource (``path`` has which)."""
+
+    method: str
+    path: str
+    verb: str
+    query: Mapping[str, str]
+    group: str = ""
+    version: str = ""
+    namespace: str = ""
+    resource: str = ""
+    name: str = ""
+    subresource: str = ""
+    watch: bool = False
+
+    @property
+    def attributes(self) -> Attributes:
+        """The question this request puts to the authoriser."""
+        if not self.resource:
+            return Attributes(self.verb, path=self.path)
+        return Attributes(self.verb, self.group, self.resource, self.subresource, self.namespace, self.name)
+
+
+def _truthy(value: str | None) -> bool:
+    return value is not None and value.lower() not in ("0", "false", "")
+
+
+def read_target(method: str, path: str, query_string: bytes) -> Target:
+    """Read a request line; never fails."""
+    query = dict(parse_qsl(query_string.decode("latin-1"), keep_blank_values=True)) if query_string else {}
+    verb = _VERBS.get(method, method.lower())
+    parts = path.split("/")[1:]
+    if parts and parts[-1] == "":
+        parts.pop()
+    if len(parts) >= 3 and parts[0] == "api":
+        group, version, rest = "", parts[1], parts[2:]
+    elif len(parts) >= 4 and parts[0] == "apis":
+        group, version, rest = parts[1], parts[2], parts[3:]
+    else:
+        return Target(method, path, method.lower(), query)
+    legacy_watch = rest[0] == "watch" and len(rest) > 1
+    if legacy_watch:
+        rest = rest[1:]
+    namespace = ""
+    if rest[0] == "namespaces" and len(rest) > 1:
+        namespace = rest[1]
+        if len(rest) > 2 and not (len(rest) == 3 and rest[2] in _NAMESPACE_SUBRESOURCES):
+            rest = rest[2:]
+    resource, name = [*rest, ""][:2]
+    subresource = "/".join(rest[2:])
+    watch = legacy_watch or (not name and _truthy(query.get("watch")))
+    if verb == "get" and (not name or legacy_watch):
+        verb = "watch" if watch else "list"
+    elif verb == "delete" and not name:
+        verb = "deletecollection"
+    return Target(
+        method, path, verb, query, group, version, namespace, resource, name, subresource, watch and verb == "watch"
+    )

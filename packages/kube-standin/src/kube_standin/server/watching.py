@@ -1,0 +1,251 @@
+"""Watches over HTTP: one JSON event per line for as long as the client listens.
+
+Rules: kube-apiserver 1.36 (bookmarks, sendInitialEvents, 410 as an ERROR event in a 200 stream). An event
+is encoded once per form and its bytes are shared by all watchers. Invariant: a watcher that does not read
+only fills its own bounded buffer; it is then sent 410 and dropped, others never wait for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from kube_rules.json import Json
+from kube_standin.errors import expired
+from kube_standin.kinds import Kind
+from kube_standin.off_loop import encoded
+from kube_standin.registry import Registry
+from kube_standin.selectors import select
+from kube_standin.server.listing import selected
+from kube_standin.server.negotiation import Answer
+from kube_standin.server.query import WatchOptions
+from kube_standin.server.rendering import Renderer, Send, chunks, in_turns
+from kube_standin.server.slices import encode, is_large
+from kube_standin.storage import CompactedError, Stored, Subscription, WatchEvent
+
+INITIAL_EVENTS_END = "k8s.io/initial-events-end"
+_CHUNK = 128 * 1024
+_AGES_SECONDS = 10
+"""How long the ages in a shared line of a Table hold."""
+_SLICE = 32 * 1024
+"""Bytes of events that are encoded at a time where that takes long."""
+
+
+@dataclass(frozen=True)
+class WatchTimes:
+    """How long things last, in seconds."""
+
+    bookmark: float = 60.0
+    shortest_default: float = 1800.0
+    """A watch without timeoutSeconds ends between this and twice this."""
+    farewell: float = 10.0
+    """How long a watcher that is dropped may take to read why."""
+    gather: float = 0.01
+    """A piece goes out at once after a pause, else so long after the one before, with what came in between."""
+
+
+class WatchStream:
+    """One watch request; ``sent`` is called with the numbers of events that went out."""
+
+    def __init__(
+        self,
+        registry: Registry,
+        renderer: Renderer,
+        kind: Kind,
+        namespace: str | None,
+        options: WatchOptions,
+        answer: Answer,
+        query: Mapping[str, str],
+        times: WatchTimes,
+        *,
+        sent: Callable[[int], None] = lambda _: None,
+    ) -> None:
+        self._registry = registry
+        self._renderer = renderer
+        self._kind = kind
+        self._options = options
+        self._answer = answer
+        self._query = query
+        self._times = times
+        self._sent = sent
+        selection = select(kind, options.labels, options.fields)
+        self._match = selection.match
+        self._namespace = namespace if namespace is not None else selection.namespace
+        self._share_key = (kind.gvk, answer.form, answer.version)
+        self._columns_sent = False
+        if answer.form == "table":
+            renderer.table(kind, [], {}, query)  # what cannot be answered is refused before the stream begins
+
+    async def run(self, send: Send, disconnected: asyncio.Event) -> None:
+        """Send the stream until its time is over, the client leaves, or it falls behind."""
+        await send(
+            {
+                "type": "http.response.start",
+                "status": 200,
+                "headers": [(b"content-type", b"application/json"), (b"cache-control", b"no-cache, private")],
+            }
+        )
+        try:
+            subscription, initial = self._open()
+        except CompactedError as error:
+            await self._send_error(send, str(error))
+            return
+        behind = asyncio.Event()
+        subscription.on_overflow = behind.set
+        sender = asyncio.ensure_future(self._pump(send, subscription, initial))
+        leaving = asyncio.ensure_future(disconnected.wait())
+        lagging = asyncio.ensure_future(behind.wait())
+        try:
+            await asyncio.wait({sender, leaving, lagging}, return_when=asyncio.FIRST_COMPLETED)
+            if lagging.done() and not sender.done():
+                # The client does not read; should it begin to, it gets the reason why it is dropped.
+                await asyncio.wait({sender, leaving}, timeout=self._times.farewell)
+            if sender.done():
+                sender.result()
+        finally:
+            self._registry.store.unsubscribe(subscription)
+            tasks = (sender, leaving, lagging)
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _open(self) -> tuple[Subscription, Sequence[Stored] | None]:
+        """Subscribe, and return the present state if the watch begins with it, yet to be selected from."""
+        options, store = self._options, self._registry.store
+        with_state = options.initial if options.initial is not None else options.since is None
+        since = None if with_state or (options.initial is not None and options.since is None) else options.since
+        subscription = store.subscribe(self._kind.storage_key, self._namespace, match=self._match, since=since)
+        if not with_state:
+            return subscription, None
+        return subscription, store.page(self._kind.storage_key, self._namespace).states
+
+    async def _pump(self, send: Send, subscription: Subscription, initial: Sequence[Stored] | None) -> None:
+        options, times = self._options, self._times
+        loop = asyncio.get_running_loop()
+        duration = options.timeout or times.shortest_default * (1 + random.random())
+        ends = loop.time() + duration
+        if initial is not None:
+            start = subscription.revision
+            chosen = await selected(initial, self._match)
+            await self._send_lines(send, self._initial_lines(chosen))
+            self._sent(len(chosen))
+            if options.initial and options.bookmarks:
+                await self._send_line(send, self._bookmark(start, initial_end=True))
+        else:
+            await send({"type": "http.response.body", "body": b"", "more_body": True})
+        next_bookmark = loop.time() + times.bookmark
+        sent = 0.0
+        while not subscription.closed:
+            now = loop.time()
+            if now >= ends:
+                break
+            until = min(ends, next_bookmark) if options.bookmarks else ends
+            if await subscription.wait(max(until - now, 0.0)):
+                if subscription.overflowed:
+                    why = f"too old resource version: {subscription.revision} ({self._registry.store.revision})"
+                    await self._send_error(send, why)
+                    return
+                # Sending costs as much as many changes do: at high rates they share pieces. The turn of the loop
+                # that every piece waits gathers what other writers commit right now.
+                await asyncio.sleep(max(sent + times.gather - loop.time(), 0))
+                sent = loop.time()
+                await self._send_pending(send, subscription)
+            elif options.bookmarks and loop.time() >= next_bookmark:
+                next_bookmark = loop.time() + times.bookmark
+                await self._send_line(send, self._bookmark(self._registry.store.revision))
+        await self._send_pending(send, subscription)
+        await send({"type": "http.response.body", "body": b""})
+
+    async def _send_pending(self, send: Send, subscription: Subscription) -> None:
+        """Send what there is to take, a chunk at a time: what a client does not read stays in the history."""
+        while subscription.pending:
+            events = subscription.take(_CHUNK)
+            await self._send_lines(send, self._lines(events))
+            self._sent(len(events))
+            await asyncio.sleep(0)
+
+    def _initial_lines(self, states: Sequence[Stored]) -> AsyncIterator[bytes]:
+        """The present state as ADDED events; Tables are made beside the event loop."""
+        lines = (self._encoded(WatchEvent("ADDED", state)) for state in states)
+        if self._answer.form == "object" or not is_large(states):
+            return in_turns(chunks(lines, _CHUNK))
+        return encoded(iter(chunks(lines, _SLICE)))
+
+    def _lines(self, events: Sequence[WatchEvent]) -> AsyncIterator[bytes]:
+        if self._answer.form == "table" and is_large([event.state for event in events]):
+            return encoded(iter(chunks(map(self._encoded, events), _SLICE)))
+        return in_turns(chunks(map(self._line, events), _CHUNK))
+
+    @staticmethod
+    async def _send_lines(send: Send, given: AsyncIterator[bytes]) -> None:
+        async for chunk in given:
+            await send({"type": "http.response.body", "body": chunk, "more_body": True})
+
+    @staticmethod
+    async def _send_line(send: Send, line: bytes) -> None:
+        await send({"type": "http.response.body", "body": line, "more_body": True})
+
+    @staticmethod
+    async def _send_error(send: Send, message: str) -> None:
+        line = encode({"type": "ERROR", "object": expired(message).to_json()}) + b"\n"
+        await send({"type": "http.response.body", "body": line, "more_body": True})
+        await send({"type": "http.response.body", "body": b""})
+
+    def _line(self, event: WatchEvent) -> bytes:
+        """Return the encoded event, the bytes another watcher had made if there are some."""
+        shared = self._renderer.lines
+        key = (event.state.revision, event.type, self._share_key, self._shared_while)
+        line = shared.get(key)
+        if line is None:
+            line = self._encoded(event)
+            shared.put(key, line)
+        self._columns_sent = True
+        return line
+
+    @property
+    def _shared_while(self) -> tuple[Any, ...]:
+        """What else a line depends on: those of Tables have ages, and the first one has the columns."""
+        if self._answer.form != "table":
+            return ()
+        moment = int(self._registry.clock.now().timestamp()) // _AGES_SECONDS
+        return (moment, self._columns_sent, self._query.get("includeObject", ""))
+
+    def _encoded(self, event: WatchEvent) -> bytes:
+        if self._answer.form == "table":
+            return self._table_line(event)
+        return b'{"type":"%s","object":%s}\n' % (event.type.encode(), self._object(event.state))
+
+    def _object(self, state: Stored) -> bytes:
+        if self._answer.form == "object":
+            return self._renderer.raw_object(self._kind, state)
+        return self._renderer.raw_partial(state, self._answer.version)
+
+    def _table_line(self, event: WatchEvent) -> bytes:
+        obj = self._registry.view(self._kind, event.state)
+        meta = {"resourceVersion": str(event.state.revision)}
+        table = self._renderer.table(self._kind, [obj], meta, self._query)
+        if self._columns_sent:
+            table["columnDefinitions"] = None
+        self._columns_sent = True
+        return encode({"type": event.type, "object": table}) + b"\n"
+
+    def _bookmark(self, revision: int, *, initial_end: bool = False) -> bytes:
+        metadata: Json = {"resourceVersion": str(revision)}
+        if initial_end:
+            metadata["annotations"] = {INITIAL_EVENTS_END: "true"}
+        obj: Json = {"kind": self._kind.kind, "apiVersion": self._kind.api_version, "metadata": metadata}
+        if self._answer.form != "object":
+            obj["kind"] = "PartialObjectMetadata"
+            obj["apiVersion"] = f"meta.k8s.io/{self._answer.version}"
+        if self._answer.form == "table":
+            obj = {
+                "kind": "Table",
+                "apiVersion": f"meta.k8s.io/{self._answer.version}",
+                "metadata": {"resourceVersion": str(revision)},
+                "columnDefinitions": None,
+                "rows": [{"cells": [], "object": obj}],
+            }
+        return encode({"type": "BOOKMARK", "object": obj}) + b"\n"

@@ -1,0 +1,42 @@
+"""Where objects live: an in-memory index with a bounded history of changes, made durable by SQLite.
+
+``Store`` is the door: get, list (also as of an older revision), staged writes with group commit,
+subscriptions.
+"""
+
+from kube_standin.storage.hub import Subscription, WatchEvent
+from kube_standin.storage.log import Log, SqliteLog, StorageError, open_log
+from kube_standin.storage.model import Change, Stored
+from kube_standin.storage.store import (
+    DURABLE,
+    LONGEST_OBJECT,
+    CompactedError,
+    FutureRevisionError,
+    MovedError,
+    Page,
+    Staged,
+    Store,
+    Ticket,
+    TooLargeError,
+)
+
+__all__ = [
+    "DURABLE",
+    "LONGEST_OBJECT",
+    "Change",
+    "CompactedError",
+    "FutureRevisionError",
+    "Log",
+    "MovedError",
+    "Page",
+    "SqliteLog",
+    "Staged",
+    "StorageError",
+    "Store",
+    "Stored",
+    "Subscription",
+    "Ticket",
+    "TooLargeError",
+    "WatchEvent",
+    "open_log",
+]

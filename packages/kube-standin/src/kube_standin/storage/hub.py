@@ -1,0 +1,170 @@
+"""Handing changes to watchers: one bounded buffer per watcher, so that a slow one never holds up others.
+
+Invariants: a subscription yields every change of its selection exactly once and in revision order, or it ends
+with ``overflowed`` set, after which its watcher must list again (410). What it has not yielded yet is part of the
+store's history, so that watchers keep nothing in memory that the store has forgotten; the past that a watcher asks for
+is looked at only as it takes it (interfaces.md 5.7).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from kube_standin.storage.model import Change, ChangeType, Stored
+
+Matcher = Callable[[Stored], bool]
+
+
+_PAST_AT_ONCE = 500
+"""Changes of the past that are held against a selection in one turn."""
+
+
+class WatchEvent(NamedTuple):
+    """What a watcher is sent: the type as seen through its selection and the state it shows."""
+
+    type: ChangeType
+    state: Stored
+
+
+class Subscription:
+    """A watcher's view of one resource: only its namespace (None for all) and only what ``match`` selects.
+
+    ``limit_events`` and ``limit_bytes`` bound the buffer.
+    """
+
+    __slots__ = (
+        "_events", "_limit_bytes", "_limit_events", "_match", "_past", "_size", "_waiter", "closed", "namespace",
+        "on_overflow", "overflowed", "resource", "revision",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        resource: str,
+        namespace: str | None,
+        match: Matcher | None,
+        revision: int,
+        *,
+        limit_events: int,
+        limit_bytes: int,
+    ) -> None:
+        self.resource = resource
+        self.namespace = namespace
+        self.revision = revision
+        """Changes up to this revision are accounted for in what was offered so far."""
+        self.overflowed = False
+        self.closed = False
+        self.on_overflow: Callable[[], None] | None = None
+        """Called once when the buffer overflows, also while nobody waits."""
+        self._match = match
+        self._past: deque[Change] = deque()
+        self._events: deque[WatchEvent] = deque()
+        self._size = 0
+        self._limit_events = limit_events
+        self._limit_bytes = limit_bytes
+        self._waiter: asyncio.Future[None] | None = None
+
+    def seen(self, change: Change) -> WatchEvent | None:
+        """Return ``change`` as seen through the selection, or None if it does not show."""
+        state = change.state
+        if self.namespace is not None and state.namespace != self.namespace:
+            return None
+        match = self._match
+        if match is None:
+            return WatchEvent(change.type, state)
+        before = change.previous is not None and match(change.previous)
+        if change.type == "DELETED":
+            return WatchEvent("DELETED", state) if before else None
+        if match(state):
+            return WatchEvent("MODIFIED" if before else "ADDED", state)
+        return WatchEvent("DELETED", change.left_behind()) if before else None
+
+    def begin_with(self, past: deque[Change], revision: int) -> None:
+        """Yield the changes of ``past`` first, up to ``revision``; they are not looked at before they are taken."""
+        self._past = past
+        self.revision = max(self.revision, revision)
+
+    def offer(self, changes: Iterable[Change]) -> None:
+        """Take in committed changes newer than this subscription has seen; too many end it."""
+        if self.closed or self.overflowed:
+            return
+        for change in changes:
+            if change.revision <= self.revision:
+                continue
+            self.revision = change.revision
+            event = self.seen(change)
+            if event is None:
+                continue
+            self._events.append(event)
+            self._size += len(event.state.raw)
+            if len(self._events) > self._limit_events or self._size > self._limit_bytes:
+                self._overflow()
+                return
+        if self._events:
+            self.wake()
+
+    def forgotten(self, revision: int) -> None:
+        """End the subscription if it has not yielded a change up to ``revision``, which the history has no more."""
+        oldest = self._past[0].revision if self._past else self._events[0].state.revision if self._events else None
+        if oldest is not None and oldest <= revision and not self.closed:
+            self._overflow()
+
+    def _overflow(self) -> None:
+        self._past.clear()
+        self._events.clear()
+        self._size = 0
+        self.overflowed = True
+        if self.on_overflow is not None:
+            self.on_overflow()
+        self.wake()
+
+    def wake(self) -> None:
+        """Let :meth:`wait` return."""
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    def take(self, most_bytes: int | None = None) -> list[WatchEvent]:
+        """Return and forget what is buffered: all of it, or some with so many bytes of bodies (and one more).
+
+        The result may be empty where there is still something to take: of the past ``_PAST_AT_ONCE`` changes are
+        looked at.
+        """
+        taken: list[WatchEvent] = []
+        size = looked_at = 0
+        while self._past and (most_bytes is None or (size < most_bytes and looked_at < _PAST_AT_ONCE)):
+            looked_at += 1
+            event = self.seen(self._past.popleft())
+            if event is not None:
+                taken.append(event)
+                size += len(event.state.raw)
+        if self._past:
+            return taken
+        while self._events and (most_bytes is None or size < most_bytes):
+            event = self._events.popleft()
+            taken.append(event)
+            size += len(event.state.raw)
+            self._size -= len(event.state.raw)
+        return taken
+
+    @property
+    def pending(self) -> bool:
+        """Whether there is something to take."""
+        return bool(self._past) or bool(self._events)
+
+    async def wait(self, timeout: float | None = None) -> bool:
+        """Wait until there is something to take (or it ended); False if ``timeout`` seconds went by first."""
+        if self.pending or self.overflowed or self.closed:
+            return True
+        loop = asyncio.get_running_loop()
+        self._waiter = loop.create_future()
+        # A timer of our own: asyncio.wait_for costs several times as much, and this runs for every watcher and change.
+        timer = None if timeout is None else loop.call_later(timeout, self.wake)
+        try:
+            await self._waiter
+        finally:
+            self._waiter = None
+            if timer is not None:
+                timer.cancel()
+        return self.pending or self.overflowed or self.closed

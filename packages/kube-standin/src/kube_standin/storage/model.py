@@ -1,0 +1,140 @@
+"""What the store keeps: one encoded state of an object, and one change from a state to the next.
+
+Terms: *resource* is a storage key such as ``pods`` or ``scheduling.k8s.io/podgroups``; *revision* is the
+store-wide counter, the ``metadata.resourceVersion`` of the object it wrote. Bodies are kept as JSON bytes
+without ``kind`` and ``apiVersion`` (a list has neither in its items, a single answer gets them put in
+front), so that one encoding serves every reader. Invariant: a ``Stored`` never changes; a write makes a new
+one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import msgspec
+
+from kube_rules.json import Json
+
+Key = tuple[str, str]
+"""(namespace, name); cluster-scoped objects have the namespace ``""``."""
+
+ChangeType = Literal["ADDED", "MODIFIED", "DELETED"]
+
+_decode = msgspec.json.Decoder().decode
+_NO_LABELS: Mapping[str, str] = {}
+
+
+class _LabelsOnly(msgspec.Struct):
+    labels: dict[str, str] | None = None
+
+
+class _MetadataOnly(msgspec.Struct):
+    metadata: _LabelsOnly
+
+
+_decode_labels = msgspec.json.Decoder(_MetadataOnly).decode
+
+
+def field_value(body: Json, path: tuple[str, ...]) -> str:
+    """Return what a field selector compares: the text at ``path``; absent is ``""``, booleans are words."""
+    value: Any = body
+    for step in path:
+        if not isinstance(value, dict):
+            return ""
+        value = value.get(step)
+    if value is None:
+        # A missing boolean is selected as "false" (node spec.unschedulable, pod spec.hostNetwork).
+        return "false" if path[-1] in ("unschedulable", "hostNetwork") else ""
+    if value is True:
+        return "true"
+    if value is False:
+        return "false"
+    return str(value)
+
+
+class Stored:
+    """One state of one object at one revision: its key, its JSON bytes, and its labels once somebody asked."""
+
+    __slots__ = ("_fields", "_labels", "name", "namespace", "raw", "resource", "revision")
+
+    def __init__(self, resource: str, namespace: str, name: str, revision: int, raw: bytes) -> None:
+        self.resource = resource
+        self.namespace = namespace
+        self.name = name
+        self.revision = revision
+        self.raw = raw
+        self._labels: Mapping[str, str] | None = None
+        self._fields: dict[str, str] | None = None
+
+    @property
+    def key(self) -> Key:
+        """(namespace, name)."""
+        return (self.namespace, self.name)
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        """The object's labels (not to be changed)."""
+        if self._labels is None:
+            self._labels = _decode_labels(self.raw).metadata.labels or _NO_LABELS
+        return self._labels
+
+    def field(self, path: str) -> str:
+        """Return the text a field selector on dotted ``path`` compares; remembered per path."""
+        if path == "metadata.name":
+            return self.name
+        if path == "metadata.namespace":
+            return self.namespace
+        if self._fields is None:
+            self._fields = {}
+        value = self._fields.get(path)
+        if value is None:
+            value = self._fields[path] = field_value(self.decode(), tuple(path.split(".")))
+        return value
+
+    def remember(self, body: Json, paths: tuple[tuple[str, tuple[str, ...]], ...]) -> None:
+        """Take labels and selectable fields from the decoded ``body`` while it is at hand."""
+        self._labels = body["metadata"].get("labels") or _NO_LABELS
+        if paths:
+            self._fields = {path: field_value(body, steps) for path, steps in paths}
+
+    def decode(self) -> Json:
+        """Return a fresh dict of the object (without kind and apiVersion) that the caller may change."""
+        body: Json = _decode(self.raw)
+        return body
+
+
+class Change:
+    """A committed write: the state it made and the state before.
+
+    For DELETED, ``state`` is the last state with the revision of the deletion. ``previous`` is None for
+    ADDED.
+    """
+
+    __slots__ = ("_gone", "previous", "state", "type")
+
+    def __init__(self, type: ChangeType, state: Stored, previous: Stored | None) -> None:
+        self.type = type
+        self.state = state
+        self.previous = previous
+        self._gone: Stored | None = None
+
+    @property
+    def revision(self) -> int:
+        """The revision this change made."""
+        return self.state.revision
+
+    def left_behind(self) -> Stored:
+        """Return the state before, wearing the new revision.
+
+        A watch with a selector sends this as DELETED when the object leaves the selection.
+        """
+        if self._gone is None:
+            before = self.previous
+            if before is None:
+                raise ValueError("an added object was in no selection before")
+            body = before.decode()
+            body["metadata"]["resourceVersion"] = str(self.revision)
+            raw = msgspec.json.encode(body)
+            self._gone = Stored(before.resource, before.namespace, before.name, self.revision, raw)
+        return self._gone

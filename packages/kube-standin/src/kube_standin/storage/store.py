@@ -1,0 +1,588 @@
+"""The store: present states in memory, a bounded history of changes, durable through a log.
+
+Writes are staged synchronously (so read-modify-write needs no lock in one event loop) and committed
+together: everything staged in one turn of the loop becomes one transaction. A write returns a *ticket*, which has
+when it is durable or why it could not be written; a refusal undoes the whole transaction in memory and reaches the
+holders of its tickets, whenever they ask. Invariants: a reader or watcher never sees a change that is not committed,
+and reading commits nothing; revisions grow by one per change and never go back, also over restarts; a write whose
+``Ticket.settled`` returned is durable.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from bisect import bisect_left, bisect_right, insort
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import msgspec
+
+from kube_rules.json import Json
+from kube_standin.storage.hub import Matcher, Subscription
+from kube_standin.storage.log import Log, Row, StorageError
+from kube_standin.storage.model import Change, ChangeType, Key, Stored
+
+log = logging.getLogger("reprieve.apiserver")
+
+_encode = msgspec.json.Encoder().encode
+
+COMPACT_STEP = 512
+"""How far over its limit the history may grow before it is cut, so that cutting is done in batches."""
+
+CHECKPOINT_SECONDS = 2.0
+"""How long after a write the log is copied back into its main file at the latest."""
+
+
+LONGEST_OBJECT = 1536 * 1024
+"""Bytes of a stored object at most, labels and managedFields included: what etcd takes by default."""
+
+
+class TooLargeError(Exception):
+    """A request would store an object of more than `LONGEST_OBJECT` bytes."""
+
+    def __init__(self) -> None:
+        super().__init__("etcdserver: request is too large")
+
+
+class MovedError(Exception):
+    """The object is not in the state the writer built on: read again and retry, or report a conflict."""
+
+
+class CompactedError(Exception):
+    """The revision asked for is older than the history that is kept."""
+
+    def __init__(self, asked: int, compacted: int) -> None:
+        super().__init__(f"too old resource version: {asked} ({compacted})")
+        self.asked = asked
+        self.compacted = compacted
+
+
+class FutureRevisionError(Exception):
+    """The revision asked for has not been reached."""
+
+    def __init__(self, asked: int, current: int) -> None:
+        super().__init__(f"Too large resource version: {asked}, current: {current}")
+        self.asked = asked
+        self.current = current
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Bounds of history and of each watcher's buffer (numbers of changes, bytes of bodies)."""
+
+    history_changes: int = 20_000
+    history_bytes: int = 96 * 1024 * 1024
+    watch_events: int = 10_000
+    watch_bytes: int = 64 * 1024 * 1024
+
+
+@dataclass(frozen=True)
+class Page:
+    """Part of a list: the states, the revision it shows, whether and how much is left after it."""
+
+    states: list[Stored]
+    revision: int
+    more: bool
+    remaining: int
+
+
+class Ticket:
+    """What becomes of the writes that are committed together. It can be asked at any time, and more than once."""
+
+    __slots__ = ("_done", "_error", "_waiters")
+
+    def __init__(self, *, done: bool = False) -> None:
+        self._done = done
+        self._error: StorageError | None = None
+        self._waiters: list[asyncio.Future[None]] = []
+
+    @property
+    def done(self) -> bool:
+        """Whether it is known what became of them."""
+        return self._done
+
+    @property
+    def error(self) -> StorageError | None:
+        """Why they could not be written; None if they were, or if that is not known yet."""
+        return self._error
+
+    async def settled(self) -> None:
+        """Return once the writes are durable; raises StorageError if they could not be written."""
+        if not self._done:
+            waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiters.append(waiter)
+            await waiter
+        if self._error is not None:
+            raise self._error
+
+    def settle(self, error: StorageError | None) -> None:
+        """Settle the writes (the store does)."""
+        self._done, self._error = True, error
+        waiters, self._waiters = self._waiters, []
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+
+
+DURABLE = Ticket(done=True)
+"""The ticket of what needed no write."""
+
+
+class Staged(NamedTuple):
+    """A write that is staged: the state it makes, and the ticket to wait for."""
+
+    state: Stored
+    ticket: Ticket
+
+
+class _Table:
+    """All objects of one resource, with their keys in order."""
+
+    __slots__ = ("items", "keys", "paths")
+
+    def __init__(self) -> None:
+        self.items: dict[Key, Stored] = {}
+        self.keys: list[Key] = []
+        self.paths: tuple[tuple[str, tuple[str, ...]], ...] = ()
+
+    def put(self, state: Stored) -> None:
+        key = state.key
+        if key not in self.items:
+            if self.keys and key < self.keys[-1]:
+                insort(self.keys, key)
+            else:
+                self.keys.append(key)
+        self.items[key] = state
+
+    def drop(self, key: Key) -> None:
+        if self.items.pop(key, None) is not None:
+            del self.keys[bisect_left(self.keys, key)]
+
+
+class Store:
+    """Objects by resource and key. Use from one event loop only; see the module for the promises."""
+
+    def __init__(self, log: Log | None = None, *, limits: Limits | None = None) -> None:
+        self.limits = limits or Limits()
+        self._log: Log = log if log is not None else Log()
+        self._tables: dict[str, _Table] = {}
+        self._history: deque[Change] = deque()
+        self._by_resource: dict[str, deque[Change]] = {}
+        self._history_bytes = 0
+        self._subscriptions: dict[str, set[Subscription]] = {}
+        self._staged: list[Change] = []
+        self._ticket = DURABLE
+        self._scheduled = False
+        self._checkpointing: asyncio.Future[None] | None = None
+        self._checkpoint_timer: asyncio.TimerHandle | None = None
+        self.undone: list[Callable[[], None]] = []
+        """Called after staged writes were undone: what was derived from ``head`` and ``heads`` may be wrong."""
+        self.compacted = self._log.compacted
+        """History starts after this revision."""
+        self.revision = max(1, self.compacted)
+        """The last committed revision."""
+        self._next = self.revision
+        self._load()
+
+    def _load(self) -> None:
+        for row in self._log.rows():
+            key = (row.namespace, row.name)
+            table = self._table(row.resource)
+            previous = table.items.get(key)
+            state = Stored(row.resource, row.namespace, row.name, row.revision, row.body)
+            if row.deleted:
+                table.drop(key)
+            else:
+                table.put(state)
+            if row.revision > self.compacted:
+                kind: ChangeType = "DELETED" if row.deleted else ("MODIFIED" if previous else "ADDED")
+                self._remember(Change(kind, state, previous))
+            self.revision = max(self.revision, row.revision)
+        self._next = self.revision
+        self._trim()
+
+    # -- what is there -------------------------------------------------------------------------------------
+
+    def declare(self, resource: str, paths: tuple[str, ...]) -> None:
+        """Name the dotted paths field selectors of ``resource`` may ask for; they are then read at write time."""
+        self._table(resource).paths = tuple((path, tuple(path.split("."))) for path in paths)
+
+    def _table(self, resource: str) -> _Table:
+        table = self._tables.get(resource)
+        if table is None:
+            table = self._tables[resource] = _Table()
+        return table
+
+    def get(self, resource: str, namespace: str, name: str) -> Stored | None:
+        """Return the committed state or None."""
+        key = (namespace, name)
+        for change in self._staged:
+            if change.state.key == key and change.state.resource == resource:
+                return change.previous
+        return self._table(resource).items.get(key)
+
+    def head(self, resource: str, namespace: str, name: str) -> Stored | None:
+        """Return the newest state, staged ones included: what a write has to build on."""
+        return self._table(resource).items.get((namespace, name))
+
+    def heads(self, resource: str, namespace: str | None = None) -> Iterator[Stored]:
+        """Yield the newest states of a resource in key order, staged ones included (for admission)."""
+        table = self._tables.get(resource)
+        if table is not None:
+            for key in self._keys(table, namespace):
+                yield table.items[key]
+
+    def count(self, resource: str) -> int:
+        """Return how many objects a resource has."""
+        return len(self._table(resource).items)
+
+    def resources(self) -> list[str]:
+        """Return the storage keys that hold objects."""
+        return [resource for resource, table in self._tables.items() if table.items]
+
+    @staticmethod
+    def _keys(table: _Table, namespace: str | None) -> list[Key]:
+        if namespace is None:
+            return list(table.keys)
+        start = bisect_left(table.keys, (namespace, ""))
+        end = bisect_left(table.keys, (namespace + "\0", ""))
+        return table.keys[start:end]
+
+    def page(
+        self,
+        resource: str,
+        namespace: str | None = None,
+        *,
+        match: Matcher | None = None,
+        at: int | None = None,
+        after: Key | None = None,
+        limit: int | None = None,
+    ) -> Page:
+        """List a resource, in key order.
+
+        ``at`` shows it as of that revision (raises CompactedError or FutureRevisionError), None as of now;
+        ``after`` starts behind a key; ``limit`` bounds the matching states returned.
+        """
+        table = self._table(resource)
+        revision = self.revision if at is None else at
+        overlay = self._as_of(resource, revision) if self._staged or revision != self.revision else {}
+        keys = self._keys(table, namespace)
+        if overlay:
+            wanted = {key for key in overlay if namespace is None or key[0] == namespace}
+            keys = sorted(wanted.union(keys))
+        start = bisect_right(keys, after) if after is not None else 0
+        found: list[Stored] = []
+        for index in range(start, len(keys)):
+            key = keys[index]
+            state = overlay[key] if key in overlay else table.items[key]
+            if state is None or (match is not None and not match(state)):
+                continue
+            if limit is not None and len(found) == limit:
+                left = len(keys) - index
+                if overlay:
+                    left = sum(1 for k in keys[index:] if overlay.get(k, state) is not None)
+                return Page(found, revision, more=True, remaining=left)
+            found.append(state)
+        return Page(found, revision, more=False, remaining=0)
+
+    def _as_of(self, resource: str, revision: int) -> dict[Key, Stored | None]:
+        """Return what differs from the newest states at ``revision``: the older state of each key changed since."""
+        self.check_revision(revision)
+        overlay: dict[Key, Stored | None] = {}
+        for change in reversed(self._staged):
+            if change.state.resource == resource:
+                overlay[change.state.key] = change.previous
+        for change in reversed(self._by_resource.get(resource, ())):
+            if change.revision <= revision:
+                break
+            overlay[change.state.key] = change.previous
+        return overlay
+
+    def check_revision(self, revision: int) -> None:
+        """Raise CompactedError or FutureRevisionError unless the state at ``revision`` is kept."""
+        if revision > self.revision:
+            raise FutureRevisionError(revision, self.revision)
+        if revision < self.compacted:
+            raise CompactedError(revision, self.compacted)
+
+    # -- writing -------------------------------------------------------------------------------------------
+
+    def put(
+        self,
+        resource: str,
+        namespace: str,
+        name: str,
+        body: Json,
+        expected: Stored | None,
+        *,
+        longest: int | None = None,
+    ) -> Staged:
+        """Stage a new state that builds on ``expected`` (None: the object must not exist); raises MovedError.
+
+        ``body`` gets its resourceVersion and loses kind and apiVersion. Wait for the ticket before answering anyone
+        that it is written. ``longest``: bytes that the state may have, else TooLargeError is raised and nothing staged.
+        """
+        table = self._table(resource)
+        if table.items.get((namespace, name)) is not expected:
+            raise MovedError
+        state = self._encode(table, resource, namespace, name, body, longest)
+        table.put(state)
+        return self._stage(Change("ADDED" if expected is None else "MODIFIED", state, expected))
+
+    def delete(self, expected: Stored, body: Json | None = None) -> Staged:
+        """Stage the end of an object in state ``expected``; ``body`` is its last state if it changed on the
+        way.
+
+        Returns the last state wearing the revision of the deletion. Raises MovedError.
+        """
+        table = self._table(expected.resource)
+        if table.items.get(expected.key) is not expected:
+            raise MovedError
+        last = expected.decode() if body is None else body
+        state = self._encode(table, expected.resource, expected.namespace, expected.name, last)
+        table.drop(expected.key)
+        return self._stage(Change("DELETED", state, expected))
+
+    def _encode(
+        self, table: _Table, resource: str, namespace: str, name: str, body: Json, longest: int | None = None
+    ) -> Stored:
+        revision = self._next + 1
+        body.pop("kind", None)
+        body.pop("apiVersion", None)
+        body["metadata"]["resourceVersion"] = str(revision)
+        raw = _encode(body)
+        if longest is not None and len(raw) > longest:
+            raise TooLargeError
+        state = Stored(resource, namespace, name, revision, raw)
+        state.remember(body, table.paths)
+        self._next = revision
+        return state
+
+    def _stage(self, change: Change) -> Staged:
+        if not self._staged:
+            self._ticket = Ticket()
+        self._staged.append(change)
+        if not self._scheduled:
+            try:
+                loop = asyncio.get_running_loop()
+            except RuntimeError:
+                pass  # no loop (tools, tests): the caller flushes
+            else:
+                self._scheduled = True
+                loop.call_soon(self._flush_scheduled)
+        return Staged(change.state, self._ticket)
+
+    def _flush_scheduled(self) -> None:
+        self._scheduled = False
+        self.flush()
+
+    @property
+    def ticket(self) -> Ticket:
+        """The ticket of everything staged so far: what an answer has to wait for that was read from ``head``."""
+        return self._ticket if self._staged else DURABLE
+
+    def flush(self) -> None:
+        """Commit what is staged, now. A failure undoes it in memory and is raised by its ticket."""
+        staged, ticket = self._staged, self._ticket
+        if not staged:
+            return
+        self._staged = []
+        try:
+            self._log.append([_row(change) for change in staged])
+        except StorageError as error:
+            log.error("%s; %d writes are undone", error, len(staged))
+            self._take_back(staged, ticket, error)
+            return
+        self.revision = staged[-1].revision
+        touched: dict[str, list[Change]] = {}
+        for change in staged:
+            self._remember(change)
+            touched.setdefault(change.state.resource, []).append(change)
+        for resource, changes in touched.items():
+            for subscription in tuple(self._subscriptions.get(resource, ())):
+                subscription.offer(changes)
+        ticket.settle(None)
+        self._trim()
+        self._checkpoint()
+
+    def discard(self) -> None:
+        """Undo what is staged, all of it: somebody found that the whole of it must not be written."""
+        staged, ticket = self._staged, self._ticket
+        if staged:
+            self._staged = []
+            self._take_back(staged, ticket, StorageError("the writes were taken back"))
+
+    def _take_back(self, staged: list[Change], ticket: Ticket, why: StorageError) -> None:
+        self._undo(staged)
+        ticket.settle(why)
+        for call in self.undone:
+            call()
+
+    def _undo(self, staged: list[Change]) -> None:
+        for change in reversed(staged):
+            table = self._table(change.state.resource)
+            if change.previous is None:
+                table.drop(change.state.key)
+            else:
+                table.put(change.previous)
+        self._next = self.revision
+
+    # -- history -------------------------------------------------------------------------------------------
+
+    def _remember(self, change: Change) -> None:
+        self._history.append(change)
+        self._by_resource.setdefault(change.state.resource, deque()).append(change)
+        self._history_bytes += len(change.state.raw)
+
+    def _trim(self) -> None:
+        limits = self.limits
+        over = len(self._history) - limits.history_changes
+        if over > COMPACT_STEP or self._history_bytes > limits.history_bytes:
+            size = self._history_bytes
+            keep_bytes = limits.history_bytes * 7 // 8
+            drop = 0
+            for index, change in enumerate(self._history):
+                if len(self._history) - index <= limits.history_changes and size <= keep_bytes:
+                    break
+                size -= len(change.state.raw)
+                drop = change.revision
+            self.compact(drop)
+
+    def compact(self, revision: int) -> None:
+        """Forget the history up to and including ``revision``: older watches and lists get 410 from then on."""
+        revision = min(revision, self.revision)
+        if revision <= self.compacted:
+            return
+        superseded: list[Row] = []
+        while self._history and self._history[0].revision <= revision:
+            change = self._history.popleft()
+            self._by_resource[change.state.resource].popleft()
+            self._history_bytes -= len(change.state.raw)
+            if change.previous is not None:
+                superseded.append(_row_of(change.previous))
+            if change.type == "DELETED":
+                superseded.append(_row(change))
+        self.compacted = revision
+        for subscriptions in self._subscriptions.values():
+            for subscription in subscriptions:
+                subscription.forgotten(revision)
+        try:
+            self._log.compact(revision, superseded)
+        except StorageError as error:
+            log.error("%s", error)  # the rows stay: they cost room, and the next start reads past them
+
+    def _checkpoint(self) -> None:
+        """Have the log copied back: at once if much was written, else in a while."""
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            if self._log.checkpoint_due():
+                self._log.checkpoint()
+            return
+        if self._log.checkpoint_due() and not self._copying:
+            self._copy_back(loop)
+        elif self._checkpoint_timer is None:
+            self._checkpoint_timer = loop.call_later(CHECKPOINT_SECONDS, self._copy_back, loop)
+
+    @property
+    def _copying(self) -> bool:
+        return self._checkpointing is not None and not self._checkpointing.done()
+
+    def _copy_back(self, loop: asyncio.AbstractEventLoop) -> None:
+        if self._checkpoint_timer is not None:
+            self._checkpoint_timer.cancel()
+            self._checkpoint_timer = None
+        if self._copying:
+            self._checkpoint()  # later
+        else:
+            self._checkpointing = loop.run_in_executor(None, self._copied)
+
+    def _copied(self) -> None:
+        """Copy the log back, in a thread of its own. A failure costs nothing: the write-ahead log has it all."""
+        try:
+            self._log.checkpoint()
+        except StorageError as error:
+            log.error("%s", error)
+
+    # -- watching ------------------------------------------------------------------------------------------
+
+    def subscribe(
+        self,
+        resource: str,
+        namespace: str | None = None,
+        *,
+        match: Matcher | None = None,
+        since: int | None = None,
+    ) -> Subscription:
+        """Watch a resource: changes after revision ``since`` (None: from now). Raises CompactedError.
+
+        ``since`` may lie in the future: nothing is sent until it is passed. Unsubscribe when done.
+        """
+        start = self.revision if since is None else since
+        if start < self.compacted:
+            raise CompactedError(start, self.compacted)
+        subscription = Subscription(
+            resource,
+            namespace,
+            match,
+            start,
+            limit_events=self.limits.watch_events,
+            limit_bytes=self.limits.watch_bytes,
+        )
+        past: deque[Change] = deque()
+        for change in reversed(self._by_resource.get(resource, ())):
+            if change.revision <= start:
+                break
+            past.appendleft(change)
+        if past:
+            subscription.begin_with(past, self.revision)
+        self._subscriptions.setdefault(resource, set()).add(subscription)
+        return subscription
+
+    def unsubscribe(self, subscription: Subscription) -> None:
+        """End a subscription; harmless if it ended before."""
+        subscription.closed = True
+        self._subscriptions.get(subscription.resource, set()).discard(subscription)
+        subscription.wake()
+
+    def end_subscriptions(self, resource: str | None = None) -> None:
+        """End every watch, or those of one resource (a CRD that goes, a server that stops)."""
+        for name in [resource] if resource is not None else list(self._subscriptions):
+            for subscription in tuple(self._subscriptions.get(name, ())):
+                self.unsubscribe(subscription)
+
+    async def aclose(self) -> None:
+        """Commit what is staged, end all watches, close the log."""
+        self.flush()
+        self.end_subscriptions()
+        if self._checkpoint_timer is not None:
+            self._checkpoint_timer.cancel()
+        if self._checkpointing is not None:
+            await self._checkpointing
+        self._log.close()
+
+    def close(self) -> None:
+        """As :meth:`aclose` where no loop runs."""
+        self.flush()
+        self.end_subscriptions()
+        if self._checkpoint_timer is not None:
+            self._checkpoint_timer.cancel()
+        self._log.close()
+
+
+def _row_of(state: Stored, *, deleted: bool = False) -> Row:
+    return Row(state.revision, state.resource, state.namespace, state.name, deleted, state.raw)
+
+
+def _row(change: Change) -> Row:
+    return _row_of(change.state, deleted=change.type == "DELETED")
+
+
+def as_object(kind: str, api_version: str, state: Stored) -> Json:
+    """Return the decoded object with its kind and apiVersion in front."""
+    out: Json = {"kind": kind, "apiVersion": api_version}
+    out.update(state.decode())
+    return out

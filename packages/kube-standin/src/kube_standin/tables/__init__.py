@@ -1,0 +1,105 @@
+"""Tables: what `kubectl get` prints, computed by the server (`meta.k8s.io/v1 Table`), and partial objects.
+
+Columns per kind stand in `kinds.COLUMNS`; custom resources bring theirs in their definition, everything
+else shows its name and when it was created.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any
+
+from kube_rules.json import Json
+from kube_standin.kinds import Kind
+from kube_standin.patching.strategic import go_map
+from kube_standin.tables import ages, jsonpaths
+from kube_standin.tables.columns import AGE, NAME, Cell, Column
+from kube_standin.tables.kinds import COLUMNS, DEFAULT
+
+__all__ = ["columns_of", "partial_object", "row_maker", "table"]
+
+_META_VERSION = "meta.k8s.io/v1"
+
+
+def _custom_cell(path: str, kind: str) -> Cell:
+    def cell(obj: Json, now: datetime) -> Any:
+        found = jsonpaths.find(path, obj)
+        if not found:
+            return None
+        value = found[0]
+        if kind == "date":
+            return ages.age(value, now) if isinstance(value, str) else None
+        if kind == "integer":
+            return int(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+        if kind == "number":
+            return value if isinstance(value, int | float) and not isinstance(value, bool) else None
+        if kind == "boolean":
+            return value if isinstance(value, bool) else None
+        return value if isinstance(value, str) else go_map(value if len(found) == 1 else found)
+
+    return cell
+
+
+def columns_of(kind: Kind) -> tuple[Column, ...]:
+    """The columns of a kind."""
+    if not kind.custom:
+        return COLUMNS.get((kind.group, kind.kind), DEFAULT)
+    given = (kind.definition or {}).get("additionalPrinterColumns")
+    if not given:
+        return (NAME, AGE)
+    return (
+        NAME,
+        *(
+            Column(
+                column["name"],
+                column.get("description")
+                or f"Custom resource definition column (in JSONPath format): {column['jsonPath']}",
+                _custom_cell(column["jsonPath"], column.get("type", "string")),
+                column.get("type", "string"),
+                bool(column.get("priority", 0)),
+                column.get("format", ""),
+            )
+            for column in given
+        ),
+    )
+
+
+def partial_object(obj: Json, version: str = "v1") -> Json:
+    """An object reduced to its metadata, in a version of `meta.k8s.io`."""
+    meta = obj.get("metadata", {})
+    return {"kind": "PartialObjectMetadata", "apiVersion": f"meta.k8s.io/{version}", "metadata": meta}
+
+
+def table(
+    kind: Kind,
+    items: list[Json],
+    *,
+    include_object: str,
+    now: datetime,
+    list_meta: Json,
+) -> Json:
+    """The table of some objects of one kind.
+
+    `include_object` is "Metadata" (also ""), "Object" or "None"; `now` a time with zone, against which ages
+    are reported; `list_meta` becomes the table's metadata.
+    """
+    out: Json = {"kind": "Table", "apiVersion": _META_VERSION, "metadata": list_meta}
+    out["columnDefinitions"] = [column.definition() for column in columns_of(kind)]
+    out["rows"] = list(map(row_maker(kind, include_object=include_object, now=now), items))
+    return out
+
+
+def row_maker(kind: Kind, *, include_object: str, now: datetime) -> Callable[[Json], Json]:
+    """What makes the row of an object in a `table`."""
+    cells = [column.cell for column in columns_of(kind)]
+
+    def row(obj: Json) -> Json:
+        attached: Any = None
+        if include_object == "Object":
+            attached = obj
+        elif include_object != "None":
+            attached = partial_object(obj)
+        return {"cells": [cell(obj, now) for cell in cells], "object": attached}
+
+    return row

@@ -1,0 +1,157 @@
+"""Columns of the kinds that controllers and drivers write: revisions, endpoints, bindings of roles, CSI, templates."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kube_rules.json import Json
+from kube_standin.tables.columns import (
+    AGE,
+    NAME,
+    NONE,
+    UNSET,
+    Column,
+    labels,
+    of,
+    of_containers,
+    path,
+    size,
+    wide,
+)
+
+_MOST_SHOWN = 3
+
+
+def _controller(obj: Json) -> str:
+    """`KIND.GROUP/NAME` of the owner that controls it."""
+    for owner in obj.get("metadata", {}).get("ownerReferences", ()):
+        if owner.get("controller"):
+            group = str(owner.get("apiVersion", "")).rpartition("/")[0]
+            kind = str(owner.get("kind", "")).lower()
+            return f"{kind}{'.' + group if group else ''}/{owner.get('name', '')}"
+    return NONE
+
+
+def _first(shown: list[str], more: int) -> str:
+    """The first of several, and how many more there are."""
+    return ",".join(shown) + (f" + {more} more..." if more > 0 else "") if shown else NONE
+
+
+def _reached(subsets: Any) -> str:
+    """Addresses with ports, of the subsets of an Endpoints."""
+    every: list[str] = []
+    for subset in subsets or ():
+        addresses = [address.get("ip", "") for address in subset.get("addresses", ())]
+        ports = subset.get("ports", ())
+        if not ports:
+            every += addresses
+        every += [
+            f"[{ip}]:{port.get('port', 0)}" if ":" in ip else f"{ip}:{port.get('port', 0)}"
+            for port in ports
+            for ip in addresses
+        ]
+    return _first(every[:_MOST_SHOWN], len(every) - _MOST_SHOWN)
+
+
+def _slice_ports(ports: Any) -> str:
+    if not ports:
+        return UNSET
+    every = [str(port["port"]) if "port" in port else "*" for port in ports]
+    return _first(every[:_MOST_SHOWN], len(every) - _MOST_SHOWN)
+
+
+def _slice_endpoints(endpoints: Any) -> str:
+    if not endpoints:
+        return UNSET
+    every = [address for endpoint in endpoints for address in endpoint.get("addresses", ())]
+    return _first(every[:_MOST_SHOWN], len(every) - _MOST_SHOWN)
+
+
+def _role(reference: Any) -> str:
+    given = reference or {}
+    return f"{given.get('kind', '')}/{given.get('name', '')}"
+
+
+def _subjects(kind: str) -> Any:
+    def shown(subjects: Any) -> str:
+        found = [one for one in subjects or () if one.get("kind") == kind]
+        if kind == "ServiceAccount":
+            return ", ".join(f"{one.get('namespace', '')}/{one.get('name', '')}" for one in found)
+        return ", ".join(one.get("name", "") for one in found)
+
+    return of(shown, "subjects")
+
+
+def _bindings(kind: str) -> tuple[Column, ...]:
+    word = kind[:1].lower() + kind[1:]
+    return (
+        NAME,
+        Column("Role", f"rbac.v1.{kind}#roleRef", of(_role, "roleRef")),
+        AGE,
+        wide("Users", f"Users in the {word}", _subjects("User")),
+        wide("Groups", f"Groups in the {word}", _subjects("Group")),
+        wide("ServiceAccounts", f"ServiceAccounts in the {word}", _subjects("ServiceAccount")),
+    )
+
+
+_CONTAINERS = "template.spec.containers"
+_DRIVER = "storage.v1.CSIDriverSpec#"
+COLUMNS: dict[tuple[str, str], tuple[Column, ...]] = {
+    ("", "ServiceAccount"): (NAME, AGE),
+    ("", "Endpoints"): (NAME, Column("Endpoints", "core.v1.Endpoints#subsets", of(_reached, "subsets")), AGE),
+    ("", "PodTemplate"): (
+        NAME,
+        Column("Containers", "Names of each container in the template.", of_containers("name", _CONTAINERS)),
+        Column("Images", "Images referenced by each container in the template.", of_containers("image", _CONTAINERS)),
+        Column("Pod Labels", "The labels for the pod template.", of(labels, "template.metadata.labels")),
+    ),
+    ("apps", "ControllerRevision"): (
+        NAME,
+        Column("Controller", "Controller of the object", of(_controller)),
+        Column("Revision", "apps.v1.ControllerRevision#revision", path("revision", 0)),
+        AGE,
+    ),
+    ("discovery.k8s.io", "EndpointSlice"): (
+        NAME,
+        Column("AddressType", "discovery.v1.EndpointSlice#addressType", path("addressType")),
+        Column("Ports", "discovery.v1.EndpointSlice#ports", of(_slice_ports, "ports")),
+        Column("Endpoints", "discovery.v1.EndpointSlice#endpoints", of(_slice_endpoints, "endpoints")),
+        AGE,
+    ),
+    ("rbac.authorization.k8s.io", "RoleBinding"): _bindings("RoleBinding"),
+    ("rbac.authorization.k8s.io", "ClusterRoleBinding"): _bindings("ClusterRoleBinding"),
+    ("storage.k8s.io", "CSIDriver"): (
+        NAME,
+        Column("AttachRequired", _DRIVER + "attachRequired", path("spec.attachRequired", True), "boolean"),
+        Column("PodInfoOnMount", _DRIVER + "podInfoOnMount", path("spec.podInfoOnMount", False), "boolean"),
+        Column("StorageCapacity", _DRIVER + "storageCapacity", path("spec.storageCapacity", False), "boolean"),
+        Column(
+            "TokenRequests",
+            _DRIVER + "tokenRequests",
+            of(lambda asked: ",".join(one.get("audience", "") for one in asked or ()) or UNSET, "spec.tokenRequests"),
+        ),
+        Column("RequiresRepublish", _DRIVER + "requiresRepublish", path("spec.requiresRepublish", False), "boolean"),
+        Column(
+            "Modes",
+            _DRIVER + "volumeLifecycleModes",
+            of(lambda modes: ",".join(modes or ()) or NONE, "spec.volumeLifecycleModes"),
+        ),
+        AGE,
+    ),
+    ("storage.k8s.io", "CSINode"): (
+        NAME,
+        Column(
+            "Drivers",
+            "Drivers indicates the number of CSI drivers registered on the node",
+            size("spec.drivers"),
+            "integer",
+        ),
+        AGE,
+    ),
+    ("storage.k8s.io", "VolumeAttributesClass"): (
+        NAME,
+        Column("DriverName", "storage.v1.VolumeAttributesClass#driverName", path("driverName")),
+        AGE,
+    ),
+}
+"""By (API group, kind); kinds that are in no table are shown with their name and time of creation."""

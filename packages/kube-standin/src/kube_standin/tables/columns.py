@@ -1,0 +1,158 @@
+"""Columns: a heading with its description, and the function that fills its cells."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from functools import partial
+from typing import Any, NamedTuple
+
+from kube_rules.json import Json
+from kube_standin.schema import definitions
+from kube_standin.tables import ages
+
+Cell = Callable[[Json, datetime], Any]
+NONE = "<none>"
+UNSET = "<unset>"
+UNKNOWN = "<unknown>"
+
+
+class Column(NamedTuple):
+    """One column; `about` is its description, or `TYPE#FIELD` for that field's documentation.
+
+    `wide` columns (priority 1) show with `kubectl get -o wide` only.
+    """
+
+    name: str
+    about: str
+    cell: Cell
+    type: str = "string"
+    wide: bool = False
+    format: str = ""
+
+    def definition(self) -> Json:
+        """The column as it stands in `columnDefinitions`."""
+        return {
+            "name": self.name,
+            "type": self.type,
+            "format": self.format,
+            "description": described(self.about),
+            "priority": int(self.wide),
+        }
+
+
+def described(about: str) -> str:
+    """Resolve `TYPE#FIELD` to the documentation of that field."""
+    definition, sign, field = about.partition("#")
+    if not sign or " " in definition:
+        return about
+    known = definitions.descriptions()
+    text: str = known[definition if definition in known else f"io.k8s.api.{definition}"][1].get(field, "")
+    return text
+
+
+META = definitions.OBJECT_META
+
+
+def path(dotted: str, default: Any = "") -> Cell:
+    """A cell that shows one field."""
+    steps = dotted.split(".")
+
+    def cell(obj: Json, _: datetime) -> Any:
+        value: Any = obj
+        for step in steps:
+            if not isinstance(value, dict) or step not in value:
+                return default
+            value = value[step]
+        return value
+
+    return cell
+
+
+def of(make: Callable[[Any], Any], dotted: str = "") -> Cell:
+    """A cell made of the object, or of one field (None where it is missing), without the time."""
+    if not dotted:
+        return lambda obj, _: make(obj)
+    fetch = path(dotted, None)
+    return lambda obj, now: make(fetch(obj, now))
+
+
+def text(dotted: str, default: str = NONE) -> Cell:
+    """A cell that shows one field as text; `default` where it is missing or empty."""
+    fetch = path(dotted, None)
+
+    def cell(obj: Json, now: datetime) -> str:
+        value = fetch(obj, now)
+        return default if value in (None, "") else str(value)
+
+    return cell
+
+
+def count(dotted: str) -> Cell:
+    """A cell that shows a number, zero where it is missing."""
+    return path(dotted, 0)
+
+
+def size(dotted: str) -> Cell:
+    """A cell that shows how many entries a list or map has."""
+    fetch = path(dotted, ())
+    return lambda obj, now: len(fetch(obj, now) or ())
+
+
+def of_containers(field: str, dotted: str = "spec.template.spec.containers") -> Cell:
+    """A field of each container of a list, separated by commas."""
+    return of(lambda containers: ",".join(one.get(field, "") for one in containers or ()), dotted)
+
+
+def since(dotted: str) -> Cell:
+    """A cell that shows how long ago a time was."""
+    fetch = path(dotted, None)
+    return lambda obj, now: ages.age(fetch(obj, now), now)
+
+
+wide = partial(Column, wide=True)
+"""A column for `-o wide`: name, description, cell."""
+
+
+def integer(name: str, about: str, dotted: str) -> Column:
+    """A column of numbers, from one field."""
+    return Column(name, about, count(dotted), "integer")
+
+
+def access_modes(modes: list[str] | None) -> str:
+    """Access modes in short: RWO,ROX,RWX,RWOP."""
+    short = {
+        "ReadWriteOnce": "RWO",
+        "ReadOnlyMany": "ROX",
+        "ReadWriteMany": "RWX",
+        "ReadWriteOncePod": "RWOP",
+    }
+    return ",".join(word for mode, word in short.items() if mode in (modes or ()))
+
+
+def selector(given: Json | None) -> str:
+    """A label selector as text."""
+    if given is None:
+        return NONE
+    parts = [f"{key}={value}" for key, value in sorted(given.get("matchLabels", {}).items())]
+    for expression in given.get("matchExpressions", ()):
+        key, operator = expression.get("key", ""), expression.get("operator", "")
+        values = ",".join(sorted(expression.get("values", ())))
+        words = {
+            "In": f"{key} in ({values})",
+            "NotIn": f"{key} notin ({values})",
+            "Exists": key,
+            "DoesNotExist": f"!{key}",
+        }
+        parts.append(words.get(operator, "<error>"))
+    return ",".join(parts) or NONE
+
+
+def labels(given: Json | None) -> str:
+    """A map of labels as text."""
+    return ",".join(f"{key}={value}" for key, value in sorted((given or {}).items())) or NONE
+
+
+NAME = Column("Name", f"{META}#name", path("metadata.name"), format="name")
+AGE = Column("Age", f"{META}#creationTimestamp", since("metadata.creationTimestamp"))
+CREATED = Column("Created At", f"{META}#creationTimestamp", path("metadata.creationTimestamp"), "date")

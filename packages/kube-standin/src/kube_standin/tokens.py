@@ -1,0 +1,91 @@
+"""POST .../serviceaccounts/NAME/token: a signed token for a service account, perhaps bound to a pod, secret or node."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from kube_rules.json import Json
+from kube_standin import errors
+from kube_standin.clock import stamp
+from kube_standin.kinds import Kind
+from kube_standin.registry import Registry
+from kube_standin.schema import field_errors as fe
+from kube_standin.security import AUDIENCE, Bound, Tokens
+from kube_standin.storage import Store
+
+_DEFAULT_SECONDS = 3600
+_SHORTEST = 600
+_LONGEST = 2**32
+_MOST_AUDIENCES = 64
+
+
+def present(store: Store, bound: Bound) -> bool:
+    """Whether the very object a token is bound to is there. A terminating account is not; a pod is until it is gone."""
+    state = store.get(bound.resource, bound.namespace, bound.name)
+    if state is None:
+        return False
+    metadata = state.decode()["metadata"]
+    if metadata.get("deletionTimestamp") and bound.resource == "serviceaccounts":
+        return False
+    return bool(metadata["uid"] == bound.uid)
+
+
+def issue_now(registry: Registry, tokens: Tokens, kind: Kind, namespace: str, name: str, request: Json) -> Json:
+    """Answer a TokenRequest; raises 404 for an unknown account, 422 for a lifetime out of bounds."""
+    state = registry.head(kind, namespace, name)
+    if state is None:
+        raise errors.not_found(kind.plural, kind.group, name)
+    spec = request.get("spec") or {}
+    seconds = spec.get("expirationSeconds") or _DEFAULT_SECONDS
+    if not isinstance(seconds, int) or not _SHORTEST <= seconds <= _LONGEST:
+        short = not isinstance(seconds, int) or seconds < _SHORTEST
+        why = "less than 10 minutes" if short else "larger than 2^32 seconds"
+        raise _invalid(name, fe.invalid("spec.expirationSeconds", seconds, f"may not specify a duration {why}"))
+    audiences = list(spec.get("audiences") or [AUDIENCE])
+    if len(audiences) > _MOST_AUDIENCES:
+        raise _invalid(name, fe.too_many("spec.audiences", len(audiences), _MOST_AUDIENCES))
+    account = Bound("serviceaccounts", namespace, name, state.decode()["metadata"]["uid"])
+    reference = spec.get("boundObjectRef")
+    bound = _bound(registry, account, reference) if reference else None
+    token, ends = tokens.issue(account, seconds, audiences, bound)
+    return {
+        "kind": "TokenRequest",
+        "apiVersion": "authentication.k8s.io/v1",
+        "metadata": {"name": name, "namespace": namespace, "creationTimestamp": registry.clock.stamp()},
+        "spec": {"audiences": audiences, "expirationSeconds": seconds, "boundObjectRef": reference},
+        "status": {"token": token, "expirationTimestamp": stamp(datetime.fromtimestamp(ends, UTC))},
+    }
+
+
+def _invalid(name: str, finding: fe.FieldError) -> errors.StatusError:
+    return errors.unfit("TokenRequest", "authentication.k8s.io", name, finding)
+
+
+_BINDABLE = {"Pod": "pods", "Secret": "secrets", "Node": "nodes"}
+
+
+def _bound(registry: Registry, account: Bound, reference: Json) -> Bound:
+    """Return the object a token is to be bound to; raises 400, 404 or 409."""
+    version, kind, name = reference.get("apiVersion", ""), reference.get("kind", ""), reference.get("name", "")
+    group, _, _ = version.rpartition("/")
+    resource = _BINDABLE.get(kind) if not group else None
+    if resource is None:
+        shown = version if group else f"/{version}"
+        raise errors.bad_request(f"cannot bind token to object of type {shown}, Kind={kind}")
+    namespace = "" if resource == "nodes" else account.namespace
+    state = registry.store.head(resource, namespace, name)
+    if state is None:
+        raise errors.not_found(resource, "", name)
+    obj = state.decode()
+    if resource == "pods" and (obj.get("spec") or {}).get("serviceAccountName") != account.name:
+        raise errors.bad_request(
+            f'cannot bind token for serviceaccount "{account.name}" to pod running with different serviceaccount name.'
+        )
+    uid = obj["metadata"]["uid"]
+    if reference.get("uid", uid) != uid:
+        why = (
+            f"the UID in the bound object reference ({reference['uid']}) does not match the UID in record. The object "
+            "might have been deleted and then recreated"
+        )
+        raise errors.conflict(kind, "", name, why)
+    return Bound(resource, namespace, name, uid)

@@ -1,0 +1,214 @@
+"""Unknown fields of manifests that come from a file: the packed schemas as `kube_rules.unknown_fields.Schemas`.
+
+What strict validation of the API server finds (`schema.decoding`) is found here without decoding: values of the wrong
+type are somebody else's business. Two walks with one meaning. The *quick* one is a type built of the schema, in which
+every leaf is left alone: the decoder of msgspec refuses what has other fields, and does so for 100,000 pods a second.
+The *thorough* one runs only after that, and names them.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, cast
+
+import msgspec
+
+from kube_rules.foreign_groups import COSCHEDULING_VERSION, VOLCANO_VERSION
+from kube_rules.unknown_fields import Manifest, MisnamedField, Path, nearest
+from kube_rules.versions import CRD_GROUP, INTERNAL_VERSION
+from kube_standin.schema import nodes
+from kube_standin.schema.definitions import OBJECT_META, definition_names
+from kube_standin.schema.nodes import Node, Type
+
+_SAME_AS: Final[Mapping[str, str]] = {
+    f"{CRD_GROUP}/v1beta1": INTERNAL_VERSION,
+    "resource.k8s.io/v1beta2": "resource.k8s.io/v1",
+    "storage.k8s.io/v1beta1": "storage.k8s.io/v1",
+}
+"""Versions that are read here and have no schema of their own -> the version whose fields they have."""
+
+_Place = tuple[str, str]
+"""apiVersion and kind."""
+
+_ANY: Final = Node(Type.ANY, "interface {}")
+_MOST_DEPTH: Final = 200
+_MOST_FOUND: Final = 1_000
+_DEEPER: Final = 2
+
+
+class PackedSchemas:
+    """See `kube_rules.unknown_fields.Schemas`. Schemas are compiled when the first object of a kind comes."""
+
+    def __init__(self) -> None:
+        self._roots: dict[_Place, Node] = {}
+        self._types: dict[tuple[_Place, bool], Any] = {}
+
+    def knows(self, api_version: str, kind: str) -> bool:
+        """See `Schemas`."""
+        return self._root(_place(api_version, kind)) is not None
+
+    def kinds(self) -> Iterable[tuple[str, str]]:
+        """See `Schemas`."""
+        return definition_names()
+
+    def unknown_fields(self, api_version: str, kind: str, manifest: Manifest) -> Sequence[MisnamedField]:
+        """See `Schemas`."""
+        place = _place(api_version, kind)
+        root = self._root(place)
+        if root is None or self._clean(root, place, manifest):
+            return ()
+        if not isinstance(manifest, Mapping):
+            try:
+                manifest = msgspec.json.decode(cast(Any, manifest))
+            except (msgspec.DecodeError, RecursionError):
+                return ()  # decoding reports it
+        found: list[MisnamedField] = []
+        _walk(root, manifest, (), found)
+        return found
+
+    def _clean(self, root: Node, place: _Place, manifest: Manifest) -> bool:
+        """Whether the quick walk is sure that there are no unknown fields."""
+        plain = isinstance(manifest, Mapping)
+        key = (place, plain)
+        quick = self._types.get(key)
+        if quick is None:
+            made = _type_of(root, {}, object if plain else msgspec.Raw)
+            quick = self._types[key] = made if plain or made is _RECURSIVE else msgspec.json.Decoder(made)
+        if quick is _RECURSIVE:
+            return False
+        try:
+            if plain:
+                msgspec.convert(manifest, quick)
+            else:
+                quick.decode(cast(Any, manifest))
+        except (msgspec.DecodeError, RecursionError):
+            return False
+        return True
+
+    def _root(self, place: _Place) -> Node | None:
+        found = self._roots.get(place)
+        if found is None and (found := _made(place)) is not None:
+            self._roots[place] = found  # names of kinds come from the input: unknown ones are not kept
+        return found
+
+
+def _place(api_version: str, kind: str) -> _Place:
+    """Version and kind whose schema is that of another version and kind."""
+    return ("", kind) if kind == "Scenario" else (_SAME_AS.get(api_version, api_version), kind)
+
+
+def _made(place: _Place) -> Node | None:
+    if place in _FURTHER:
+        return _object({name: _part(name, fields) for name, fields in _FURTHER[place].items()})
+    name = definition_names().get(place)
+    return None if name is None else nodes.named(name)
+
+
+def _part(name: str, fields: tuple[str, ...]) -> Node:
+    return Node(Type.STRUCT, name, dict.fromkeys(fields, _ANY)) if fields else _ANY
+
+
+def _object(fields: Mapping[str, Node]) -> Node:
+    meta = nodes.named(OBJECT_META)
+    text = Node(Type.STRING, "string")
+    return Node(Type.STRUCT, "Object", fields={"apiVersion": text, "kind": text, "metadata": meta, **fields})
+
+
+_FURTHER: Final[Mapping[_Place, Mapping[str, tuple[str, ...]]]] = {
+    ("v1", "List"): {"items": ()},
+    ("", "Scenario"): {"spec": ()},
+    (COSCHEDULING_VERSION, "PodGroup"): {
+        "spec": ("minMember", "minResources", "scheduleTimeoutSeconds"),
+        "status": ("phase", "occupiedBy", "scheduled", "running", "succeeded", "failed", "scheduleStartTime"),
+    },
+    (VOLCANO_VERSION, "PodGroup"): {
+        "spec": (
+            "minMember",
+            "minTaskMember",
+            "queue",
+            "priorityClassName",
+            "minResources",
+            "networkTopology",
+            "subGroupPolicy",
+        ),
+        "status": ("phase", "conditions", "running", "succeeded", "failed"),
+    },
+}
+"""Kinds without a packed schema: what they have beside metadata, with its fields if those are known.
+
+PodGroups of other schedulers are as their custom resource definitions have them; a Scenario is checked elsewhere.
+"""
+
+
+# -- quick -------------------------------------------------------------------------------------------------------------
+
+_RECURSIVE: Final = object()
+"""Instead of a type: the schema contains itself (JSONSchemaProps)."""
+
+
+def _type_of(node: Node, made: dict[int, Any], leaf: Any) -> Any:
+    """A type that takes every value whose fields the node has, and some more; or `_RECURSIVE`."""
+    if node.type is Type.STRUCT:
+        known = made.get(id(node))
+        if known is not None:
+            return known
+        made[id(node)] = _RECURSIVE  # until it is made
+        fields: list[tuple[str, Any, Any]] = []
+        for index, inner in enumerate(node.fields.values()):
+            field = _type_of(inner, made, leaf)
+            if field is _RECURSIVE:
+                return _RECURSIVE
+            fields.append((f"f{index}", field if field is leaf else field | None, None))
+        names = {f"f{index}": name for index, name in enumerate(node.fields)}
+        made[id(node)] = msgspec.defstruct("Fields", fields, rename=names, forbid_unknown_fields=True, gc=False)
+        return made[id(node)]
+    if node.element is not None and node.type in (Type.MAP, Type.LIST):
+        below: Any = _type_of(node.element, made, leaf)
+        if below is leaf or below is _RECURSIVE:
+            return below
+        item = below | None
+        return types.GenericAlias(dict, (str, item)) if node.type is Type.MAP else types.GenericAlias(list, (item,))
+    return leaf
+
+
+# -- thorough ----------------------------------------------------------------------------------------------------------
+
+
+def _walk(node: Node, value: Any, path: Path, found: list[MisnamedField]) -> None:
+    if len(path) > _MOST_DEPTH or len(found) >= _MOST_FOUND:
+        return
+    if node.type is Type.STRUCT and isinstance(value, Mapping):
+        for key, inner in value.items():
+            below = node.fields.get(key)
+            if below is not None:
+                _walk(below, inner, (*path, key), found)
+            else:
+                found.append(MisnamedField((*path, str(key)), _meant(node, str(key))))
+    elif node.element is not None:
+        if node.type is Type.MAP and isinstance(value, Mapping):
+            for key, inner in value.items():
+                _walk(node.element, inner, (*path, str(key)), found)
+        elif node.type is Type.LIST and isinstance(value, list):
+            for index, inner in enumerate(value):
+                _walk(node.element, inner, (*path, index), found)
+
+
+def _meant(node: Node, name: str) -> str:
+    """What was probably meant: a name that is like it here, else the same name a little deeper."""
+    return nodes.REPLACED.get(node.go, {}).get(name) or nearest(name, node.fields) or _deeper(node, name)
+
+
+def _deeper(node: Node, name: str) -> str:
+    level: list[tuple[str, Node]] = [("", node)]
+    for _ in range(_DEEPER):
+        level = [
+            (f"{path}{inner}.", below)
+            for path, outer in level
+            for inner, below in outer.fields.items()
+            if below.type is Type.STRUCT
+        ]
+        for path, below in level:
+            if name in below.fields:
+                return f"{path}{name}"
+    return ""

@@ -1,0 +1,115 @@
+"""`plan --compare`: the same question under several configurations, or with and without more manifests."""
+
+import sys
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from reprieve.cli.asking import Gathered, Source, gather
+from reprieve.cli.outcome import note, refuse
+from reprieve.cli.progress import working
+
+if TYPE_CHECKING:
+    from reprieve.cli.sections import Section
+    from reprieve.simulation.plan import PlanOptions
+    from reprieve.simulation.report import Answer
+    from reprieve.simulation.whatif.comparing import PlanComparison
+
+MOST_VARIANTS = 16
+AS_IT_IS = "as it is"
+
+
+def compare_plans(
+    source: Source,
+    options: "PlanOptions",
+    configurations: Sequence[str],
+    additions: Sequence[str],
+    settings: Mapping[str, Any],
+    only_different: bool,
+    own: str = "",
+) -> "PlanComparison":
+    """Plan every variant: each configuration, or what was asked and the same with each of the additions.
+
+    `settings`: further options of `read_options`, for the configurations; `own`: the option that gives `options` a
+    configuration of their own.
+    """
+    from kube_rules.errors import InputError
+    from kube_rules.group_sources import OWNERS
+    from reprieve.cli.options import read_options
+    from reprieve.library.answering import without
+    from reprieve.scheduling.held_room import waits_for_completions
+    from reprieve.simulation.plan import plan
+    from reprieve.simulation.whatif.changes import with_changes
+    from reprieve.simulation.whatif.comparing import compared
+    from reprieve.simulation.workloads.table import TABLE
+
+    if len(configurations) + len(additions) > MOST_VARIANTS:
+        refuse(f"at most {MOST_VARIANTS} plans can be compared")
+    if len(configurations) > 1 and own:
+        refuse(f"{own}: with more than one --compare only these are compared; give it as one of them")
+    if [*source.files, *additions].count("-") > 1:
+        refuse("-: standard input can be read only once")
+    if "-" in source.files and additions:  # each of them is read with all the rest
+        source = replace(source, stdin=sys.stdin.buffer.read(source.max_bytes + 1))
+    variants: list[tuple[str, Source, PlanOptions]] = []
+    if len(configurations) < 2:
+        variants.append((AS_IT_IS, source, options))
+    variants += [
+        (file, source, replace(read_options(config=file, **settings), now=options.now)) for file in configurations
+    ]
+    variants += [(file, replace(source, files=[*source.files, file]), options) for file in additions]
+    source_on = any(OWNERS in chosen.sources for _, _, chosen in variants)
+    jobs = any(waits_for_completions(chosen.profiles) for _, _, chosen in variants)
+    variants = [(name, replace(asked, owners=source_on, jobs=jobs), chosen) for name, asked, chosen in variants]
+    answers: list[tuple[str, Answer]] = []
+    beside: Set[tuple[str, str]] | None = None
+    warned: set[str] = set()
+    known: dict[tuple[str, ...], Gathered] = {}
+    for name, asked, chosen in variants:
+        gathered = known.get(tuple(asked.files)) or gather(asked, chosen.now)
+        known[tuple(asked.files)] = gathered
+        try:
+            with working("planning"):
+                answer = plan(gathered.manifests, replace(chosen, now=gathered.now, rows=source.rows or TABLE))
+        except InputError as error:
+            refuse(str(error))
+        for warning in answer.account.warnings:
+            if warning not in warned:
+                warned.add(warning)
+                note(f"warning: {warning}")
+        answers.append((name, with_changes(answer, gathered.changed)))
+        if gathered.beside:  # what one of the plans is about, all are
+            beside = gathered.beside if beside is None else beside & gathered.beside
+    plans = [(name, without(answer, beside or frozenset()).plan) for name, answer in answers]
+    return compared(plans, only_different=only_different)
+
+
+def comparison_sections(found: "PlanComparison", *, only_different: bool) -> "list[Section]":
+    """The table of who, and the numbers below."""
+    from reprieve.cli.render import changes_section
+    from reprieve.cli.sections import Row, Section, Tone
+
+    names = tuple(variant.name for variant in found.variants)
+    rows = tuple(
+        Row(
+            (f"{row.kind.lower()} {row.namespace}/{row.name}", *(outcome or "-" for outcome in row.outcomes)),
+            tone=Tone.WAITING if row.differs else Tone.PLAIN,
+        )
+        for row in found.rows
+    )
+    title = "Where the plans differ" if only_different else "Side by side"
+    notes = () if rows else ("nowhere: what is asked about ends the same",)
+    numbers = (
+        ("pods placed", [str(one.placed) for one in found.variants]),
+        ("pods waiting", [str(one.waiting) for one in found.variants]),
+        ("pods evicted", [str(one.evicted) for one in found.variants]),
+        ("GPU-hours lost", [f"{one.lost_gpu_hours:g}" for one in found.variants]),
+        ("CPU-hours lost", [f"{one.lost_cpu_hours:g}" for one in found.variants]),
+        ("against budgets", [str(one.pdb_violations) for one in found.variants]),
+    )
+    changes = changes_section(found.changes)
+    return [
+        *([changes] if changes is not None else []),
+        Section(title, ("", *names), rows, notes),
+        Section("In numbers", ("", *names), tuple(Row((name, *values)) for name, values in numbers)),
+    ]

@@ -1,0 +1,298 @@
+"""`reprieve demo`: the worked example, played on a live cluster on this machine."""
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import typer
+
+from reprieve.cli.outcome import CommandError, Exit, note, show
+from reprieve.cli.sections import Section, Tone
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from kube_rules.json import Json
+    from reprieve.client.transport import ApiClient
+    from reprieve.live.demo_cluster import DemoCluster
+    from reprieve.observability.records import Unit
+    from reprieve.simulation.demo import Act
+    from reprieve.simulation.report import PreemptionAccount
+
+_GPU = "nvidia.com/gpu"
+_WHOLE_SECONDS = 300.0
+"""The whole demo, half a minute on an idle machine. What is waited for in it has deadlines of its own."""
+_STOP_SECONDS = 30.0
+"""For stopping what runs when that time is over; then the process ends itself, and the scheduler with it."""
+
+
+def command() -> None:
+    """Run a cluster for half a minute: a gang gets its room in it, another cannot fit, two gangs come as one.
+
+    Ends by itself, after five minutes at the latest; exit code 0 only if what must happen happened.
+    """
+    from asyncio import CancelledError
+    from tempfile import TemporaryFile
+
+    from reprieve.cli.apiserver import log_to_stderr, run_serving
+
+    log_to_stderr(False)
+    with TemporaryFile() as log, _ended_by_force(_WHOLE_SECONDS + _STOP_SECONDS):
+        try:
+            differences = run_serving(_play_in_time(log.fileno()))
+        except CancelledError:
+            raise typer.Exit(Exit.TERMINATED) from None
+        except Exception:
+            log.seek(0)
+            note("the scheduler's log:", *log.read().decode(errors="replace").splitlines())
+            raise
+    for difference in differences:
+        note(f"unexpected: {difference}")
+    raise typer.Exit(Exit.NOT_SO if differences else Exit.DONE)
+
+
+@contextmanager
+def _ended_by_force(seconds: float) -> "Iterator[None]":
+    """End this process after so long, whatever it is at: an event loop that hangs keeps no deadline of its own."""
+    import os
+    from threading import Timer
+
+    def end() -> None:
+        note(f"error: the demo does not end after {seconds:g} s, nor can it be stopped: ended by force")
+        os._exit(Exit.NOT_SO)
+
+    timer = Timer(seconds, end)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+async def _play_in_time(log: int) -> list[str]:
+    """See `_play`; what has begun is stopped when the time is over."""
+    import asyncio
+    import signal
+
+    playing = asyncio.current_task()
+    assert playing is not None
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, playing.cancel)  # what has begun is stopped then, too
+    try:
+        async with asyncio.timeout(_WHOLE_SECONDS) as whole:
+            return await _play(log)
+    except TimeoutError:
+        if not whole.expired():
+            raise
+        raise CommandError(
+            f"the demo is not over after {_WHOLE_SECONDS:g} s; all of it is stopped", Exit.NOT_SO
+        ) from None
+
+
+async def _play(log: int) -> list[str]:
+    """All acts on a cluster of their own, whose scheduler logs to a descriptor; what came out other than expected."""
+    from kube_standin.kubelet import KubeletOptions
+    from kube_standin.server.serving import ServeOptions
+    from reprieve.cli.terminal import show_sections
+    from reprieve.client.errors import ClientError
+    from reprieve.client.kubeconfig import connect
+    from reprieve.client.transport import ApiClient, Limits
+    from reprieve.live.demo_cluster import LateError, demo_cluster
+    from reprieve.live.local import LocalOptions, local_cluster
+    from reprieve.live.supervising import ChildRefusedError
+    from reprieve.simulation.demo import ACTS, nodes
+
+    fleet = KubeletOptions(manifests=nodes(), start_seconds=0.1)
+    arguments = ("--scheduler-name=default-scheduler", "--v=0")
+    options = LocalOptions(ServeOptions(controllers="*", kubelets=fleet), arguments=arguments, report=note, output=log)
+    differences: list[str] = []
+    try:
+        async with local_cluster(options) as cluster:
+            connection = connect(str(cluster.kubeconfig))
+            async with ApiClient(connection, limits=Limits(qps=0.0)) as client, demo_cluster(client) as scene:
+                show_sections([await _fill(scene)])
+                for act in ACTS:
+                    show("\n")
+                    show_sections([Section(act.title, notes=act.story)])
+                    sections, different = await _perform(act, scene, client, cluster.scheduler_url)
+                    show("\n")
+                    show_sections([*sections, Section("What this shows", notes=act.lesson)])
+                    differences += [f"{act.title}: {difference}" for difference in different]
+    except ChildRefusedError as error:
+        raise CommandError(f"the scheduler {error}", Exit.NOT_SO) from None
+    except (LateError, TimeoutError, ClientError) as error:
+        raise CommandError(str(error) or "the scheduler does not become ready", Exit.NOT_SO) from None
+    show("\n")
+    for title, lines in _ways():
+        show_sections([Section(title)])
+        show("".join(f"  {line}\n" for line in lines))  # lines to copy are not folded
+    return differences
+
+
+def _ways() -> "Iterator[tuple[str, list[str]]]":
+    """What to try, and the lines that a shell takes for it, in order."""
+    import shlex
+
+    from reprieve.simulation.demo import ACTS, CLUSTER, DIRECTORY
+
+    path = _path_to_program()
+    plans = [" ".join(["reprieve plan", *(f"-f {file}" for file in (CLUSTER, *act.after, act.file))]) for act in ACTS]
+    yield "Try it yourself", [*([path] if path else []), f"cd {shlex.quote(str(DIRECTORY))}", *plans]
+    yield "The same cluster to work with, until Ctrl-C", [f"reprieve up --data-dir :memory: --port 0 -f {CLUSTER}"]
+    gang = shlex.quote(str(DIRECTORY / ACTS[0].file))
+    yield "In another shell, after the export that it prints", [f"kubectl apply -f {gang}", "kubectl get pods -o wide"]
+
+
+def _path_to_program() -> str:
+    """The line after which a shell finds this program by its name; empty where it does."""
+    import os
+    import shlex
+    import shutil
+    import sys
+    from pathlib import Path
+
+    own = Path(sys.argv[0])
+    if own.name != "reprieve" or not own.exists():
+        own = Path(sys.executable).with_name("reprieve")
+    known = shutil.which("reprieve")
+    if known is not None and own.exists() and os.path.samefile(known, own):
+        return ""
+    if own.exists():
+        return f'export PATH={shlex.quote(str(own.absolute().parent))}:"$PATH"'
+    return f"alias reprieve={shlex.quote(f'{shlex.quote(sys.executable)} -m reprieve')}"
+
+
+_IN_WORDS = {
+    "Insufficient": "Insufficient: no node has as many GPUs free as one of its pods asks for.",
+    "no new claims to deallocate": "no new claims to deallocate: no ResourceClaim holds devices that it could get.",
+    "not eligible due to workload aware preemption enabled": "not eligible due to workload aware preemption enabled: "
+    "its pods do not preempt one by one, the gang does as a whole. Here that does not help: without everything that is "
+    "less important there is no room for all of it either.",
+}
+"""What parts of kube-scheduler's message mean."""
+
+
+async def _fill(scene: "DemoCluster") -> Section:
+    """Fill the cluster: everything is placed by the scheduler and runs."""
+    from reprieve.simulation.demo import furniture, nodes, waves
+
+    await scene.create(furniture())
+    wanted: list[Json] = []
+    for wave in waves():
+        await scene.tick_over()
+        await scene.create(wave)
+        wanted += wave
+        await scene.all_running(len(wanted))
+    gpus = sum(int(pod.spec.containers[0].resources.requests[_GPU]) for pod in scene.running())
+    there = sum(int(node["status"]["allocatable"][_GPU]) for node in nodes())
+    notes = (
+        f"{len(nodes())} nodes with {there} GPUs, {len(wanted)} pods running on {gpus} of them: every GPU is taken.",
+        "Its API is Kubernetes', its kubelets are simulated, its scheduler is reprieve.",
+    )
+    return Section("A cluster on this machine", notes=notes)
+
+
+async def _perform(
+    act: "Act", scene: "DemoCluster", client: "ApiClient", scheduler_url: str
+) -> tuple[list[Section], list[str]]:
+    """Let the gang of an act arrive, wait for what must come, and show what came; also what was not expected."""
+    from reprieve.cli.render import decision_sections
+    from reprieve.library.wording import count
+    from reprieve.simulation.demo import differences, objects
+
+    before = {pod.metadata.uid for pod in scene.running()}
+    scene.preempted.clear()
+    foreseen = await _foreseen(act, client)
+    await scene.create(objects(act.file))
+    if act.scheduled:
+        await scene.until(lambda: len(scene.running(*act.groups)) >= act.scheduled, f"{act.group} running")
+        if act.leaves:
+            await scene.until(lambda: scene.tree_is_scheduled(act.group), f"{act.group} saying that it is scheduled")
+        gone = {pod.metadata.uid for pod in scene.preempted.values()}
+        await scene.until(lambda: not gone & {pod.metadata.uid for pod in scene.pods()}, "the victims gone")
+    else:
+        await scene.until(lambda: scene.waits(act.group) is not None, f"{act.group} told that it cannot be scheduled")
+    placed, evicted = scene.running(*act.groups), scene.units()
+    different = differences(act, scheduled=len(placed), evicted=evicted)
+    kept = {pod.metadata.uid for pod in scene.running()} & before
+    if kept != before - {pod.metadata.uid for pod in scene.preempted.values()}:
+        different.append("pods that nobody preempted do not run any more")
+    made = await _recorded(act, scheduler_url) or foreseen
+    for account, source in ((foreseen, "the plan for the same cluster"), (made, "the scheduler's record")):
+        if {unit.unit for unit in (account.units if account is not None else ()) if unit.evicted} != evicted:
+            different.append(f"{source} names other victims")
+    pods = count(len(scene.preempted), "pod")
+    now = f"{count(len(before), 'pod')} running before, {len(scene.running())} now."
+    if placed:
+        title, tone = f"All {len(placed)} pods of {act.group} run.", Tone.GOOD
+        notes = [f"{count(len(evicted), 'workload')} ({pods}) evicted to make room.", now]
+    else:
+        title, tone = f"{act.group} waits: none of its {act.size} pods is placed.", Tone.WAITING
+        message = scene.waits(act.group) or ""
+        meanings = [meaning for part, meaning in _IN_WORDS.items() if part in message]
+        notes = [message, *meanings, "No pods are evicted." if not evicted else f"{pods} evicted.", now]
+    sections = [Section(title, notes=tuple(notes), tone=tone)]
+    if made is not None and evicted:
+        sections += decision_sections(made)
+    return sections, different
+
+
+async def _recorded(act: "Act", scheduler_url: str) -> "PreemptionAccount | None":
+    """What the scheduler wrote down when it decided; None if it cannot be asked, or nobody was to go."""
+    import aiohttp
+    import msgspec
+
+    from reprieve.observability.records import DecisionRecord
+    from reprieve.simulation.report import PreemptionAccount, UnitAccount
+
+    namespace, name = act.group.split("/")
+    asked = {"kind": act.kind, "namespace": namespace, "name": name}
+    try:
+        async with aiohttp.ClientSession() as session, session.get(f"{scheduler_url}/explain", params=asked) as answer:
+            items = msgspec.convert((await answer.json())["items"], list[DecisionRecord])
+    except (aiohttp.ClientError, KeyError, ValueError):
+        return None
+    for record in items:
+        made = record.preemption
+        if made is None:
+            continue
+        units = tuple(
+            UnitAccount(
+                unit=unit.unit,
+                whole_group=unit.kind != "Pod",
+                pods=tuple(unit.pod_names),
+                nodes=tuple(unit.nodes),
+                priority=unit.priority,
+                violates_pdb=unit.violates_pdb,
+                evicted=unit.outcome == "Evicted",
+                why=_why(unit),
+                running_seconds=unit.running_seconds,
+            )
+            for unit in (*made.evicted, *made.reprieved)
+        )
+        return PreemptionAccount(
+            preemptor=f"{act.kind.lower()} {act.group}",
+            priority=record.entity.priority,
+            domain=made.domain,
+            at=0.0,
+            nominations=tuple((item.pod, item.node) for item in made.nominations),
+            units=units,
+            candidates=made.comparison.candidates,
+        )
+    return None
+
+
+def _why(unit: "Unit") -> str:
+    return unit.why.clause if unit.why is not None else ""
+
+
+async def _foreseen(act: "Act", client: "ApiClient") -> "PreemptionAccount | None":
+    """What `reprieve plan` predicts for the cluster as it is if the gang came: what happens then must be the same."""
+    from reprieve.client.reading import add_new, known_classes, manifests_of, read_cluster
+    from reprieve.inputs.loading import load
+    from reprieve.simulation.demo import DIRECTORY
+    from reprieve.simulation.plan import PlanOptions, plan
+
+    cluster = manifests_of(await read_cluster(client), client.connection.server)
+    add_new(cluster, load([str(DIRECTORY / act.file)], complete=False, classes=known_classes(cluster)))
+    made = plan(cluster, PlanOptions(first_decision=True)).account.preemptions
+    return made[0] if made else None

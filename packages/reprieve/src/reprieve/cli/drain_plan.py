@@ -1,0 +1,134 @@
+"""`reprieve drain-plan`: in which order to drain nodes, where pods go, which gangs break, which budgets stop it."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from reprieve.cli.asking import Source, answering_for_all, gather, show_with_changes, taking_source, warn_of
+from reprieve.cli.documents import Format, document
+from reprieve.cli.outcome import Exit, refuse, show
+from reprieve.cli.progress import working
+from reprieve.library.wording import count
+
+if TYPE_CHECKING:
+    from reprieve.cli.sections import Section
+    from reprieve.simulation.whatif.draining import DrainedNode, DrainPlan, GangCount
+
+
+@taking_source()
+def command(
+    context: typer.Context,
+    source: Source,
+    nodes: Annotated[list[str], typer.Argument(metavar="NODE|SELECTOR...", help="Which nodes are to be drained.")],
+    output: Annotated[Format, typer.Option("-o", "--output", help="How to show the answer.")] = Format.TEXT,
+    fail_on_pending: Annotated[
+        bool,
+        typer.Option(
+            "--fail-on-pending", help="Exit 1 if a pod would wait or be lost, or a budget does not allow an eviction."
+        ),
+    ] = False,
+    fail_on_preemption: Annotated[
+        bool, typer.Option("--fail-on-preemption", help="Exit 1 if anything would be preempted.")
+    ] = False,
+) -> None:
+    """Plan the drain of nodes, one after the other, in the order that breaks least."""
+    from dataclasses import replace
+
+    from kube_rules.errors import InputError
+    from reprieve.cli.options import read_options
+    from reprieve.simulation.whatif.draining import drain_plan, nodes_named
+    from reprieve.simulation.workloads.table import TABLE
+
+    codes = [("--fail-on-preemption", fail_on_preemption), ("--fail-on-pending", fail_on_pending)]
+    gathered = gather(answering_for_all(source, codes))
+    base = gathered.changed.manifests
+    try:
+        named = nodes_named(base, nodes)
+        options = replace(read_options(), now=None)
+        with working("draining"):
+            found = drain_plan(base, named, options, rows=source.rows or TABLE, run=source.run)
+    except InputError as error:
+        refuse(str(error))
+    warn_of(gathered)
+    if output is Format.TEXT:
+        show_with_changes(gathered, drain_sections(found))
+    else:
+        from msgspec.structs import replace as with_fields
+
+        show(document(with_fields(found, changes=tuple(gathered.changed.made)), output))
+    failed = (fail_on_pending and not found.clean) or (fail_on_preemption and found.evicts)
+    raise typer.Exit(Exit.NOT_SO if failed else Exit.DONE)
+
+
+def drain_sections(found: "DrainPlan") -> "list[Section]":
+    """A section for each step, in order; before them the verdict and how often gangs break."""
+    from reprieve.cli.sections import Row, Section, Tone
+
+    steps: dict[int, list[DrainedNode]] = {}
+    for node in found.nodes:
+        steps.setdefault(node.step, []).append(node)
+    back = any(one.to == one.node_name for node in found.nodes for one in node.displaced)  # it tolerates the cordon
+    if found.clean:
+        verdict = f"Every pod finds {'a place, but not all another one' if back else 'another place'}."
+    else:
+        verdict = f"Not every pod finds another place: {_what_is_wrong(found)}."
+    notes = []
+    evicted = sum(len(node.evicted) for node in found.nodes)
+    if evicted:
+        notes.append(f"{count(evicted, 'pod')} {'is' if evicted == 1 else 'are'} preempted to make room for others.")
+    sections = [Section(verdict, notes=tuple(notes), tone=Tone.GOOD if found.clean else Tone.WAITING)]
+    if found.gangs:
+        rows = tuple(
+            Row((f"gang {one.namespace}/{one.name}", "once" if one.times == 1 else f"{one.times} times", _steps(one)))
+            for one in found.gangs
+        )
+        sections.append(Section("Gangs that fall below their minimum", ("", "", ""), rows, tone=Tone.WAITING))
+    return sections + [_step(number, nodes) for number, nodes in steps.items()]
+
+
+def _what_is_wrong(found: "DrainPlan") -> str:
+    waiting, lost = sum(node.waiting for node in found.nodes), sum(node.lost for node in found.nodes)
+    budgets = len({budget for node in found.nodes for budget in (*node.budgets, *node.overruled)})
+    parts = [f"{count(waiting, 'pod')} {'waits' if waiting == 1 else 'wait'}"] if waiting else []
+    parts += [f"{count(lost, 'pod')} {'is' if lost == 1 else 'are'} lost"] if lost else []
+    parts += [f"{count(budgets, 'budget')} {'does' if budgets == 1 else 'do'} not allow it"] if budgets else []
+    return ", ".join(parts)
+
+
+def _steps(gang: "GangCount") -> str:
+    """`by step 2`, `by steps 2, 5`."""
+    return f"by step{'' if gang.times == 1 else 's'} {', '.join(map(str, gang.steps))}"
+
+
+def _step(number: int, nodes: "list[DrainedNode]") -> "Section":
+    """The nodes that are drained together: which pods go where, which are preempted, gangs and budgets."""
+    from reprieve.cli.render import displaced_rows, evicted_rows, kubectl_needs
+    from reprieve.cli.sections import Section, Tone
+
+    first = nodes[0]
+    rows = (*displaced_rows((one for node in nodes for one in node.displaced), why=True), *evicted_rows(first.evicted))
+    notes = [] if rows else ["no pods are evicted"]
+    if len(nodes) > 1:
+        notes.append("together, so that a gang on several of them is evicted once")
+    budgets = sorted({budget for node in nodes for budget in node.budgets})
+    if budgets:
+        notes.append(f"stopped by {', '.join(budgets)} until it allows the evictions")
+    if first.overruled:
+        notes.append(f"overruled by preemption: {', '.join(first.overruled)}")
+    notes += [
+        f"budget {one.budget}: {one.allowed} allowed, {one.evicted} evicted, {one.allowed_after} allowed after it"
+        for one in first.budget_use
+    ]
+    for node in nodes:
+        needs = kubectl_needs(node.kubectl_needs)
+        notes += [f"{needs} for {node.name}" if len(nodes) > 1 else needs] if needs else []
+    notes += [
+        f"breaks gang {one.namespace}/{one.name}: {one.left} of {one.before} left, minCount {one.min_count}, "
+        f"{one.after} placed at the end"
+        for one in first.broken_gangs
+    ]
+    waits, lost = any(node.waiting for node in nodes), any(node.lost for node in nodes)
+    tone = Tone.BAD if budgets or lost else Tone.WAITING if waits else Tone.PLAIN
+    columns = ("", "", "", "") if rows else ()
+    names = ", ".join(node.name for node in nodes)
+    return Section(f"{number}. {names}", columns, rows, tuple(notes), tone=tone)

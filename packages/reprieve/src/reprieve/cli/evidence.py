@@ -1,0 +1,585 @@
+"""What is known about a pod, pod group or tree of groups: the object, its events, and the scheduler's records.
+
+Records are read from where they are named (`--records`), else from where the kubeconfig's context has the scheduler
+answers, else through the API server at the pod that holds the lease.  Where none can be read, the answer is worked out
+on what the API server shows now, which changes nothing and is marked so.
+
+Invariant: only reads.  The user's token goes to the API server, and to a scheduler on this machine or behind TLS.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import sqlite3
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, TypeVar
+
+import msgspec
+from yarl import URL
+
+from kube_rules import objects
+from kube_rules.errors import InputError
+from kube_rules.group_sources import pod_group_name
+from kube_rules.json import Json
+from kube_rules.manifests import Manifests
+from reprieve.cli.whatif import Answered, ask
+from reprieve.client.connection import Connection, Identity, TlsSettings
+from reprieve.client.decoding import stored
+from reprieve.client.discovery import Resource, Served, discover
+from reprieve.client.errors import ApiError, ClientError, ConfigError
+from reprieve.client.listing import list_objects
+from reprieve.client.reading import manifests_of, read_cluster
+from reprieve.client.transport import ApiClient, Limits
+from reprieve.observability.records import DecisionRecord, Unit
+from reprieve.observability.store import evictions_in_file, find_in_file
+from reprieve.simulation.report import ChangeMade
+
+MANIFESTS: Final = "cluster they describe"
+"""What an answer was worked out on (`Evidence.worked_out_on`); another is the cluster as it would be when changed."""
+CHANGED: Final = "cluster as it would be"
+EXTENSION: Final = "reprieve.dev/scheduler"
+"""Of the kubeconfig's context: {"url": ..., "certificate-authority-data": ...} or {"records": FILE}."""
+_OURS: Final = "app.kubernetes.io/name=reprieve"
+"""What the pods of deploy/ are called; the lease has the name and namespace of their configuration."""
+_LEASE: Final = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/reprieve-scheduler"
+_PORT: Final = 10259
+MOST_NODES: Final = 500
+_KINDS: Final = frozenset({"Pod", "PodGroup", "CompositePodGroup"})
+_MOST_LEVELS: Final = 8
+"""Twice as many as a tree may have (composite.md 1)."""
+_QUICK: Final = Limits(attempts=2, deadline=5.0, connect=3.0, qps=0.0)
+_SHOWN: Final = Limits(attempts=4, qps=0.0)
+_PODS: Final = Resource("", "v1", "pods", "Pod", True)
+
+T = TypeVar("T", bound=objects.KubernetesObject)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What the question is about. `kind`: Pod, PodGroup or CompositePodGroup; of an owner without pods its own."""
+
+    kind: str
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.kind.lower()} {self.namespace}/{self.name}"
+
+    @property
+    def query(self) -> dict[str, str]:
+        """As the scheduler is asked."""
+        return {"kind": self.kind, "namespace": self.namespace, "name": self.name}
+
+
+@dataclass(frozen=True, slots=True)
+class PreemptionsSince:
+    """A question about every preemption from then on, in seconds since 1970."""
+
+    seconds: float
+
+    @property
+    def query(self) -> dict[str, str]:
+        """As the scheduler is asked."""
+        return {"since": repr(self.seconds)}
+
+
+@dataclass(frozen=True, slots=True)
+class Occurrence:
+    """An event, with how often it happened and when last (seconds since the epoch, 0 if it has no time)."""
+
+    at: float
+    type: str
+    reason: str
+    note: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Owned:
+    """An owner, `kind namespace/name`, that one of its gangs or pods stands for: how many it has, how many wait."""
+
+    kind: str
+    namespace: str
+    name: str
+    pods: int
+    waiting: int
+    refused: str = ""
+    """A sentence on its pods that admission refuses."""
+    created: float | None = None
+    """When it was created, in seconds since 1970; None: that is not known, or it does not exist."""
+    exists: bool = True
+
+    @property
+    def asked(self) -> Asked:
+        """As records name it, whose eviction its pods were."""
+        return Asked(self.kind.lower(), self.namespace, self.name)
+
+    def __str__(self) -> str:
+        return f"{self.kind.lower()} {self.namespace}/{self.name}"
+
+
+@dataclass(slots=True)
+class Evidence:
+    """Everything there is. Without `pod`, `group` and `composite` the object is gone."""
+
+    asked: Asked
+    pod: objects.Pod | None = None
+    group: objects.PodGroup | None = None
+    composite: objects.CompositePodGroup | None = None
+    """The object, where that is a CompositePodGroup."""
+    above: list[str] = field(default_factory=list)
+    """Names of the CompositePodGroups that the object is in, the nearest first; those that exist (composite.md 2)."""
+    missing: str = ""
+    """Name of the parent that does not exist."""
+    members: list[objects.Pod] = field(default_factory=list)
+    """Pods of the group, or of all groups of the tree below."""
+    refused: str = ""
+    """The server's message, where the object is a pod that admission refuses."""
+    refusals: list[str] = field(default_factory=list)
+    """Sentences on members that admission refuses, and on the controllers that want them."""
+    events: list[Occurrence] = field(default_factory=list)
+    records: list[DecisionRecord] = field(default_factory=list)
+    """About the object, and about the group of a pod; newest first."""
+    source: str = ""
+    """Where the records are from; empty if there are none."""
+    worked_out_on: str = ""
+    """What the answer was worked out on, where that is not the cluster as it is: then nobody was asked for records."""
+    owner: Owned | None = None
+    """The owner that was asked about, whose story this is."""
+    changes: Sequence[ChangeMade] = ()
+    """What was changed before the question."""
+    computed: Answered | None = None
+    """What a scheduler with the default configuration would decide now, where that was worked out."""
+    warnings: list[str] = field(default_factory=list)
+    refusal: ClientError | None = None
+    """Why the scheduler was not asked for records, where an API server refused or could not be reached."""
+
+    @property
+    def exists(self) -> bool:
+        """Whether the API server knows the object."""
+        return self.object is not None
+
+    @property
+    def object(self) -> objects.Pod | objects.PodGroup | objects.CompositePodGroup | None:
+        """The object that is asked about."""
+        return {"Pod": self.pod, "PodGroup": self.group, "CompositePodGroup": self.composite}.get(self.asked.kind)
+
+
+async def gather(
+    connection: Connection, asked: Asked, records: str | None, *, owner: Owned | None = None, suggest: bool = True
+) -> Evidence:
+    """Read everything; `suggest`: with what would help, tried on the cluster as it is now.
+
+    `owner`: what was asked about, if that is an owner of what is explained; evictions of its pods belong to it.
+
+    Raises ClientError where the API server cannot be asked, ConfigError for bad `records`.
+    """
+    evidence = Evidence(asked, owner=owner)
+    async with ApiClient(connection, limits=_SHOWN) as client:
+        served = await discover(client)
+        await _read_objects(client, served, evidence)
+        evidence.events = await _events(client, evidence)
+        names = _names(evidence)
+        recorded = await _find_records(client, connection, names, records, evidence)
+        evidence.records = [record for record in evidence.records if belongs(evidence, record)]
+        if _waits(evidence) and (not recorded or _small(evidence.records)):
+            await _compute(client, evidence, suggest=suggest)
+    return evidence
+
+
+async def evictions(connection: Connection, since: float, records: str | None) -> tuple[list[DecisionRecord], str]:
+    """Every preemption from then on (seconds since 1970), newest first, and where the records are from.
+
+    Raises ClientError where a server refuses or cannot be reached, ConfigError for bad `records` and where there are
+    none.
+    """
+    evidence = Evidence(Asked("", "", ""))
+    async with ApiClient(connection, limits=_SHOWN) as client:
+        if not await _find_records(client, connection, [PreemptionsSince(since)], records, evidence):
+            if evidence.refusal is not None:
+                raise evidence.refusal
+            why = evidence.warnings[0] if evidence.warnings else "no scheduler that keeps decision records was found"
+            raise ConfigError(f"{why} (--records URL|FILE says where they are)")
+    return evidence.records, evidence.source
+
+
+def _small(records: Sequence[DecisionRecord]) -> bool:
+    """Whether it is worth reading the whole cluster for more than the records have: what would help."""
+    latest = records[0] if records else None
+    return latest is not None and latest.result == "Unschedulable" and latest.nodes <= MOST_NODES
+
+
+def _names(evidence: Evidence) -> list[Asked]:
+    """The names whose records are read: the object's, its group's, and that of the root of its tree."""
+    names = [evidence.asked]
+    if evidence.pod is not None:
+        group = pod_group_name(evidence.pod)
+        if group is not None:
+            names.append(Asked("PodGroup", evidence.asked.namespace, group))
+    names += [Asked("CompositePodGroup", evidence.asked.namespace, name) for name in evidence.above[-1:]]
+    if evidence.owner is not None and evidence.owner.asked not in names:
+        names.append(evidence.owner.asked)
+    return names
+
+
+def belongs(evidence: Evidence, record: DecisionRecord) -> bool:
+    """Whether a record is of the objects that exist, and not of earlier ones of their names (observability.md 4.9).
+
+    By UID; where the record has none of an object, by the time of its creation.
+    """
+    at = _seconds(record.time)
+    asked = evidence.asked
+    if any(item is not None and _tells_of(record, item, at) for item in (evidence.object, evidence.group)):
+        return True
+    owner = evidence.owner
+    if owner is not None and owned_unit(owner, record) is not None:
+        return owner.created is None or at >= owner.created
+    entity = record.entity
+    if (entity.kind, entity.namespace) == ("CompositePodGroup", asked.namespace) and entity.name in evidence.above:
+        return True
+    return not evidence.exists and (owner is None or asked.kind in _KINDS)
+
+
+def tells_of_object(evidence: Evidence, record: DecisionRecord) -> bool:
+    """Whether an eviction in a record may be that of the very object that is asked about, or of its owner's pods."""
+    item = evidence.object
+    return item is None or evidence.owner is not None or _tells_of(record, item, _seconds(record.time))
+
+
+def _tells_of(
+    record: DecisionRecord, item: objects.Pod | objects.PodGroup | objects.CompositePodGroup, at: float
+) -> bool:
+    """Whether a record, made at that time, is of an attempt or an eviction of this very object."""
+    meta, entity, key = item.metadata, record.entity, item.key
+    stamp = meta.creation_timestamp
+    late = stamp is None or at >= stamp.timestamp()
+    if (entity.kind, f"{entity.namespace}/{entity.name}") == (item.KIND, key):
+        return entity.uid == meta.uid if entity.uid and meta.uid else late
+    for unit in record.preemption.evicted if record.preemption is not None else ():
+        if (unit.kind, unit.unit) == (item.KIND, key):
+            return unit.uid == meta.uid if unit.uid and meta.uid else late
+        if item.KIND == "Pod" and key in unit.pod_names and len(unit.pod_uids) == len(unit.pod_names):
+            return unit.pod_uids[unit.pod_names.index(key)] == meta.uid
+    return late
+
+
+def owned_unit(owner: Owned, record: DecisionRecord) -> Unit | None:
+    """The first evicted unit of an owner's pods."""
+    evicted = record.preemption.evicted if record.preemption is not None else ()
+    name = f"{owner.kind.lower()} {owner.namespace}/{owner.name}"
+    return next((unit for unit in evicted if name in unit.owners and unit.outcome != "NotEvicted"), None)
+
+
+def _waits(evidence: Evidence) -> bool:
+    """Whether there is something to work out."""
+    if evidence.asked.kind == "Pod":
+        return evidence.pod is not None and not evidence.pod.spec.node_name
+    return evidence.exists and any(not pod.spec.node_name for pod in evidence.members)
+
+
+# -- the API server --------------------------------------------------------------------------------
+
+
+async def _read_objects(client: ApiClient, served: Served, evidence: Evidence) -> None:
+    asked = evidence.asked
+    if asked.kind not in _KINDS:
+        return
+    if asked.kind == "CompositePodGroup":
+        evidence.composite = await _composite(client, served, asked.namespace, asked.name)
+        if evidence.composite is not None:
+            await _read_above(client, served, evidence, evidence.composite.spec.parent_composite_pod_group_name)
+            await _read_below(client, served, evidence)
+        return
+    if asked.kind == "Pod":
+        evidence.pod = await _get(client, _PODS, objects.Pod, asked)
+        name = pod_group_name(evidence.pod) if evidence.pod is not None else None
+    else:
+        name = asked.name
+    if name is None:
+        return
+    for resource in served.readable("PodGroup"):
+        evidence.group = await _get(client, resource, objects.PodGroup, Asked("PodGroup", asked.namespace, name))
+        if evidence.group is not None:
+            break
+    listed = await list_objects(client, _PODS, objects.Pod, namespace=asked.namespace)
+    evidence.members = [pod for pod in listed.objects if pod_group_name(pod) == name]
+    if evidence.group is not None:
+        await _read_above(client, served, evidence, evidence.group.spec.parent_composite_pod_group_name)
+
+
+async def _composite(client: ApiClient, served: Served, namespace: str, name: str) -> objects.CompositePodGroup | None:
+    for resource in served.readable("CompositePodGroup"):
+        found = await _get(client, resource, objects.CompositePodGroup, Asked("CompositePodGroup", namespace, name))
+        if found is not None:
+            return found
+    return None
+
+
+async def _read_above(client: ApiClient, served: Served, evidence: Evidence, parent: str) -> None:
+    """The composites an object is in, upwards; what is deeper or goes round is no tree, and read no further."""
+    while parent and parent not in evidence.above and len(evidence.above) < _MOST_LEVELS:
+        found = await _composite(client, served, evidence.asked.namespace, parent)
+        if found is None:
+            evidence.missing = parent
+            return
+        evidence.above.append(parent)
+        parent = found.spec.parent_composite_pod_group_name
+
+
+async def _read_below(client: ApiClient, served: Served, evidence: Evidence) -> None:
+    """The pods of all groups below a composite."""
+    namespace = evidence.asked.namespace
+    composites = await _every(client, served, objects.CompositePodGroup, namespace)
+    groups = await _every(client, served, objects.PodGroup, namespace)
+    leaves = leaves_below(evidence.asked.name, composites, groups)
+    listed = await list_objects(client, _PODS, objects.Pod, namespace=namespace)
+    evidence.members = [pod for pod in listed.objects if pod_group_name(pod) in leaves]
+
+
+def leaves_below(
+    name: str, composites: Mapping[str, objects.CompositePodGroup], groups: Mapping[str, objects.PodGroup]
+) -> set[str]:
+    """Names of the pod groups below a composite; all by name, of one namespace (composite.md 1)."""
+    below = {name}
+    for _ in range(_MOST_LEVELS):
+        below |= {name for name, one in composites.items() if one.spec.parent_composite_pod_group_name in below}
+    return {name for name, one in groups.items() if one.spec.parent_composite_pod_group_name in below}
+
+
+def read_above(evidence: Evidence, parent: str, composites: Mapping[str, objects.CompositePodGroup]) -> None:
+    """The composites an object is in, where all of its namespace are known by name."""
+    while parent and parent not in evidence.above and len(evidence.above) < _MOST_LEVELS:
+        found = composites.get(parent)
+        if found is None:
+            evidence.missing = parent
+            return
+        evidence.above.append(parent)
+        parent = found.spec.parent_composite_pod_group_name
+
+
+async def _every(client: ApiClient, served: Served, kind: type[T], namespace: str) -> dict[str, T]:
+    """All objects of a kind in a namespace by name, of two of one name the one that counts."""
+    found: dict[str, T] = {}
+    for resource in reversed(served.readable(kind.KIND)):
+        listed = await list_objects(client, resource, kind, namespace=namespace)
+        found |= {item.name: item for item in listed.objects}
+    return found
+
+
+async def _get(client: ApiClient, resource: Resource, kind: type[T], asked: Asked) -> T | None:
+    try:
+        answer = await client.get(resource.path(asked.namespace, asked.name))
+    except ApiError as error:
+        if error.code == 404:
+            return None
+        raise
+    try:
+        return stored(kind, answer.body, resource)
+    except InputError as error:
+        raise ApiError(500, "Unreadable", str(error)) from None
+
+
+class _Series(msgspec.Struct, frozen=True, rename="camel"):
+    count: int = 1
+    last_observed_time: str | None = None
+
+
+class _About(msgspec.Struct, frozen=True):
+    uid: str = ""
+
+
+class _Event(msgspec.Struct, frozen=True, rename="camel"):
+    involved_object: _About = _About()
+    reason: str = ""
+    message: str = ""
+    type: str = ""
+    count: int | None = None
+    event_time: str | None = None
+    last_timestamp: str | None = None
+    series: _Series | None = None
+
+
+class _Events(msgspec.Struct, frozen=True):
+    items: list[_Event] = []
+
+
+async def _events(client: ApiClient, evidence: Evidence) -> list[Occurrence]:
+    asked = evidence.asked
+    query = {"fieldSelector": f"involvedObject.kind={asked.kind},involvedObject.name={asked.name}"}
+    path = Resource("", "v1", "events", "Event", True).path(asked.namespace)
+    try:
+        found = (await client.get(path, query)).read(_Events).items
+    except ApiError as error:
+        evidence.warnings.append(f"events not read: {error}")
+        return []
+    item = evidence.object
+    uid = item.metadata.uid if item is not None else ""
+    own = (event for event in found if not uid or event.involved_object.uid in ("", uid))
+    return sorted((_occurrence(event) for event in own), key=lambda event: event.at)
+
+
+def _occurrence(event: _Event) -> Occurrence:
+    series = event.series
+    when = (series.last_observed_time if series is not None else None) or event.last_timestamp or event.event_time
+    count = series.count if series is not None else event.count or 1
+    return Occurrence(_seconds(when), event.type, event.reason, event.message, count)
+
+
+def _seconds(stamp: str | None) -> float:
+    from datetime import datetime
+
+    try:
+        return datetime.fromisoformat(stamp).timestamp() if stamp else 0.0
+    except ValueError:
+        return 0.0
+
+
+# -- the scheduler's records -----------------------------------------------------------------------
+
+
+class _List(msgspec.Struct, frozen=True):
+    items: list[DecisionRecord] = []
+
+
+async def _find_records(
+    client: ApiClient,
+    connection: Connection,
+    names: Sequence[Asked | PreemptionsSince],
+    records: str | None,
+    evidence: Evidence,
+) -> bool:
+    """Whether the scheduler's records could be read (there may be none of this object)."""
+    if records is not None:
+        where = records
+        found = await _from(records, connection, names, ca=None)
+    else:
+        extension = connection.extensions.get(EXTENSION)
+        where, found = "", None
+        try:
+            if isinstance(extension, Mapping):
+                where = str(extension.get("url") or extension.get("records") or "")
+                found = await _from(where, connection, names, ca=_ca(extension)) if where else None
+            if found is None:
+                where, found = await _from_leader(client, names, evidence)
+        except ClientError as error:
+            evidence.refusal = None if isinstance(error, ConfigError) else error
+            evidence.warnings.append(f"the scheduler's records could not be read: {error}")
+            return False
+    if found is None:
+        return False
+    unique = {record.id: record for record in found}
+    evidence.records = sorted(unique.values(), key=lambda record: record.id, reverse=True)
+    evidence.source = where
+    return True
+
+
+async def _from(
+    where: str, connection: Connection, names: Sequence[Asked | PreemptionsSince], *, ca: bytes | None
+) -> list[DecisionRecord]:
+    if "://" not in where:
+        return _from_file(Path(where), names)
+    try:
+        url = URL(where)
+        host = url.host or ""
+    except ValueError:
+        raise ConfigError(f"{where}: not a URL") from None
+    if url.scheme not in ("http", "https") or not host:
+        raise ConfigError(f"{where}: want http://HOST:PORT, https://HOST:PORT or a file")
+    trusted = url.scheme == "https" or host in ("localhost", "127.0.0.1", "::1")
+    there = Connection(
+        server=where.rstrip("/"),
+        source="--records",
+        tls=TlsSettings(ca_data=ca),
+        identity=connection.identity if trusted else Identity(),
+    )
+    async with ApiClient(there, limits=_QUICK) as scheduler:
+        return await _explain(scheduler, "/explain", names)
+
+
+def _from_file(file: Path, names: Sequence[Asked | PreemptionsSince]) -> list[DecisionRecord]:
+    found = []
+    try:
+        for asked in names:
+            if isinstance(asked, PreemptionsSince):
+                found += evictions_in_file(file, asked.seconds)
+            else:
+                found += find_in_file(file, asked.kind, asked.namespace, asked.name)
+    except (sqlite3.Error, ValueError) as error:
+        raise ConfigError(f"{file}: no file of decision records: {error}") from None
+    return found
+
+
+async def _explain(client: ApiClient, path: str, names: Sequence[Asked | PreemptionsSince]) -> list[DecisionRecord]:
+    found: list[DecisionRecord] = []
+    for asked in names:
+        found += (await client.get(path, asked.query)).read(_List).items
+    return found
+
+
+def _ca(extension: Mapping[str, object]) -> bytes | None:
+    data = extension.get("certificate-authority-data")
+    if not isinstance(data, str):
+        return None
+    try:
+        return base64.b64decode(data, validate=True)
+    except binascii.Error:
+        raise ConfigError(f"the context's {EXTENSION}: certificate-authority-data: not base64") from None
+
+
+async def _from_leader(
+    client: ApiClient, names: Sequence[Asked | PreemptionsSince], evidence: Evidence
+) -> tuple[str, list[DecisionRecord] | None]:
+    """Through the API server at the pod that holds the lease. (where, None) if there is no such pod."""
+    try:
+        labelled = (await client.get(_PODS.path(), {"labelSelector": _OURS})).read(Json).get("items") or ()
+        holders = [await _holder(client, _LEASE)]
+        for namespace in sorted({pod["metadata"]["namespace"] for pod in labelled}):
+            leases = (await client.get(f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases")).read(Json)
+            holders += [_held_by(lease) for lease in leases.get("items") or ()]
+        found_pods = [pod for pod in labelled if pod["metadata"]["name"] in holders]
+        if not found_pods and holders[0]:  # a Deployment with other labels
+            query = {"fieldSelector": f"metadata.name={holders[0]}"}
+            found_pods = (await client.get(_PODS.path(), query)).read(Json).get("items") or []
+    except ApiError as error:
+        if error.code in (401, 403, 404):
+            evidence.refusal = error if error.code != 404 else None
+            return "", None
+        raise
+    for pod in found_pods:
+        holder = pod["metadata"]["name"]
+        where = _PODS.path(pod["metadata"]["namespace"], f"https:{holder}:{_PORT}", "proxy")
+        return f"the scheduler's pod {holder}", await _explain(client, f"{where}/explain", names)
+    return "", None
+
+
+async def _holder(client: ApiClient, path: str) -> str:
+    try:
+        return _held_by((await client.get(path)).read(Json))
+    except ApiError as error:
+        if error.code in (403, 404):
+            return ""
+        raise
+
+
+def _held_by(lease: Json) -> str:
+    """The name of the pod that holds a lease; identities are HOSTNAME_UUID."""
+    return str((lease.get("spec") or {}).get("holderIdentity") or "").partition("_")[0]
+
+
+# -- without records -------------------------------------------------------------------------------
+
+
+async def _compute(client: ApiClient, evidence: Evidence, *, suggest: bool) -> None:
+    reading = await read_cluster(client)
+    manifests: Manifests = manifests_of(reading, client.connection.server)
+    asked = evidence.asked
+    if evidence.group is not None:
+        asked = Asked("PodGroup", asked.namespace, evidence.group.metadata.name)
+    try:
+        evidence.computed = ask(manifests, asked.kind, asked.namespace, asked.name, now=time.time(), suggest=suggest)
+    except InputError as error:
+        evidence.warnings.append(f"the answer could not be worked out: {error}")

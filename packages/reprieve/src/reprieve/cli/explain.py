@@ -1,0 +1,252 @@
+"""`reprieve explain`: why a pod, a pod group or a tree of groups waits, why it was preempted, what would help."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from reprieve.cli.asking import (
+    RecordsOption,
+    Source,
+    SuggestOption,
+    gather,
+    show_with_changes,
+    taking_source,
+)
+from reprieve.cli.documents import Format, document
+from reprieve.cli.outcome import CommandError, Exit, note, refuse, show
+from reprieve.cli.progress import working
+
+if TYPE_CHECKING:
+    from reprieve.cli.evidence import Asked, Evidence, Owned
+    from reprieve.cli.render import RecordOf
+
+_KINDS = {
+    **dict.fromkeys(("pod", "pods", "po"), "Pod"),
+    **dict.fromkeys(("podgroup", "podgroups", "pg"), "PodGroup"),
+    **dict.fromkeys(("compositepodgroup", "compositepodgroups", "cpg"), "CompositePodGroup"),
+}
+
+
+@taking_source()
+def command(
+    context: typer.Context,
+    source: Source,
+    kind: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[NAMESPACE/]TYPE[/NAME]",
+            help="What it is: pod, podgroup, compositepodgroup, or an owner such as job or deployment.",
+            show_default=False,
+        ),
+    ] = None,
+    name: Annotated[str | None, typer.Argument(metavar="NAME", help="Its name.", show_default=False)] = None,
+    everybody: Annotated[
+        bool, typer.Option("--all-waiting", help="Everybody who waits, and what would help each.")
+    ] = False,
+    namespace: Annotated[
+        str | None,
+        typer.Option(
+            "-n",
+            "--namespace",
+            metavar="NS",
+            help="Its namespace (default: the context's). With --all-waiting only those of it, with --redact too "
+            "whose names may be shown.",
+        ),
+    ] = None,
+    records: RecordsOption = None,
+    redact: Annotated[
+        bool, typer.Option("--redact", help="Show of other people's objects only the kind and the priority.")
+    ] = False,
+    suggest: SuggestOption = True,
+    output: Annotated[Format, typer.Option("-o", "--output", help="How to show the answer.")] = Format.TEXT,
+) -> None:
+    """Explain why a pod, a pod group or a tree of groups waits, why it was preempted, and what would help. Reads only.
+
+    Of manifests, of a cluster with changes, and where no decision record can be read, the answer is worked out.
+    """
+    if everybody:
+        if kind is not None:
+            refuse("--all-waiting is about everybody: no TYPE or NAME")
+        _explain_all(source, namespace, output, redact=redact, suggest=suggest)
+        return
+    if kind is None:
+        refuse("what? TYPE NAME or TYPE/NAME, or --all-waiting")
+    kind, name, namespace = _named(kind, name, namespace)
+    if source.files or source.changes or source.run:
+        if records is not None:
+            what = "-f explains manifests" if source.files else "changes and --run explain what would be"
+            refuse(f"{what}: --records are of a cluster as it is")
+        evidence = _worked_out(source, kind, name, namespace, suggest=suggest)
+    else:
+        evidence = _of_cluster(source, kind, name, namespace, records, suggest=suggest)
+    if not evidence.exists and not evidence.records:
+        asked = evidence.asked
+        raise CommandError(
+            f'{asked.kind.lower()} "{asked.name}" not found in namespace "{asked.namespace}"', Exit.NOT_SO
+        )
+    if redact:
+        from reprieve.cli.redacting import redacted
+
+        evidence = redacted(evidence)
+    for warning in evidence.warnings:
+        note(f"warning: {warning}")
+    from reprieve.cli.explain_text import document as explanation
+    from reprieve.cli.explain_text import explanation_of
+
+    if output is not Format.TEXT:
+        show(document(explanation(evidence), output))
+        return
+    from reprieve.cli.terminal import show_sections
+
+    sections = explanation_of(evidence)
+    if evidence.changes:
+        from reprieve.cli.render import changes_section
+
+        sections = [section for section in (changes_section(evidence.changes), *sections) if section is not None]
+    show_sections(sections)
+
+
+def _named(kind: str, name: str | None, namespace: str | None) -> tuple[str, str, str | None]:
+    """Kind, name and namespace of TYPE NAME, TYPE/NAME or NAMESPACE/TYPE/NAME; bad usage ends the command."""
+    given = kind if name is None else f"{kind}/{name}"
+    parts = given.split("/")
+    if len(parts) == 1:
+        refuse(f"which {kind}? TYPE NAME or TYPE/NAME, or --all-waiting")
+    if not parts[-1]:
+        refuse("the name is empty")
+    if len(parts) > 3 or not all(parts):
+        refuse(f"{given}: want TYPE NAME, TYPE/NAME or NAMESPACE/TYPE/NAME")
+    if len(parts) == 2:
+        return parts[0], parts[1], namespace
+    # `job NAMESPACE/NAME` is how answers name it.
+    space, kind = (parts[0], parts[1]) if name is None or "/" in kind else (parts[1], parts[0])
+    if namespace not in (None, space):
+        refuse(f"{given}: its namespace is {space}, and -n is {namespace}")
+    return kind, parts[2], space
+
+
+def _worked_out(source: Source, kind: str, name: str, namespace: str | None, *, suggest: bool) -> "Evidence":
+    """From an input."""
+    from kube_rules.errors import InputError
+    from reprieve.cli.evidence import Asked
+    from reprieve.cli.explain_files import evidence_of, resolved, without_refused
+
+    space = namespace or (_namespace_of(source) if source.live else "default")
+    gathered = gather(source)
+    asked, owner = (Asked(chosen, space, name) if (chosen := _KINDS.get(kind.lower())) else None), None
+    if asked is None:
+        asked, owner = resolved(gathered.with_makers, kind, name, space, source.rows)
+    try:
+        with working("working it out"):
+            evidence = evidence_of(gathered, asked, source, suggest=suggest)
+    except InputError as error:
+        refuse(str(error))
+    evidence.owner = without_refused(owner, gathered) if owner is not None else None
+    return evidence
+
+
+def _of_cluster(
+    source: Source, kind: str, name: str, namespace: str | None, records: str | None, *, suggest: bool
+) -> "Evidence":
+    """From a live cluster and its scheduler's records."""
+    import asyncio
+
+    from reprieve.cli.evidence import Asked
+    from reprieve.cli.evidence import gather as gather_evidence
+    from reprieve.client.errors import ClientError, ConfigError
+    from reprieve.client.kubeconfig import connect
+
+    try:
+        connection = connect(source.kubeconfig, source.context)
+    except ConfigError as error:
+        refuse(str(error))
+    space = namespace or connection.namespace
+    chosen = _KINDS.get(kind.lower())
+    asked, owner, refusal = Asked(chosen or kind, space, name), None, ""
+    if chosen is None:
+        asked, owner, refusal = _owner(source, kind, name, space)
+    try:
+        with working("reading the cluster"):
+            evidence = asyncio.run(gather_evidence(connection, asked, records, owner=owner, suggest=suggest))
+    except ConfigError as error:
+        refuse(str(error))
+    except ClientError as error:
+        raise CommandError(str(error), Exit.UNREACHABLE) from None
+    if refusal and not evidence.records:
+        refuse(refusal)
+    return evidence
+
+
+def _owner(source: Source, kind: str, name: str, namespace: str) -> "tuple[Asked, Owned, str]":
+    """What to explain of an owner of a live cluster; only for kinds that make pods is all of it read.
+
+    An owner without pods, and one that is gone, stands for itself: records may tell of their eviction. Then with what
+    is to be said if there are none.
+    """
+    from kube_rules.errors import FieldError
+    from reprieve.cli.evidence import Asked, Owned
+    from reprieve.cli.explain_files import NoPodsError, owned
+    from reprieve.cli.snapshot import read_live
+    from reprieve.client.reading import manifests_of
+    from reprieve.simulation.workloads.scaling import NotThereError, makers_named, makes_pods_by_name
+
+    if not makes_pods_by_name(kind, source.rows):
+        refuse(f"{kind!r}: want pod, podgroup or compositepodgroup")
+    makers = makers_named(f"{namespace}/{kind}/{name}")
+    reading, server = read_live(source.kubeconfig, source.context, owners=True, makers=makers)
+    try:
+        return *owned(manifests_of(reading, server), kind, name, namespace, source.rows), ""
+    except NoPodsError as error:
+        gone, text = error.owner, error.message
+    except NotThereError as error:
+        gone = Owned(makers[0][0] if makers else kind, namespace, name, 0, 0, exists=False)
+        text = error.message
+    except FieldError as error:
+        refuse(error.message)
+    return Asked(gone.kind, namespace, name), gone, text
+
+
+def _namespace_of(source: Source) -> str:
+    from reprieve.client.errors import ConfigError
+    from reprieve.client.kubeconfig import connect
+
+    try:
+        return connect(source.kubeconfig, source.context).namespace
+    except ConfigError as error:
+        refuse(str(error))
+
+
+def _explain_all(source: Source, namespace: str | None, output: Format, *, redact: bool, suggest: bool) -> None:
+    """Everybody who waits, in manifests or on a live cluster."""
+    from kube_rules.errors import InputError
+    from reprieve.cli.explain_files import all_waiting, waiting_document
+    from reprieve.cli.options import read_options
+
+    gathered = gather(source)
+    only = None if redact else namespace  # whose names may be shown, else whose pods are explained
+    try:
+        with working("working it out"):
+            answer, records = all_waiting(gathered, read_options(), source, only, suggest=suggest)
+    except InputError as error:
+        refuse(str(error))
+    shown, others = answer, None
+    record_of: RecordOf = records.of
+    if redact:
+        from dataclasses import replace
+
+        from reprieve.cli.redacting import redacted_waiting
+
+        own = namespace or (_namespace_of(source) if source.live else "default")
+        found = redacted_waiting(answer.plan, records.of, gathered.manifests, own)
+        answer, shown = replace(answer, plan=found.plan), replace(answer, plan=found.own)
+        record_of, others = found.record_of, found.others
+    for warning in answer.account.warnings:
+        note(f"warning: {warning}")
+    if output is not Format.TEXT:
+        show(document(waiting_document(answer, gathered.changed.made), output))
+        return
+    from reprieve.cli.render import waiting_sections
+    from reprieve.cli.sections import Section, Tone
+
+    sections = [*waiting_sections(shown, record_of), *([others] if others is not None else [])]
+    show_with_changes(gathered, sections or [Section("Nobody waits.", tone=Tone.GOOD)])

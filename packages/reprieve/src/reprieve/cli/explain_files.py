@@ -1,0 +1,242 @@
+"""`explain` of manifests, of owners, and of everybody who waits: worked out, as there are no records of it.
+
+An owner is explained by its gang, or by a pod of it that waits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
+from msgspec.structs import replace as with_fields
+
+from kube_rules import objects
+from kube_rules.errors import FieldError
+from kube_rules.group_sources import pod_group_name
+from kube_rules.manifests import Manifests
+from kube_rules.meta import KubernetesObject
+from reprieve.cli.evidence import CHANGED, MANIFESTS, Asked, Evidence, Owned, leaves_below, read_above
+from reprieve.cli.outcome import refuse
+from reprieve.cli.whatif import Expanding, ask
+from reprieve.library.waiting import WaitingRecords
+from reprieve.simulation.plan import PlanOptions, plan
+from reprieve.simulation.plan_inputs import starts_at
+from reprieve.simulation.report import Answer, ChangeMade, CompositeOutcome, Help, Plan, PodGroupOutcome, PodOutcome
+from reprieve.simulation.report_refusals import refusal_sentences, refusals_of
+from reprieve.simulation.whatif.suggestions import helped
+from reprieve.simulation.whatif.trials import Trials
+from reprieve.simulation.workloads.owners import key_of
+from reprieve.simulation.workloads.scaling import Workloads
+from reprieve.simulation.workloads.table import TABLE
+
+if TYPE_CHECKING:
+    from reprieve.cli.asking import Gathered, Source
+    from reprieve.simulation.workloads.rows import Rows
+
+T = TypeVar("T", bound=KubernetesObject)
+
+
+class WaitingItem(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Somebody who waits: why, as the scheduler reports it, and what would help."""
+
+    kind: str
+    namespace: str
+    name: str
+    priority: int
+    outcome: str
+    reason: str | None
+    message: str | None
+    parent: str | None = None
+    """The CompositePodGroup it is a child of."""
+    help: tuple[Help, ...] = ()
+    tried: str | None = None
+
+
+class Waiting(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """The document."""
+
+    api_version: str = "reprieve.dev/v1alpha1"
+    kind: str = "Waiting"
+    changes: tuple[ChangeMade, ...] = ()
+    items: tuple[WaitingItem, ...] = ()
+
+
+class NoPodsError(FieldError):
+    """The owner is there, and no pods of it are."""
+
+    def __init__(self, message: str, owner: Owned) -> None:
+        super().__init__("", message)
+        self.owner = owner
+
+
+def resolved(
+    manifests: Manifests, kind: str, name: str, namespace: str, rows: Rows | None = None
+) -> tuple[Asked, Owned]:
+    """What to explain of an owner: its gang, else a pod of it that waits, else any. Nothing there ends the command."""
+    try:
+        return owned(manifests, kind, name, namespace, rows)
+    except FieldError as error:
+        refuse(error.message)
+
+
+def owned(manifests: Manifests, kind: str, name: str, namespace: str, rows: Rows | None = None) -> tuple[Asked, Owned]:
+    """The same. Raises NoPodsError where the owner has no pods, NotThereError where there is no such owner."""
+    workloads = Workloads(manifests, rows or TABLE)
+    found = workloads.named(f"{namespace}/{kind}/{name}")
+    created = next(
+        (_created(one.manifest) for one in manifests.pod_makers if key_of(one.manifest) == found.owner), None
+    )
+    pods = sorted(
+        (loaded.object for loaded in workloads.pods_of(found)), key=lambda pod: (bool(pod.spec.node_name), pod.name)
+    )
+    waiting = sum(not pod.spec.node_name for pod in pods)
+    owner = Owned(found.kind, namespace, found.name, len(pods), waiting, created=created)
+    if not pods:
+        text = f"{found} has no pods: it calls for none, or its controller has not made them yet"
+        raise NoPodsError(text, owner)
+    group = pod_group_name(pods[0])
+    asked = Asked("PodGroup", namespace, group) if group is not None else Asked("Pod", namespace, pods[0].name)
+    return asked, owner
+
+
+def evidence_of(gathered: Gathered, asked: Asked, source: Source, *, suggest: bool = True) -> Evidence:
+    """Everything that an input has of an object, and what would be decided about it."""
+    manifests = gathered.manifests
+    evidence = Evidence(asked, worked_out_on=CHANGED if source.live else MANIFESTS, changes=gathered.changed.made)
+    evidence.pod = next(
+        (one.object for one in manifests.pods if asked.kind == "Pod" and _is(one.object, asked.namespace, asked.name)),
+        None,
+    )
+    composites = _by_name(manifests, objects.CompositePodGroup, asked.namespace)
+    groups = _by_name(manifests, objects.PodGroup, asked.namespace)
+    there = [one.object for one in manifests.pods if one.object.namespace == asked.namespace]
+    if asked.kind == "CompositePodGroup":
+        evidence.composite = composites.get(asked.name)
+        leaves = leaves_below(asked.name, composites, groups)
+        evidence.members = [pod for pod in there if pod_group_name(pod) in leaves]
+    else:
+        group = pod_group_name(evidence.pod) if evidence.pod is not None else asked.name
+        if group is not None:
+            evidence.group = groups.get(group)
+            evidence.members = [pod for pod in there if pod_group_name(pod) == group]
+    now = _now(gathered)
+    _note_refusals(evidence, refusals_of(manifests, now))
+    child = evidence.composite or evidence.group
+    if child is not None:
+        read_above(evidence, child.spec.parent_composite_pod_group_name, composites)
+    waiting = any(not pod.spec.node_name for pod in ([evidence.pod] if evidence.pod is not None else evidence.members))
+    if evidence.exists and waiting and not evidence.refused:
+        whole = asked
+        if evidence.group is not None:
+            whole = Asked("PodGroup", asked.namespace, evidence.group.name)
+        expanding = Expanding(gathered.changed.manifests, source.rows or TABLE, source.run)
+        evidence.computed = ask(
+            manifests, whole.kind, whole.namespace, whole.name, now=now, suggest=suggest, expanding=expanding
+        )
+    return evidence
+
+
+def _note_refusals(evidence: Evidence, refused: Plan) -> None:
+    """Record of the object and its members what admission refuses: such pods do not exist (whatif.md 14)."""
+    asked, messages = evidence.asked, {(pod.namespace, pod.name): pod.message or "" for pod in refused.pods}
+    if evidence.pod is not None:
+        evidence.refused = messages.get((asked.namespace, asked.name), "")
+    gone = {pod.name for pod in evidence.members if (pod.namespace, pod.name) in messages}
+    evidence.members = [pod for pod in evidence.members if pod.name not in gone]
+    if gone and evidence.pod is None:
+        of_members = with_fields(
+            refused,
+            pods=tuple(pod for pod in refused.pods if pod.namespace == asked.namespace and pod.name in gone),
+            refused=tuple(
+                one for one in refused.refused if one.namespace == asked.namespace and gone.intersection(one.pods)
+            ),
+        )
+        evidence.refusals = refusal_sentences(of_members)
+
+
+def without_refused(owner: Owned, gathered: Gathered) -> Owned:
+    """The owner without the pods that admission refuses, which are named instead (whatif.md 14)."""
+    key = (owner.kind.lower(), owner.namespace, owner.name)
+    for one in refusals_of(gathered.manifests, _now(gathered)).refused:
+        if (one.kind.lower(), one.namespace, one.name) == key:
+            (text,) = refusal_sentences(Plan(refused=(one,)))
+            lacking = len(one.pods)
+            return replace(owner, pods=owner.pods - lacking, waiting=owner.waiting - lacking, refused=text)
+    return owner
+
+
+def _created(manifest: Mapping[str, Any]) -> float | None:
+    """When an object was created, in seconds since 1970; None if it does not say."""
+    try:
+        return datetime.fromisoformat(manifest["metadata"]["creationTimestamp"]).timestamp()
+    except (KeyError, TypeError, ValueError):
+        return None
+
+
+def _now(gathered: Gathered) -> float:
+    return gathered.now if gathered.now is not None else starts_at(gathered.manifests.all())
+
+
+def all_waiting(
+    gathered: Gathered, options: PlanOptions, source: Source, namespace: str | None = None, *, suggest: bool = True
+) -> tuple[Answer, WaitingRecords]:
+    """The plan of it all, with what would help each who waits, and the last attempt of each.
+
+    `namespace`: only of who is in it; all of the input is planned anyway.
+    """
+    records = WaitingRecords()
+    rows = source.rows or TABLE
+    options = replace(options, observer=records, now=gathered.now, rows=rows)
+    answer = plan(gathered.manifests, options)
+    if namespace is not None:
+        answer = Answer(of_namespace(answer.plan, namespace), answer.account)
+    if suggest:
+        trials = Trials(gathered.manifests, options, gathered.changed.manifests, rows, source.run)
+        answer = helped(answer, trials, records.hints)
+    return answer, records
+
+
+def of_namespace(document: Plan, namespace: str) -> Plan:
+    """The document with only those who ask in one namespace."""
+    return with_fields(
+        document,
+        pods=tuple(one for one in document.pods if one.namespace == namespace),
+        pod_groups=tuple(one for one in document.pod_groups if one.namespace == namespace),
+        composite_pod_groups=tuple(one for one in document.composite_pod_groups if one.namespace == namespace),
+    )
+
+
+def waiting_document(answer: Answer, changes: Sequence[ChangeMade] = ()) -> Waiting:
+    """Everybody who waits, trees of groups before groups before pods, each with what would help."""
+    found = answer.plan
+    trees = sorted(found.composite_pod_groups, key=lambda one: (one.namespace, one.parent is not None, one.name))
+    items = [_item("CompositePodGroup", one) for one in trees if one.outcome != "Scheduled"]
+    items += [_item("PodGroup", one) for one in found.pod_groups if one.outcome != "Scheduled"]
+    items += [_item("Pod", one) for one in found.pods if one.node_name is None and one.pod_group is None]
+    return Waiting(changes=tuple(changes), items=tuple(items))
+
+
+def _item(kind: str, one: PodOutcome | PodGroupOutcome | CompositeOutcome) -> WaitingItem:
+    return WaitingItem(
+        kind=kind,
+        namespace=one.namespace,
+        name=one.name,
+        priority=one.priority,
+        outcome=one.outcome,
+        reason=one.reason,
+        message=one.message,
+        parent=None if isinstance(one, PodOutcome) else one.parent,
+        help=() if isinstance(one, CompositeOutcome) else one.help,
+        tried=None if isinstance(one, CompositeOutcome) else one.tried,
+    )
+
+
+def _by_name(manifests: Manifests, kind: type[T], namespace: str) -> dict[str, T]:
+    return {one.object.name: one.object for one in manifests.of(kind) if one.object.namespace == namespace}
+
+
+def _is(item: objects.KubernetesObject, namespace: str, name: str) -> bool:
+    return (item.namespace, item.name) == (namespace, name)

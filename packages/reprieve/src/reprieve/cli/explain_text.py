@@ -1,0 +1,661 @@
+"""What is known of a pod or pod group as text: its state, why, who went for whom, what would help.
+
+Invariant: every sentence follows from the object, its events or a decision record; what would help is given only where
+the numbers show it.  Nothing here reads a clock or a cluster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Sequence
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import msgspec
+
+from kube_rules import objects
+from kube_rules.group_sources import pod_group_name
+from reprieve.cli.evidence import MANIFESTS, Evidence, Occurrence, Owned, owned_unit, tells_of_object
+from reprieve.cli.in_vain import MOST_REASONS, in_vain_sentences, order_sentence
+from reprieve.cli.sections import BUDGET_OVERRULED, Row, Section, Tone
+from reprieve.cli.units import UnitSummary, unit_table
+from reprieve.cluster.pods import was_preempted
+from reprieve.library.helping import helps_of
+from reprieve.library.wording import count, seconds_text
+from reprieve.observability.records import API_VERSION, DecisionRecord, InVain, PreemptionRecord, Unit, Waits
+from reprieve.preemption.cost import BY_NAME
+from reprieve.preemption.outcome import WaitsFor
+from reprieve.simulation.report import Help
+
+DEFAULT_SCHEDULER: Final = "default-scheduler"
+MOST_UNITS: Final = 15
+MOST_SPARED: Final = 5
+MOST_MESSAGES: Final = 3
+MOST_EVENTS: Final = 10
+_GROUPS: Final = ("PodGroup", "CompositePodGroup")
+
+# -- the document ----------------------------------------------------------------------------------
+
+
+def document(evidence: Evidence) -> dict[str, Any]:
+    """The JSON document of `-o json`."""
+    asked = evidence.asked
+    pod, group = evidence.pod, evidence.group
+    found: dict[str, Any] = {
+        "apiVersion": API_VERSION,
+        "kind": "Explanation",
+        "object": {
+            "kind": asked.kind,
+            "namespace": asked.namespace,
+            "name": asked.name,
+            "exists": evidence.exists,
+        },
+        "state": state_of(evidence)[0],
+        "conditions": [
+            {"type": c.type, "status": c.status, "reason": c.reason, "message": c.message}
+            for c in _conditions(evidence)
+        ],
+        "whatWouldHelp": helps(evidence),
+        "help": [msgspec.to_builtins(one) for one in tried(evidence)],
+        "events": [
+            {
+                "time": _stamp(event.at),
+                "type": event.type,
+                "reason": event.reason,
+                "note": event.note,
+                "count": event.count,
+            }
+            for event in evidence.events
+        ],
+        "recordsFrom": evidence.source or None,
+        "records": [msgspec.to_builtins(record) for record in evidence.records],
+    }
+    if pod is not None:
+        found["object"]["nodeName"] = pod.spec.node_name or None
+        found["object"]["podGroup"] = pod_group_name(pod)
+        found["object"]["priority"] = pod.spec.priority or 0
+    if asked.kind == "PodGroup" and group is not None:
+        found["object"]["priority"] = group.spec.priority or 0
+        found["object"]["minCount"] = group.min_count
+        found["object"]["pods"] = len(evidence.members)
+        found["object"]["scheduled"] = _scheduled(evidence.members)
+    composite = evidence.composite
+    if composite is not None:
+        found["object"]["priority"] = composite.spec.priority or 0
+        found["object"]["minGroupCount"] = composite.min_group_count
+        found["object"]["pods"] = len(evidence.members)
+        found["object"]["scheduled"] = _scheduled(evidence.members)
+    if evidence.above:
+        found["object"]["compositePodGroups"] = evidence.above
+    if evidence.owner is not None:
+        owner = evidence.owner
+        found["owner"] = {
+            "kind": owner.kind,
+            "namespace": owner.namespace,
+            "name": owner.name,
+            "pods": owner.pods,
+            "waiting": owner.waiting,
+        }
+    if evidence.changes:
+        found["changes"] = [msgspec.to_builtins(made) for made in evidence.changes]
+    computed = evidence.computed
+    if computed is not None:
+        found["computed"] = {
+            "fits": computed.fits,
+            "gated": computed.gated or None,
+            "priorityThatHelps": computed.priority_that_helps,
+            "record": msgspec.to_builtins(computed.record) if computed.record is not None else None,
+        }
+    return found
+
+
+# -- the story -------------------------------------------------------------------------------------
+
+
+def explanation_of(evidence: Evidence) -> list[Section]:
+    """The story in sections, the answer first."""
+    sections = [*_owner_section(evidence.owner), _state_section(evidence)]
+    own = own_record(evidence)
+    if _is_waiting(evidence) and own is not None:
+        sections += _why(own, {one.kind for one in tried(evidence)})
+        sections += _levels(own)
+        if own.in_vain is not None:
+            sections.append(_potential_victims(own.in_vain, own.entity.priority))
+        if own.waits is not None:
+            sections.append(_waits(own.waits))
+    preemptions = list(_preemptions_by(evidence))
+    for record in preemptions[:1]:
+        would = evidence.computed is not None and record is evidence.computed.record
+        sections += _preemption(record, would=would)
+    released = [line for record in preemptions[1:] for line in _released(record.preemption)]
+    if released:
+        sections.append(Section("Room that was held for it before", notes=tuple(released[:MOST_EVENTS])))
+    for record in _preemptions_of(evidence):
+        sections.append(_preempted(evidence, record))
+    hints = helps(evidence)
+    if hints:
+        sections.append(Section("What would help", notes=tuple(hints), tone=Tone.GOOD))
+    if evidence.events:
+        sections.append(_events(evidence.events))
+    sections.append(_source(evidence, own))
+    return sections
+
+
+def own_record(evidence: Evidence) -> DecisionRecord | None:
+    """The newest record of an attempt to place the object, or its group."""
+    for record in evidence.records:
+        if _is_about(evidence, record):
+            return record
+    return evidence.computed.record if evidence.computed is not None and not evidence.source else None
+
+
+def _is_about(evidence: Evidence, record: DecisionRecord) -> bool:
+    entity, asked = record.entity, evidence.asked
+    if (entity.kind, entity.namespace, entity.name) == (asked.kind, asked.namespace, asked.name):
+        uid = _uid(evidence)
+        return not uid or not entity.uid or entity.uid == uid
+    if entity.namespace != asked.namespace:
+        return False
+    if entity.kind == "CompositePodGroup":
+        return entity.name in evidence.above[-1:]
+    return entity.kind == "PodGroup" and evidence.pod is not None and entity.name == pod_group_name(evidence.pod)
+
+
+def _uid(evidence: Evidence) -> str:
+    found = evidence.object
+    return found.metadata.uid if found is not None else ""
+
+
+def _preemptions_by(evidence: Evidence) -> Iterable[DecisionRecord]:
+    """Preemptions for the object or its group."""
+    for record in evidence.records:
+        if record.preemption is not None and _is_about(evidence, record):
+            yield record
+    computed = evidence.computed
+    would = computed.record if computed is not None and not evidence.source else None
+    if would is not None and would.preemption is not None:
+        yield would
+
+
+def _preemptions_of(evidence: Evidence) -> Iterable[DecisionRecord]:
+    """Preemptions that evicted the object."""
+    for record in evidence.records:
+        if record.preemption is None or _is_about(evidence, record) or not tells_of_object(evidence, record):
+            continue
+        if _unit_of(evidence, record) is not None:
+            yield record
+
+
+def _unit_of(evidence: Evidence, record: DecisionRecord) -> Unit | None:
+    """The evicted unit the object was, or was part of."""
+    asked = evidence.asked
+    key = f"{asked.namespace}/{asked.name}"
+    evicted = record.preemption.evicted if record.preemption is not None else []
+    evicted = [unit for unit in evicted if unit.outcome != "NotEvicted"]
+    for unit in evicted:
+        if unit.unit == key and unit.kind == asked.kind:
+            return unit
+    trees = {f"{asked.namespace}/{name}" for name in evidence.above}
+    for unit in evicted:
+        if unit.kind == "CompositePodGroup" and unit.unit in trees:
+            return unit
+    if evidence.owner is not None and (mine := owned_unit(evidence.owner, record)) is not None:
+        return mine
+    if asked.kind != "Pod":
+        return None
+    for unit in evicted:
+        if unit.kind in _GROUPS and key in unit.pod_names:
+            return unit
+    # A unit lists its first pods only; the record was found under the pod's name, so it is in one that lists fewer.
+    partial = [unit for unit in evicted if unit.kind in _GROUPS and unit.pods > len(unit.pod_names)]
+    return partial[0] if len(partial) == 1 else None
+
+
+# -- state -----------------------------------------------------------------------------------------
+
+
+def state_of(evidence: Evidence) -> tuple[str, str, Tone]:
+    """A word for the state (of `-o json`), a sentence, and how good that is."""
+    asked = evidence.asked
+    if evidence.refused:
+        return "Refused", f"{asked} does not exist: admission refuses it.", Tone.BAD
+    owner = evidence.owner
+    if owner is not None and owner.pods == 0 and not evidence.exists:
+        text = "has no pods: they" if owner.exists else "is gone: its pods"
+        return "Preempted", f"{owner} {text} were preempted.", Tone.BAD
+    if not evidence.exists:
+        if next(iter(_preemptions_of(evidence)), None) is not None:
+            return "Preempted", f"{asked} is gone: it was preempted.", Tone.BAD
+        return "Gone", f"{asked} is gone; this is from the scheduler's records.", Tone.QUIET
+    if evidence.pod is not None:
+        return _pod_state(evidence, evidence.pod)
+    return _group_state(evidence)
+
+
+def _owner_section(owner: Owned | None) -> list[Section]:
+    """How an owner of several pods stands, of which only one, or one gang, is explained."""
+    if owner is None or (owner.pods < 2 and not owner.refused):
+        return []
+    waiting = f"{owner.waiting} wait" if owner.waiting != 1 else "1 waits"
+    tone = Tone.WAITING if owner.waiting else Tone.GOOD
+    return [
+        Section(
+            f"{owner} has {count(owner.pods, 'pod')}: {owner.pods - owner.waiting} on nodes, {waiting}.",
+            notes=(f"{owner.refused}.",) if owner.refused else (),
+            tone=tone,
+        )
+    ]
+
+
+def _pod_state(evidence: Evidence, pod: objects.Pod) -> tuple[str, str, Tone]:
+    asked, node = evidence.asked, pod.spec.node_name
+    leaving = pod.metadata.deletion_timestamp is not None
+    if was_preempted(pod) and (leaving or node):
+        return "Preempted", f"{asked} is being preempted: it is leaving {node}.", Tone.BAD
+    if leaving:
+        return "Terminating", f"{asked} is being deleted.", Tone.QUIET
+    if pod.status.phase in ("Succeeded", "Failed"):
+        return pod.status.phase, f"{asked} has ended ({pod.status.phase}).", Tone.QUIET
+    if node:
+        return "Scheduled", f"{asked} is scheduled: it is on {node}.", Tone.GOOD
+    if pod.spec.scheduling_gates:
+        names = ", ".join(gate.name for gate in pod.spec.scheduling_gates)
+        return "Gated", f"{asked} waits behind its scheduling gates: {names}.", Tone.WAITING
+    nominated = pod.status.nominated_node_name
+    if nominated:
+        return "Nominated", f"{asked} waits for room on {nominated} that is being made for it.", Tone.WAITING
+    return "Waiting", f"{asked} waits: it is on no node.", Tone.WAITING
+
+
+def _group_state(evidence: Evidence) -> tuple[str, str, Tone]:
+    asked = evidence.asked
+    staying = [pod for pod in evidence.members if pod.metadata.deletion_timestamp is None and not was_preempted(pod)]
+    total, scheduled = len(staying), _scheduled(staying)
+    if not total and any(c.type == "DisruptionTarget" and c.status == "True" for c in _conditions(evidence)):
+        leaving = len(evidence.members)
+        if leaving:
+            return "Preempted", f"{asked} is being preempted: {count(leaving, 'pod')} of it still to leave.", Tone.BAD
+        return "Preempted", f"{asked} was preempted: it has no pods any more.", Tone.BAD
+    if not total:
+        return "Waiting", f"{asked} has no pods.", Tone.WAITING
+    if scheduled == total:
+        return "Scheduled", f"{asked} is scheduled: {_all(total)} on nodes.", Tone.GOOD
+    if evidence.composite is not None:
+        least = evidence.composite.min_group_count
+        needed = f" It needs {least} of its groups." if least is not None and least > 1 else ""
+        return "Waiting", f"{asked} waits: {scheduled} of its {count(total, 'pod')} on nodes.{needed}", Tone.WAITING
+    minimum = evidence.group.min_count if evidence.group is not None else None
+    needed = f" It needs {minimum} to start." if minimum is not None and scheduled < minimum else ""
+    return "Waiting", f"{asked} waits: {scheduled} of its {count(total, 'pod')} on nodes.{needed}", Tone.WAITING
+
+
+def _all(total: int) -> str:
+    return "its pod is" if total == 1 else f"all its {total} pods are"
+
+
+def _scheduled(members: Sequence[objects.Pod]) -> int:
+    return sum(1 for pod in members if pod.spec.node_name and pod.metadata.deletion_timestamp is None)
+
+
+def _is_waiting(evidence: Evidence) -> bool:
+    return state_of(evidence)[0] in ("Waiting", "Nominated", "Gated")
+
+
+def _conditions(evidence: Evidence) -> Sequence[objects.PodCondition | objects.Condition]:
+    found = evidence.object
+    return found.status.conditions or () if found is not None else ()
+
+
+def _state_section(evidence: Evidence) -> Section:
+    _, title, tone = state_of(evidence)
+    notes = []
+    pod, group = evidence.pod, evidence.group
+    if pod is not None:
+        name = pod_group_name(pod)
+        notes.append(f"Priority {pod.spec.priority or 0}" + (f", of podgroup {name}." if name else "."))
+        if pod.spec.scheduler_name != DEFAULT_SCHEDULER and not pod.spec.node_name:
+            notes.append(f"It waits for the scheduler {pod.spec.scheduler_name}, by its schedulerName.")
+        if name and group is None:
+            notes.append(f"There is no podgroup {name}: its pods wait until it appears.")
+    elif group is not None:
+        minimum = f", minCount {group.min_count}" if group.min_count is not None else ""
+        notes.append(f"Priority {_group_priority(group, evidence.members)}{minimum}.")
+        notes += _schedulers(evidence.members)
+    elif evidence.composite is not None:
+        least = evidence.composite.min_group_count
+        minimum = f", minGroupCount {least}" if least is not None else ""
+        notes.append(f"Priority {_group_priority(evidence.composite, evidence.members)}{minimum}.")
+        notes += _schedulers(evidence.members)
+    if evidence.above:
+        notes.append(f"It is scheduled as part of compositepodgroup {evidence.above[-1]}, with the whole tree.")
+    if evidence.missing:
+        notes.append(f"There is no compositepodgroup {evidence.missing}: the tree waits until it appears.")
+    notes += [
+        f"{condition.type}: {condition.reason}: {condition.message}"
+        for condition in _conditions(evidence)
+        if condition.status == "False" and condition.message and condition.type.startswith(("Pod", "CompositePodGroup"))
+    ]
+    notes += [f"{text}." for text in (evidence.refused, *evidence.refusals) if text]
+    computed = evidence.computed
+    if computed is not None and not evidence.source and computed.gated:
+        notes.append(f"It is not tried: {computed.gated}")
+    if computed is not None and not evidence.source and computed.fits:
+        notes.append("There is room for it now: a scheduler with the default configuration would place it.")
+    return Section(title, notes=tuple(notes), tone=tone)
+
+
+def _schedulers(members: Sequence[objects.Pod]) -> list[str]:
+    """Whose turn it is with members that have no node; a group of two schedulers is nobody's (preemption.md 8.5)."""
+    names = sorted({pod.spec.scheduler_name for pod in members if not pod.spec.node_name})
+    if len(names) > 1:
+        return [f"Its pods ask for different schedulers, {' and '.join(names)}: none is placed until they ask for one."]
+    if names and names[0] != DEFAULT_SCHEDULER:
+        return [f"It waits for the scheduler {names[0]}, by the schedulerName of its pods."]
+    return []
+
+
+def _group_priority(group: objects.PodGroup | objects.CompositePodGroup, members: Sequence[objects.Pod]) -> int:
+    """A custom resource that has none gets the highest of its pods."""
+    own = group.spec.priority
+    return own if own is not None else max((pod.spec.priority or 0 for pod in members), default=0)
+
+
+# -- why -------------------------------------------------------------------------------------------
+
+
+def _why(record: DecisionRecord, suggested: Container[str]) -> list[Section]:
+    """Why nobody would do. `suggested`: sorts of changes that would help, which name what they need."""
+    notes = []
+    if record.lack is not None and "Node" not in suggested:
+        notes += [f"I{big.clause[1:]}." for big in record.lack.too_big]
+    if record.members is not None and record.result != "Error":
+        members = record.members
+        notes.append(f"Of {count(members.tried, 'pod')} tried together {members.placed} found a place.")
+    rows = [Row((str(reason.nodes), reason.reason)) for reason in record.reasons[:MOST_REASONS]]
+    others = [pods for pods in record.pods if pods.message != record.message]
+    if not rows:
+        notes += [f"{count(pods.pods, 'pod')}: {pods.message}" for pods in others[:MOST_MESSAGES]] or [record.message]
+        if len(others) > MOST_MESSAGES:
+            rest = sum(pods.pods for pods in others[MOST_MESSAGES:])
+            notes.append(f"... and {count(rest, 'pod')} with other messages (-o json lists them)")
+    if len(record.reasons) > len(rows):
+        notes.append(f"... and {count(len(record.reasons) - len(rows), 'more reason')} (-o json lists them all)")
+    title = f"Why: none of {count(record.nodes, 'node')} would do" if rows else "Why"
+    if record.order is not None:
+        notes.append(order_sentence(record.order))
+    again = f" {record.repeated + 1} attempts ended like that." if record.repeated else ""
+    if again:
+        notes.append(again.strip())
+    return [Section(title, ("nodes", "reason") if rows else (), tuple(rows), tuple(notes), tone=Tone.WAITING)]
+
+
+def _levels(record: DecisionRecord) -> list[Section]:
+    """Which groups of a tree failed, and what each was short of; the root comes first."""
+    if not record.levels:
+        return []
+    rows = []
+    for level in record.levels[:MOST_UNITS]:
+        of = "pods" if level.kind == "PodGroup" else "groups"
+        state = "placed" if level.ok else "failed"
+        below = [level.why] if level.why else []
+        below += [f"short: {', '.join(level.short)}"] if level.short else []
+        number = f"{level.succeeded} of {level.of} {of}, needs {level.needed}"
+        rows.append(Row((f"{level.kind.lower()} {level.name}", state, number), below=tuple(below)))
+    more = len(record.levels) - len(rows)
+    notes = (f"... and {count(more, 'more group')} (-o json lists them)",) if more else ()
+    return [Section("Level by level", ("group", "", "succeeded"), tuple(rows), notes, tone=Tone.WAITING)]
+
+
+def _waits(found: Waits) -> Section:
+    """What a preemptor waits for before it evicts anybody."""
+    until = _when(found.until)
+    names = ", ".join(found.pods) + (
+        f" and {found.pods_total - len(found.pods)} more" if found.pods_total > len(found.pods) else ""
+    )
+    if found.reason == WaitsFor.DELAY.value:
+        notes = [f"Its preemption-delay ends {until}; room that comes free by then is taken without evicting anybody."]
+    elif found.reason == WaitsFor.MINIMUM_RUNTIME.value:
+        notes = [f"Whom it might evict is within a minimum-runtime; the first has run it {until}."]
+    elif found.reason == WaitsFor.PREDECESSOR.value:
+        notes = [f"Pods of the same owner are leaving, and their room is held for it: {names}."]
+        if until:
+            notes.append(f"If they are still there {until}, it looks for other room.")
+    else:
+        notes = [f"They say when they end, and their room will do: {names}."]
+        notes.append(f"If they have not ended {until}, it evicts whom it has to. Nothing is held for it until then.")
+    return Section("It waits instead of evicting anybody", notes=tuple(notes), tone=Tone.WAITING)
+
+
+def _potential_victims(found: InVain, priority: int) -> Section:
+    shown = found.looked_at[:MOST_SPARED]
+    columns, rows = unit_table(map(_summary, shown), together=False)
+    more = found.potential_victims - len(shown)
+    notes = [f"... and {more} more"] if rows and more else []
+    notes += in_vain_sentences(found, priority)
+    columns = columns if rows else ()
+    return Section("Nobody is pushed out for it", columns, tuple(rows), tuple(notes), tone=Tone.WAITING)
+
+
+# -- preemption ------------------------------------------------------------------------------------
+
+_STATES: Final = {
+    "UnderWay": "the victims are being told to go",
+    "Done": "every victim was told to go",
+}
+
+
+def _preemption(record: DecisionRecord, *, would: bool) -> list[Section]:
+    """Who goes and who is spared; `would`: it was worked out, and nobody has been told to go."""
+    made = record.preemption
+    if made is None:
+        return []
+    if made.state == "Failed":
+        return [_failed_preemption(record, made)]
+    cost = made.cost
+    verb = "would be evicted" if would else "evicted"
+    title = f"To make room: {count(cost.units, 'workload')} ({count(cost.pods, 'pod')}) {verb}"
+    notes = []
+    if not would:
+        notes.append(f"Decided {_when(record.time)}; {_STATES.get(made.state, made.state)}.")
+    if cost.pdb_violations:
+        notes.append(f"{count(cost.pdb_violations, 'workload')} although a PodDisruptionBudget forbids it.")
+    if cost.running_seconds_lost >= 1:
+        notes.append(f"{seconds_text(cost.running_seconds_lost)} of running time is lost, over all pods.")
+    notes += _comparison(made)
+    notes += [sentence for sentence in made.told if f"over {_runner_up(made)}:" not in sentence]
+    notes += _held(made) if not would else []
+    if record.order is not None:
+        notes.append(order_sentence(record.order))
+    columns, rows = unit_table(map(_summary, made.evicted))
+    if len(rows) > MOST_UNITS:
+        notes.insert(0, f"... and {len(rows) - MOST_UNITS} more (-o json lists them all)")
+    shown = tuple(rows[:MOST_UNITS])
+    sections = [Section(title, columns if rows else (), shown, tuple(notes), tone=Tone.BAD)]
+    if made.reprieved_total:
+        columns, spared = unit_table(map(_summary, made.reprieved[:MOST_SPARED]), together=False)
+        more = made.reprieved_total - len(spared)
+        sections.append(
+            Section(
+                f"Spared: {count(made.reprieved_total, 'workload')} of lower priority; with them running everything "
+                "still fits",
+                columns,
+                tuple(spared),
+                (f"... and {more} more",) if more else (),
+                tone=Tone.GOOD,
+            )
+        )
+    return sections
+
+
+def _failed_preemption(record: DecisionRecord, made: PreemptionRecord) -> Section:
+    """The calls to evict failed: nothing is reserved, and only what was evicted is lost."""
+    cost = made.cost
+    notes = [f"Decided {_when(record.time)}; the calls to evict its victims failed: {made.error}"]
+    if cost.pods:
+        notes.append(f"Before that {count(cost.pods, 'pod')} of {count(cost.units, 'workload')} had been evicted.")
+        if cost.running_seconds_lost >= 1:
+            notes.append(f"{seconds_text(cost.running_seconds_lost)} of running time is lost by that.")
+    else:
+        notes.append("No pods were evicted.")
+    notes.append("No capacity is reserved for it. It is tried again.")
+    columns, rows = unit_table(map(_summary, made.evicted))
+    if len(rows) > MOST_UNITS:
+        notes.append(f"... and {len(rows) - MOST_UNITS} more (-o json lists them all)")
+    title = f"Preemption failed: {count(len(made.evicted), 'workload')} to be evicted"
+    return Section(title, columns if rows else (), tuple(rows[:MOST_UNITS]), tuple(notes), tone=Tone.BAD)
+
+
+def _runner_up(made: PreemptionRecord) -> str:
+    other = made.comparison.runner_up
+    return other.domain if other is not None else ""
+
+
+def _held(made: PreemptionRecord) -> list[str]:
+    """For how long the room is kept, or how it was given back."""
+    if not made.released and made.held_until:
+        return [f"The room is held for it until {_when(made.held_until)[3:]} at the latest."]
+    return _released(made)
+
+
+def _released(made: PreemptionRecord | None) -> list[str]:
+    """Room of that preemption that was given back, a sentence for each time."""
+    lines = []
+    for one in made.released if made is not None else ():
+        more = f" and {one.nodes_total - len(one.nodes)} more" if one.nodes_total > len(one.nodes) else ""
+        lines.append(f"The room held on {', '.join(one.nodes)}{more} was released {_when(one.time)}: {one.message}.")
+    return lines
+
+
+def _comparison(made: PreemptionRecord) -> list[str]:
+    comparison = made.comparison
+    if comparison.candidates < 2:
+        return []
+    chosen = comparison.chosen
+    text = f"{comparison.candidates} domains would have worked; {chosen.domain} was chosen"
+    other = comparison.runner_up
+    if other is None:
+        return [f"{text}."]
+    if comparison.decided_by in ("", BY_NAME):
+        return [f"{text}: as good as {other.domain}, and first by name."]
+    values = f" ({comparison.values[0]} against {comparison.values[1]})" if len(comparison.values) == 2 else ""
+    return [f"{text} over {other.domain}: {comparison.decided_by}{values}."]
+
+
+def _summary(unit: Unit) -> UnitSummary:
+    kind = {"PodGroup": "group", "CompositePodGroup": "tree"}.get(unit.kind, "pod")
+    below = [f"why: {_because(unit)}"] if unit.why is not None else []
+    if unit.violates_pdb and unit.why is not None:
+        below.append(BUDGET_OVERRULED)
+    nodes = tuple(unit.nodes)
+    ran = unit.running_seconds
+    return UnitSummary(kind, unit.unit, unit.pods, nodes, unit.nodes_total, unit.priority, ran, tuple(below))
+
+
+def _because(unit: Unit) -> str:
+    why = unit.why
+    if why is None:
+        return "everything still fits with it"
+    return why.clause
+
+
+def _preempted(evidence: Evidence, record: DecisionRecord) -> Section:
+    made, entity = record.preemption, record.entity
+    unit = _unit_of(evidence, record)
+    assert made is not None
+    assert unit is not None
+    kind = entity.kind.lower()
+    by = f"{kind} {entity.namespace}/{entity.name}" if entity.name else f"a {kind} of priority {entity.priority}"
+    notes = [f"{by if entity.name else 'It'} has priority {entity.priority}, this has {unit.priority}."]
+    if evidence.owner is not None:
+        notes.append(f"Evicted of {evidence.owner}: {unit.kind.lower()} {unit.unit} ({count(unit.pods, 'pod')}).")
+    elif unit.kind in _GROUPS and unit.kind != evidence.asked.kind:
+        whole = "group" if unit.kind == "PodGroup" else "tree"
+        notes.append(f"It went with its whole {whole} {unit.unit} ({count(unit.pods, 'pod')}): disruptionMode all.")
+    notes.append(f"Why this one: {_because(unit)}.")
+    if unit.violates_pdb:
+        notes.append(f"It had to go {BUDGET_OVERRULED}.")
+    notes += _comparison(made)
+    others = made.cost.units - 1
+    if others:
+        notes.append(f"{count(others, 'other workload')} went as well, {made.reprieved_total} were spared.")
+    if made.state == "Failed":
+        notes.append(f"The preemption failed: {made.error}")
+    return Section(f"Preempted by {by} {_when(record.time)}", notes=tuple(notes), tone=Tone.BAD)
+
+
+# -- what would help -------------------------------------------------------------------------------
+
+
+def helps(evidence: Evidence) -> list[str]:
+    """Sentences about what would change the outcome; none where nothing is sure."""
+    found: list[str] = []
+    for record in _preemptions_of(evidence):
+        priority = record.entity.priority
+        found.append(f"With a priority of {priority} or more it would not have been a potential victim.")
+        break
+    own = own_record(evidence)
+    if own is None or not _is_waiting(evidence):
+        return found
+    computed = evidence.computed
+    if computed is not None and computed.helps is not None:
+        return found + [help.sentence for help in computed.helps]
+    priority_that_helps = computed.priority_that_helps if computed is not None else None
+    return found + [help.sentence for help in helps_of(own, priority_that_helps)]
+
+
+def tried(evidence: Evidence) -> Sequence[Help]:
+    """What would help the object, each suggestion tried (whatif.md 5); none where nothing was tried."""
+    computed = evidence.computed
+    return computed.helps or () if computed is not None and _is_waiting(evidence) else ()
+
+
+# -- the rest --------------------------------------------------------------------------------------
+
+
+def _events(events: Sequence[Occurrence]) -> Section:
+    rows = [
+        Row((_when(_stamp(event.at)), event.reason, f"×{event.count}" if event.count > 1 else "", event.note))
+        for event in events[-MOST_EVENTS:]
+    ]
+    more = len(events) - len(rows)
+    notes = (f"... and {more} earlier",) if more else ()
+    return Section("Events", ("", "", "", ""), tuple(rows), notes, tone=Tone.QUIET)
+
+
+def _source(evidence: Evidence, own: DecisionRecord | None) -> Section:
+    computed = evidence.computed
+    if computed is not None and not evidence.source:
+        title, on = "No decision record of a scheduler could be read.", "cluster as it is now"
+        if evidence.worked_out_on == MANIFESTS:
+            title, on = "Manifests hold no decision record of a scheduler.", MANIFESTS
+        elif evidence.worked_out_on:
+            title, on = "No scheduler has a decision record of this.", evidence.worked_out_on
+        return Section(
+            title,
+            notes=(
+                f"What is said of why and what would help was worked out on the {on}, with the default configuration; "
+                "the scheduler in charge may know more.",
+            ),
+            tone=Tone.QUIET,
+        )
+    if own is not None:
+        took = seconds_text(own.timings.attempt_seconds)
+        attempt = f"attempt {own.attempt}, {_when(own.time)}, took {took}"
+        return Section(f"From the scheduler's record ({evidence.source}): {attempt}.", tone=Tone.QUIET)
+    if evidence.records:
+        return Section(f"From the scheduler's record ({evidence.source}).", tone=Tone.QUIET)
+    if evidence.source:
+        return Section(f"The scheduler ({evidence.source}) has no record of an attempt that failed.", tone=Tone.QUIET)
+    if evidence.worked_out_on == MANIFESTS:
+        return Section("From the manifests alone: they hold no decision record of a scheduler.", tone=Tone.QUIET)
+    return Section("From the API server alone: no decision record of a scheduler could be read.", tone=Tone.QUIET)
+
+
+def _stamp(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ") if at else ""
+
+
+def _when(stamp: str) -> str:
+    """`at 2026-07-01 12:00:00 UTC`; empty stays empty."""
+    if not stamp:
+        return ""
+    return f"at {stamp[:10]} {stamp[11:19]} UTC"

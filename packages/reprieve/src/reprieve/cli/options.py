@@ -1,0 +1,169 @@
+"""Reading what was typed: sizes, feature gates and the scheduler's configuration file.
+
+Whatever is wrong with them ends the command with exit code 2 and one line that names the option or the place in the
+file.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from reprieve.cli.outcome import note, refuse
+
+if TYPE_CHECKING:
+    from reprieve.framework.configuration import SchedulerConfiguration
+    from reprieve.framework.gates import FeatureGates
+    from reprieve.framework.profile import Profile
+    from reprieve.live.extenders import ExtenderCalls
+    from reprieve.simulation.plan import PlanOptions
+
+DEFAULT_PLUGIN_TIMEOUT = "10s"
+PluginOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--plugin", metavar="MODULE:CLASS", help="A plugin of your own, enabled in every profile. Repeatable."
+    ),
+]
+PluginTimeoutOption = Annotated[
+    str, typer.Option(metavar="DURATION", help="Give up a call of a plugin that does not come with reprieve.")
+]
+CompatibleOption = Annotated[
+    bool,
+    typer.Option(
+        "--compatible",
+        help="Make room for groups exactly where kube-scheduler would, instead of where the fewest have to go.",
+    ),
+]
+NOT_ASKED = "{}: its extenders are not asked, so the answer may differ from what happens; --call-extenders asks them"
+
+
+def read_options(
+    *,
+    first_decision: bool = False,
+    config: str | None = None,
+    feature_gates: str = "",
+    seed: int | None = None,
+    plugins: Sequence[str] = (),
+    plugin_timeout: str = DEFAULT_PLUGIN_TIMEOUT,
+    call_extenders: bool = False,
+    compatible: bool = False,
+) -> "PlanOptions":
+    """How to plan. Extenders of the configuration are asked only with `call_extenders`.
+
+    `compatible`: `placement: Compatible` in every profile, whatever the configuration has.
+    """
+    from reprieve.simulation.plan import PlanOptions
+
+    gates = read_gates(feature_gates)
+    if config is None and not plugins and not compatible:
+        return PlanOptions(first_decision=first_decision, gates=gates, seed=seed)
+    from kube_rules.errors import InputError
+    from reprieve.library.configuring import plan_options
+    from reprieve.scheduling.loading import PluginLoadError
+
+    limit = read_seconds("--plugin-timeout", plugin_timeout)
+    try:
+        return plan_options(
+            config,
+            first_decision=first_decision,
+            gates=gates,
+            seed=seed,
+            plugins=plugins,
+            plugin_timeout=limit,
+            call_extenders=call_extenders,
+            compatible=compatible,
+            not_asked=NOT_ASKED,
+        )
+    except PluginLoadError as error:
+        refuse(f"--plugin {error}")
+    except InputError as error:
+        refuse(str(error))
+
+
+def read_profiles(
+    configuration: "SchedulerConfiguration",
+    gates: "FeatureGates",
+    file: str | None,
+    plugins: Sequence[str] = (),
+    plugin_timeout: str = DEFAULT_PLUGIN_TIMEOUT,
+    *,
+    call_extenders: bool = True,
+    compatible: bool = False,
+) -> "tuple[tuple[Profile, ...], ExtenderCalls | None]":
+    """The profiles of a configuration (read from `file`), with the third-party plugins it enables or that are named.
+
+    And the way to its extenders, if it has any; without `call_extenders` they are left out.  `compatible`: as for
+    `read_options`.
+    """
+    from reprieve.framework.configuration import ConfigurationError
+    from reprieve.library.configuring import profiles_for
+    from reprieve.scheduling.loading import PluginLoadError
+
+    limit = read_seconds("--plugin-timeout", plugin_timeout)
+    try:
+        return profiles_for(configuration, gates, plugins, limit, call_extenders=call_extenders, compatible=compatible)
+    except PluginLoadError as error:
+        refuse(f"--plugin {error}")
+    except ConfigurationError as error:
+        refuse(f"{file}: {error}" if file is not None else f"--plugin: {error.message}")
+
+
+def read_seconds(option: str, text: str) -> float:
+    """A duration above zero, as Go writes it (`10s`)."""
+    from reprieve.framework.configuration import duration
+
+    try:
+        found = duration(text)
+    except ValueError as error:
+        refuse(f"{option}: {error}")
+    if found <= 0:
+        refuse(f"{option}: want more than 0, found {text!r}")
+    return found
+
+
+def read_gates(text: str) -> "FeatureGates":
+    """`A=true,B=false`."""
+    from reprieve.framework.gates import FeatureGates, GateError
+
+    try:
+        gates, notes = FeatureGates.read(text)
+    except GateError as error:
+        refuse(f"--feature-gates: {error}")
+    for each in notes:
+        note(f"warning: --feature-gates: {each}")
+    return gates
+
+
+def read_configuration(file: str) -> "SchedulerConfiguration":
+    """A KubeSchedulerConfiguration in YAML or JSON. Raises ConfigurationError for what the form does not allow."""
+    from kube_rules.errors import InputError
+    from reprieve.library import configuring
+
+    try:
+        return configuring.read_configuration(file)
+    except InputError as error:
+        refuse(str(error))
+
+
+def read_size(option: str, text: str) -> int:
+    """A number of bytes above zero, in Kubernetes quantity notation."""
+    from kube_rules.quantity import QuantityError, parse, value
+
+    try:
+        size = value(parse(text))
+    except QuantityError as error:
+        refuse(f"{option}: {error}")
+    if size <= 0:
+        refuse(f"{option}: want a size above 0, found {text!r}")
+    return size
+
+
+def read_time(option: str, text: str) -> float:
+    """A time in RFC 3339, in seconds since the epoch. Ends the command with exit code 2 for anything else."""
+    from kube_rules.work_annotations import moment
+
+    try:
+        return moment(text)
+    except ValueError as error:
+        refuse(f'{option}: "{text}": {error}')

@@ -1,0 +1,105 @@
+"""How a command ends: exit codes (interfaces.md), the one-line error, and writing to a pipe that may close.
+
+Invariants: a command that refuses its input has written nothing to stdout; a line on stderr has at most
+`LONGEST_LINE` characters, whatever names and values it quotes. No control character of an object reaches a terminal
+(interfaces.md 1.13): all output passes `show`, `note` or, where it has colours of our own, `show_drawn`.
+"""
+
+import os
+import sys
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from enum import IntEnum
+from typing import Final, NoReturn
+
+from kube_rules.printable import printable, printable_line
+
+LONGEST_LINE: Final = 2000
+
+
+class Exit(IntEnum):
+    """Exit codes of every command."""
+
+    DONE = 0
+    NOT_SO = 1
+    """The thing asked about is not so (`--fail-on-preemption`, a demo that ended otherwise)."""
+    BAD_INPUT = 2
+    UNREACHABLE = 3
+    """The API server cannot be reached or refused."""
+    INTERRUPTED = 130
+    BROKEN_PIPE = 141
+    TERMINATED = 143
+
+
+class CommandError(Exception):
+    """Ends the command with one line `error: ...` on stderr and the given exit code."""
+
+    def __init__(self, message: str, code: Exit = Exit.BAD_INPUT) -> None:
+        super().__init__(" ".join(_bounded(message).split()))
+        self.code = code
+
+
+def refuse(message: str) -> NoReturn:
+    """Bad usage or bad input: exit code 2."""
+    raise CommandError(message)
+
+
+def show(text: str) -> None:
+    """Write to stdout what a terminal may get, whatever objects put into it; otherwise as `show_drawn`."""
+    show_drawn(printable(text))
+
+
+def show_drawn(text: str) -> None:
+    """Write to stdout text with control sequences of our own; a reader that has gone away (`| head`) ends the process.
+
+    Raises CommandError where nothing can be written, a full disk for one.
+    """
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        give_up_stdout()
+        raise SystemExit(Exit.BROKEN_PIPE) from None
+    except OSError as error:
+        give_up_stdout()
+        raise CommandError(f"the output cannot be written: {reason_of(error)}") from None
+
+
+apart: Callable[[], AbstractContextManager[None]] = nullcontext
+"""Keeps the last line of stderr free of anything else while a line is written (`reprieve.cli.progress`)."""
+
+
+def note(*lines: str) -> None:
+    """Write lines to stderr: what a person should know, and a program reading stdout should not see."""
+    try:
+        with apart():
+            print("\n".join(_bounded(printable_line(line)) for line in lines), file=sys.stderr, flush=True)
+    except OSError:
+        _hush(sys.stderr.fileno())
+
+
+def _bounded(line: str) -> str:
+    if len(line) <= LONGEST_LINE:
+        return line
+    from kube_rules.errors import excerpt
+
+    return excerpt(line, LONGEST_LINE)
+
+
+def reason_of(error: OSError) -> str:
+    """`FILE: No such file or directory`."""
+    if isinstance(error, FileExistsError):  # of all we make only directories may be there already
+        return f"{error.filename}: is a file, not a directory"
+    return ": ".join(str(part) for part in (error.filename, error.strerror or error) if part)
+
+
+def give_up_stdout() -> None:
+    """Write no more to stdout, nor what is still buffered."""
+    _hush(sys.stdout.fileno())
+
+
+def _hush(descriptor: int) -> None:
+    """Let what is still buffered vanish, so the interpreter does not complain while it ends."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, descriptor)
+    os.close(nowhere)

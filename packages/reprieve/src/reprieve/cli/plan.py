@@ -1,0 +1,174 @@
+"""`reprieve plan`: what would happen, and why."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from reprieve.cli.asking import Source, SuggestOption, answering_for_all, gather, taking_source
+from reprieve.cli.documents import Format, document
+from reprieve.cli.options import (
+    DEFAULT_PLUGIN_TIMEOUT,
+    CompatibleOption,
+    PluginOption,
+    PluginTimeoutOption,
+    read_options,
+    read_time,
+)
+from reprieve.cli.outcome import Exit, note, refuse, show
+from reprieve.cli.progress import working
+
+if TYPE_CHECKING:
+    from reprieve.library.waiting import WaitingRecords
+    from reprieve.simulation.plan import PlanOptions
+    from reprieve.simulation.report import Answer
+
+
+@taking_source()
+def command(
+    context: typer.Context,
+    source: Source,
+    first_decision: Annotated[
+        bool,
+        typer.Option(
+            "--first-decision/--settle",
+            help="Stop at the first decision to preempt, victims still running, or let virtual time pass until nothing "
+            "changes.",
+        ),
+    ] = False,
+    output: Annotated[Format, typer.Option("-o", "--output", help="How to show the answer.")] = Format.TEXT,
+    config: Annotated[str | None, typer.Option(metavar="FILE", help="A KubeSchedulerConfiguration.")] = None,
+    feature_gates: Annotated[
+        str, typer.Option(metavar="A=true,B=false", help="Feature gates, as kube-scheduler spells them.")
+    ] = "",
+    seed: Annotated[
+        int | None, typer.Option(help="Choose among equally good nodes by this seed instead of by name.")
+    ] = None,
+    now: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME",
+            help="Plan for this time (RFC 3339) instead of right after the newest object, or on a live cluster now.",
+        ),
+    ] = None,
+    fail_on_preemption: Annotated[
+        bool, typer.Option("--fail-on-preemption", help="Exit 1 if anything would be preempted for a pod asked about.")
+    ] = False,
+    fail_on_pending: Annotated[
+        bool,
+        typer.Option("--fail-on-pending", help="Exit 1 if a pod asked about would wait, or is lost with its node."),
+    ] = False,
+    compare: Annotated[
+        list[str] | None,
+        typer.Option("--compare", metavar="FILE", help="Plan under this configuration too, side by side. Repeatable."),
+    ] = None,
+    compare_to: Annotated[
+        list[str] | None,
+        typer.Option("--compare-to", metavar="FILE", help="Plan with these manifests too, side by side. Repeatable."),
+    ] = None,
+    only_different: Annotated[
+        bool, typer.Option("--diff", help="Of plans side by side only that in which they differ.")
+    ] = False,
+    suggest: SuggestOption = True,
+    compatible: CompatibleOption = False,
+    plugin: PluginOption = None,
+    plugin_timeout: PluginTimeoutOption = DEFAULT_PLUGIN_TIMEOUT,
+    call_extenders: Annotated[
+        bool,
+        typer.Option("--call-extenders", help="Ask the HTTP extenders of the configuration, which are else left out."),
+    ] = False,
+) -> None:
+    """Show what would happen, and why, without touching anything.
+
+    Pods with a nodeName run; pods without one are what is asked about. Without -f it asks about the live cluster that
+    kubectl finds.
+    """
+    codes = [("--fail-on-preemption", fail_on_preemption), ("--fail-on-pending", fail_on_pending)]
+    source = answering_for_all(source, codes)
+    options = read_options(
+        first_decision=first_decision,
+        config=config,
+        feature_gates=feature_gates,
+        seed=seed,
+        plugins=plugin or (),
+        plugin_timeout=plugin_timeout,
+        call_extenders=call_extenders,
+        compatible=compatible,
+    )
+    from dataclasses import replace
+
+    if compare or compare_to:
+        from reprieve.cli.comparing import compare_plans
+
+        at = read_time("--now", now) if now is not None else None
+        settings = {
+            "first_decision": first_decision,
+            "feature_gates": feature_gates,
+            "seed": seed,
+            "plugins": plugin or (),
+            "plugin_timeout": plugin_timeout,
+            "call_extenders": call_extenders,
+        }
+        own = "--config" if config is not None else "--compatible" if compatible else ""
+        sides = compare_plans(
+            source, replace(options, now=at), compare or [], compare_to or [], settings, only_different, own
+        )
+        if output is Format.TEXT:
+            from reprieve.cli.comparing import comparison_sections
+            from reprieve.cli.terminal import show_sections
+
+            show_sections(comparison_sections(sides, only_different=only_different))
+        else:
+            show(document(sides, output))
+        waits = fail_on_pending and any(each.waiting for each in sides.variants)
+        evicts = fail_on_preemption and any(each.evicted for each in sides.variants)
+        raise typer.Exit(Exit.NOT_SO if waits or evicts else Exit.DONE)
+    if only_different:
+        refuse("--diff: there is nothing to compare: --compare CONFIGURATION or --compare-to MANIFESTS")
+    from reprieve.library.waiting import WaitingRecords
+
+    records = WaitingRecords()
+    options = replace(options, observer=records, now=read_time("--now", now) if now is not None else None)
+    answer = answer_for(source, options, records if suggest else None)
+    for warning in answer.account.warnings:
+        note(f"warning: {warning}")
+    if output is Format.TEXT:
+        from reprieve.cli.render import plan_sections
+        from reprieve.cli.terminal import show_sections
+
+        show_sections(plan_sections(answer, records.of))
+    else:
+        show(document(answer.plan, output))
+    found = answer.plan
+    failed = (fail_on_preemption and found.asked_preemptions) or (fail_on_pending and not found.all_placed)
+    raise typer.Exit(Exit.NOT_SO if failed else Exit.DONE)
+
+
+def answer_for(source: Source, options: "PlanOptions", records: "WaitingRecords | None") -> "Answer":
+    """Read the cluster and plan; with `records` what would help is tried (`answered`).
+
+    Whatever is wrong with it ends the command with exit code 2, or 3 for a server.
+    """
+    from dataclasses import replace
+
+    from kube_rules.errors import InputError
+    from kube_rules.group_sources import OWNERS
+    from reprieve.library.answering import answered
+    from reprieve.scheduling.held_room import waits_for_completions
+    from reprieve.simulation.workloads.table import TABLE
+
+    jobs = waits_for_completions(options.profiles)
+    gathered = gather(replace(source, owners=OWNERS in options.sources, jobs=jobs), options.now)
+    try:
+        options = replace(options, now=gathered.now)
+        with working("planning"):
+            return answered(
+                gathered.manifests,
+                gathered.changed,
+                options,
+                records,
+                source.rows or TABLE,
+                source.run,
+                gathered.beside,
+            )
+    except InputError as error:
+        refuse(str(error))

@@ -1,0 +1,152 @@
+"""`reprieve queue`: what waits, in the order it will be tried."""
+
+import functools
+import time
+from collections import Counter
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from reprieve.cli.asking import (
+    NamespaceOption,
+    Source,
+    SuggestOption,
+    gather,
+    show_with_changes,
+    taking_source,
+    warn_of,
+)
+from reprieve.cli.documents import Format, document
+from reprieve.cli.outcome import note, refuse, show
+from reprieve.cli.progress import working
+
+if TYPE_CHECKING:
+    from reprieve.cli.asking import Gathered
+    from reprieve.cli.sections import Section
+    from reprieve.simulation.plan import PlanOptions
+    from reprieve.simulation.whatif.queue_order import Queue
+
+PAUSE = 2.0
+"""Seconds between two tables with `-w`."""
+MOST_OBJECTS = 2_500
+"""In larger clusters it is not tried what would help: the queue itself is there in a second."""
+_HOPING = ("Priority", "Resources", "Constraints")
+"""Why somebody waits whom something might help."""
+
+
+@taking_source()
+def command(
+    context: typer.Context,
+    source: Source,
+    output: Annotated[Format, typer.Option("-o", "--output", help="How to show the answer.")] = Format.TEXT,
+    watch: Annotated[
+        bool, typer.Option("-w", "--watch", help="Show it again every two seconds, until interrupted.")
+    ] = False,
+    namespace: NamespaceOption = None,
+    everywhere: Annotated[
+        bool, typer.Option("-A", "--all-namespaces", help="In all namespaces, as without -n.")
+    ] = False,
+    suggest: SuggestOption = True,
+) -> None:
+    """Show what waits, in the order it will be tried: since when, why in one word, and whom it would evict.
+
+    Why: Ready (it has a place), Preempting, Priority (what runs is as important), Resources (no node is large enough),
+    Constraints (the nodes that are may not take it), Backoff or Gated.
+    """
+    if watch and not source.live:
+        refuse("-w: only a live cluster changes: --kubeconfig FILE")
+    if watch and "-" in source.files:
+        refuse("-w: standard input can be read only once: a file for -f")
+    if namespace is not None and everywhere:
+        refuse("-n and -A exclude each other")
+    show_queue = functools.partial(_show_queue, source, output, namespace, suggest=suggest)
+    show_queue(first=True)
+    while watch:
+        time.sleep(PAUSE)
+        show_queue(first=False)
+
+
+def _show_queue(source: Source, output: Format, namespace: str | None, *, suggest: bool, first: bool) -> None:
+    """Show the queue once; warnings of the input come with the first."""
+    from dataclasses import replace
+
+    from msgspec.structs import replace as with_fields
+
+    from kube_rules.errors import InputError
+    from reprieve.cli.options import read_options
+    from reprieve.simulation.whatif.queue_order import queue_of
+    from reprieve.simulation.workloads.table import TABLE
+
+    gathered = gather(source)
+    options = replace(read_options(), now=gathered.now, rows=source.rows or TABLE)
+    large = sum(map(len, gathered.manifests.objects.values())) > MOST_OBJECTS
+    try:
+        with working("sorting the queue"):
+            trying = suggest and not large
+            queue = _with_suggestions(source, gathered, options) if trying else queue_of(gathered.manifests, options)
+    except InputError as error:
+        refuse(str(error))
+    if namespace is not None:
+        queue = with_fields(queue, items=tuple(item for item in queue.items if item.namespace == namespace))
+    if first:
+        warn_of(gathered)
+        if suggest and large and any(item.why in _HOPING for item in queue.items):
+            note(f"in a cluster of more than {MOST_OBJECTS:,} objects it is not tried what would help: ask explain")
+    if output is not Format.TEXT:
+        show(document(with_fields(queue, changes=tuple(gathered.changed.made)), output))
+        return
+    from reprieve.cli.render import refused_section
+
+    refused = refused_section(queue.refused)
+    show_with_changes(gathered, [queue_section(queue), *([refused] if refused is not None else [])])
+
+
+def _with_suggestions(source: Source, gathered: "Gathered", options: "PlanOptions") -> "Queue":
+    """The queue, and what would help who waits, each suggestion tried."""
+    from dataclasses import replace
+
+    from reprieve.library.waiting import WaitingRecords
+    from reprieve.simulation.whatif.queue_order import queue_of
+    from reprieve.simulation.whatif.suggestions import helped
+    from reprieve.simulation.whatif.trials import Trials
+    from reprieve.simulation.workloads.table import TABLE
+
+    records = WaitingRecords()
+    options = replace(options, observer=records)
+    trials = Trials(gathered.manifests, options, gathered.changed.manifests, source.rows or TABLE, source.run)
+    return queue_of(gathered.manifests, options, lambda answer: helped(answer, trials, records.hints))
+
+
+def queue_section(queue: "Queue") -> "Section":
+    """The queue as a table."""
+    from reprieve.cli.render import help_lines
+    from reprieve.cli.sections import Row, Section, Tone
+
+    if not queue.items:
+        return Section("Nothing waits.", tone=Tone.GOOD)
+    rows = tuple(
+        Row(
+            (
+                str(item.position),
+                f"{item.kind.lower()} {item.namespace}/{item.name}",
+                str(item.pods),
+                str(item.priority),
+                item.since or "unknown",
+                item.why,
+                f"{', '.join(item.evicts[:3])}{f' and {len(item.evicts) - 3} more' if len(item.evicts) > 3 else ''}",
+            ),
+            below=help_lines(item.help, item.tried),
+            tone=Tone.GOOD if item.why == "Ready" else Tone.WAITING,
+        )
+        for item in queue.items
+    )
+    columns = ("#", "who", "pods", "priority", "since", "why", "would evict")
+    empty = {"since"} if all(item.since is None for item in queue.items) else set()
+    empty |= set() if any(item.evicts for item in queue.items) else {"would evict"}
+    shown = [turn for turn, name in enumerate(columns) if name not in empty]
+    rows = tuple(Row(tuple(row.cells[turn] for turn in shown), row.below, row.tone) for row in rows)
+    undated = Counter(item.priority for item in queue.items if item.since is None)
+    order = "Of one priority those without a creation time are tried in the order of the input."
+    notes = (order,) if any(number > 1 for number in undated.values()) else ()
+    title = "1 waits" if len(rows) == 1 else f"{len(rows)} wait, in the order they are tried"
+    return Section(title, tuple(columns[turn] for turn in shown), rows, notes)

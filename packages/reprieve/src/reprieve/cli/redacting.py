@@ -1,0 +1,278 @@
+"""Other people's objects shown by kind and priority alone (`explain --redact`, whatif.md 11.3).
+
+Terms: own is what is asked about, with the group and the tree it is part of and their pods; of everybody who waits,
+what is in the asker's namespace.  Nodes are nobody's in particular and keep their names.
+
+Invariant: names are taken out of the evidence before anything is rendered, so that no output forgets one;
+what names somebody of whom neither kind nor priority is known becomes "another object".
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, TypeVar
+
+import msgspec
+from msgspec.structs import replace as with_fields
+
+from kube_rules.group_sources import pod_group_name
+from kube_rules.manifests import Manifests
+from kube_rules.objects import CompositePodGroup, Pod, PodGroup
+from reprieve.cli.evidence import Evidence
+from reprieve.cli.explain_files import of_namespace
+from reprieve.cli.sections import Row, Section, Tone
+from reprieve.cli.whatif import Answered
+from reprieve.library.wording import count
+from reprieve.observability.records import DecisionRecord
+from reprieve.simulation.report import CompositeOutcome, Help, Plan, PodGroupOutcome, PodOutcome
+
+Name = tuple[str, str]
+"""(namespace, name)."""
+
+_KINDS: Final = "pod|podgroup|compositepodgroup|group|gang|tree|workload"
+_UID: Final = re.compile(r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b")
+_REST: Final = r"/(?:([a-z][a-z0-9.]*)/)?([a-z0-9](?:[a-z0-9.-]*[a-z0-9])?)"
+
+
+@dataclass(slots=True)
+class Redaction:
+    """What may be named, and what is known of the others: (kind in small letters, priority) by name."""
+
+    own: set[Name] = field(default_factory=set)
+    own_namespace: str | None = None
+    """Everything of it is own."""
+    known: dict[Name, tuple[str, int]] = field(default_factory=dict)
+    namespaces: set[str] = field(default_factory=set)
+    _pattern: re.Pattern[str] | None = None
+
+    def is_own(self, namespace: str, name: str) -> bool:
+        """Whether an object may be named."""
+        return namespace == self.own_namespace or (namespace, name) in self.own
+
+    def learn(self, namespace: str, name: str, kind: str, priority: int) -> None:
+        """Note somebody who may be named in a text."""
+        self.known[namespace, name] = (kind.lower(), priority)
+        self.namespaces.add(namespace)
+        self._pattern = None
+
+    def text(self, text: str) -> str:
+        """A text without names of others, nor UIDs."""
+        if self._pattern is None:
+            spaces = "|".join(re.escape(each) for each in sorted(self.namespaces, key=lambda one: (-len(one), one)))
+            self._pattern = re.compile(rf"(?:\b({_KINDS}) )?(?<![\w./-])({spaces or '(?!)'}){_REST}")
+        return _UID.sub("...", self._pattern.sub(self._named, text))
+
+    def _named(self, match: re.Match[str]) -> str:
+        before, namespace, kind, name = match.groups()
+        if self.is_own(namespace, name):
+            return match[0]
+        if kind:  # as flags name workloads: namespace/kind/name
+            return f"another {kind}"
+        found = self.known.get((namespace, name))
+        if found is None:
+            return f"another {before or 'object'}"
+        return f"{before} of priority {found[1]}" if before else f"a {found[0]} of priority {found[1]}"
+
+    def help(self, help: Help) -> Help:
+        """A suggestion, without how to make it where that names others."""
+        flags = tuple(flag for flag in help.flags if self.text(flag) == flag)
+        workload = self.text(help.workload) if help.workload is not None else None
+        sentence = help.sentence
+        if len(flags) < len(help.flags):
+            sentence = sentence.replace(f" ({' '.join(help.flags)})", "")
+        return with_fields(help, flags=flags, workload=workload, sentence=self.text(sentence))
+
+    def within(self, value: Any) -> Any:
+        """Plain data with every text redacted; pods of others are not listed."""
+        if isinstance(value, str):
+            return self.text(value)
+        if isinstance(value, list):
+            return [self.within(each) for each in value]
+        if not isinstance(value, Mapping):
+            return value
+        found = {key: self.within(each) for key, each in value.items()}
+        if "unit" in value and "podNames" in value:
+            names = value["podNames"]
+            found["podNames"] = [name for name in names if self.is_own(*_split(name))]
+        return found
+
+
+def redacted(evidence: Evidence) -> Evidence:
+    """The same evidence without the names of others."""
+    asked = evidence.asked
+    redaction = Redaction()
+    redaction.namespaces.add(asked.namespace)
+    group = pod_group_name(evidence.pod) if evidence.pod is not None else None
+    above = [evidence.composite.spec.parent_composite_pod_group_name] if evidence.composite is not None else []
+    names = [asked.name, group, *(pod.name for pod in evidence.members), *evidence.above, evidence.missing, *above]
+    names += [evidence.owner.name] if evidence.owner is not None else []
+    redaction.own |= {(asked.namespace, name) for name in names if name}
+    computed = evidence.computed
+    records = [*evidence.records, *([computed.record] if computed is not None and computed.record is not None else [])]
+    for record in records:
+        for level in record.levels:
+            redaction.own.add(_split(level.name))
+    for record in records:
+        for namespace, name, kind, priority in _named_in(record):
+            if not redaction.is_own(namespace, name):
+                redaction.learn(namespace, name, kind, priority)
+    return replace(
+        evidence,
+        pod=_with_conditions(evidence.pod, redaction),
+        group=_with_conditions(evidence.group, redaction),
+        composite=_with_conditions(evidence.composite, redaction),
+        events=[replace(event, note=redaction.text(event.note)) for event in evidence.events],
+        records=[_record(record, redaction) for record in evidence.records],
+        computed=_computed(computed, redaction),
+        warnings=[redaction.text(each) for each in evidence.warnings],
+    )
+
+
+RecordOf = Callable[[str, str, str], DecisionRecord | None]
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingRedacted:
+    """Everybody who waits. `plan`: all, others without names; `own`: who may be named; `others`: the rest, counted."""
+
+    plan: Plan
+    own: Plan
+    others: Section | None
+    record_of: RecordOf
+
+
+def redacted_waiting(document: Plan, record_of: RecordOf, manifests: Manifests, namespace: str) -> WaitingRedacted:
+    """Who waits, of other namespaces by kind and priority alone."""
+    redaction = Redaction(own_namespace=namespace)
+    there: list[Pod | PodGroup | CompositePodGroup] = [loaded.object for loaded in manifests.pods]
+    there += [loaded.object for loaded in manifests.pod_groups]
+    there += [loaded.object for loaded in manifests.of(CompositePodGroup)]
+    for item in there:
+        redaction.learn(item.namespace or "default", item.name, item.KIND, item.spec.priority or 0)
+    redaction.namespaces.update(loaded.object.namespace or "default" for loaded in manifests.all())
+
+    def redacted(one: _OutcomeT) -> _OutcomeT:
+        if one.namespace != namespace:
+            nameless = with_fields(one, **_NAMELESS[type(one)])
+            in_group = isinstance(one, PodOutcome) and one.pod_group is not None
+            return with_fields(nameless, pod_group="") if in_group else nameless
+        found = with_fields(one, message=redaction.text(one.message) if one.message is not None else None)
+        helps = getattr(one, "help", ())
+        return with_fields(found, help=tuple(map(redaction.help, helps))) if helps else found
+
+    plan = with_fields(
+        document,
+        pods=tuple(map(redacted, document.pods)),
+        pod_groups=tuple(map(redacted, document.pod_groups)),
+        composite_pod_groups=tuple(map(redacted, document.composite_pod_groups)),
+    )
+
+    def redacted_of(kind: str, space: str, name: str) -> DecisionRecord | None:
+        record = record_of(kind, space, name)
+        return _record(record, redaction) if record is not None else None
+
+    return WaitingRedacted(plan, of_namespace(plan, namespace), _others_section(document, namespace), redacted_of)
+
+
+_OutcomeT = TypeVar("_OutcomeT", PodOutcome, PodGroupOutcome, CompositeOutcome)
+_NAMELESS: Final[Mapping[type, Mapping[str, Any]]] = {
+    PodOutcome: {
+        **dict.fromkeys(("namespace", "name"), ""),
+        **dict.fromkeys(("node_name", "nominated_node_name", "reason", "message")),
+        "help": (),
+    },
+    PodGroupOutcome: {
+        **dict.fromkeys(("namespace", "name"), ""),
+        **dict.fromkeys(("reason", "message", "parent")),
+        "help": (),
+    },
+    CompositeOutcome: {
+        **dict.fromkeys(("namespace", "name"), ""),
+        **dict.fromkeys(("reason", "message", "parent")),
+        **dict.fromkeys(("groups", "short"), ()),
+    },
+}
+"""What of other people's outcomes is not shown."""
+
+
+def _others_section(document: Plan, namespace: str) -> Section | None:
+    """Who waits beside the asker's own, counted."""
+    found = Counter((kind, one.priority, one.outcome) for kind, one in _others(document, namespace))
+    rows = tuple(
+        Row((count(number, kind.lower()), f"of priority {priority}", outcome), tone=Tone.WAITING)
+        for (kind, priority, outcome), number in sorted(found.items(), key=lambda each: (-each[0][1], each[0]))
+    )
+    return Section("Others who wait", ("", "", ""), rows, tone=Tone.WAITING) if rows else None
+
+
+# -- parts -----------------------------------------------------------------------------------------
+
+
+def _others(document: Plan, namespace: str) -> Iterator[tuple[str, PodOutcome | PodGroupOutcome | CompositeOutcome]]:
+    """Everybody of other namespaces who waits: trees by their roots, groups of none, pods of no group."""
+    for tree in document.composite_pod_groups:
+        if tree.namespace != namespace and tree.outcome != "Scheduled" and tree.parent is None:
+            yield "CompositePodGroup", tree
+    for group in document.pod_groups:
+        if group.namespace != namespace and group.outcome != "Scheduled" and group.parent is None:
+            yield "PodGroup", group
+    for pod in document.pods:
+        if pod.namespace != namespace and pod.node_name is None and pod.pod_group is None:
+            yield "Pod", pod
+
+
+def _named_in(record: DecisionRecord) -> Iterator[tuple[str, str, str, int]]:
+    """(namespace, name, kind, priority) of everybody whom a record names in its fields."""
+    entity = record.entity
+    yield entity.namespace, entity.name, entity.kind, entity.priority
+    made = record.preemption
+    units = [*made.evicted, *made.reprieved] if made is not None else []
+    units += record.in_vain.looked_at if record.in_vain is not None else []
+    for unit in units:
+        for name in unit.pod_names:
+            yield *_split(name), "Pod", unit.priority
+        yield *_split(unit.unit), unit.kind, unit.priority
+        for owner in unit.owners:
+            kind, _, name = owner.partition(" ")
+            yield *_split(name), kind, unit.priority
+
+
+def _split(name: str) -> Name:
+    namespace, _, rest = name.partition("/")
+    return namespace, rest
+
+
+def _record(record: DecisionRecord, redaction: Redaction) -> DecisionRecord:
+    plain: dict[str, Any] = msgspec.to_builtins(record)
+    found = redaction.within(plain)
+    entity = record.entity
+    made = found.get("preemption") or {}
+    for unit in (*made.get("evicted", ()), *made.get("reprieved", ())):
+        for key in ("uid", "podUids"):
+            unit.pop(key, None)
+    if not redaction.is_own(entity.namespace, entity.name):
+        found["entity"] = {"kind": entity.kind, "namespace": "", "name": "", "priority": entity.priority}
+    else:
+        found["entity"] = plain["entity"]
+    for each in found.get("pods", ()):
+        each["names"] = [] if not redaction.is_own(entity.namespace, entity.name) else each["names"]
+    return msgspec.convert(found, DecisionRecord)
+
+
+def _computed(computed: Answered | None, redaction: Redaction) -> Answered | None:
+    if computed is None:
+        return None
+    helps = tuple(map(redaction.help, computed.helps)) if computed.helps is not None else None
+    record = _record(computed.record, redaction) if computed.record is not None else None
+    return replace(computed, record=record, helps=helps)
+
+
+def _with_conditions(item: Any, redaction: Redaction) -> Any:
+    """A pod or group with redacted messages of its conditions."""
+    if item is None or not item.status.conditions:
+        return item
+    found: Sequence[Any] = [with_fields(each, message=redaction.text(each.message)) for each in item.status.conditions]
+    return with_fields(item, status=with_fields(item.status, conditions=type(item.status.conditions)(found)))

@@ -1,0 +1,208 @@
+"""`reprieve replay`: months of a job list in virtual time, policies side by side (replay.md)."""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from reprieve.cli.options import DEFAULT_PLUGIN_TIMEOUT, PluginOption, PluginTimeoutOption, read_size
+from reprieve.cli.outcome import CommandError, Exit, note, reason_of, refuse, show
+
+if TYPE_CHECKING:
+    from reprieve.cli.replaying import Answer, Task
+
+MOST_POLICIES = 32
+
+
+class Format(StrEnum):
+    """What to write."""
+
+    TEXT = "text"
+    JSON = "json"
+    CSV = "csv"
+    HTML = "html"
+    TRACE = "trace"
+
+
+_FILES = {Format.JSON: "replay.json", Format.CSV: "jobs.csv", Format.HTML: "replay.html", Format.TRACE: "trace.json"}
+
+
+def command(
+    jobs: Annotated[Path, typer.Argument(metavar="JOBS", help="The job list: CSV, or Parquet (.parquet).")],
+    cluster: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--cluster",
+            metavar="FILE|DIR",
+            help="Manifests of the cluster: nodes, and classes, budgets, quotas, running pods. Repeatable. Without, "
+            "nodes that fit the jobs.",
+        ),
+    ] = None,
+    policy: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="[NAME=]FILE|NAME",
+            help="A policy: a KubeSchedulerConfiguration, named after its file without NAME=; NAME alone is the "
+            "default configuration. Repeatable.",
+        ),
+    ] = None,
+    begin: Annotated[
+        str, typer.Option("--from", metavar="TIME", help="Leave out jobs submitted before: RFC 3339, or e.g. 30d.")
+    ] = "",
+    until: Annotated[str, typer.Option(metavar="TIME", help="Stop there, and leave out later jobs.")] = "",
+    load: Annotated[float, typer.Option(metavar="X", help="Let the jobs come X times as fast.")] = 1.0,
+    sample: Annotated[int | None, typer.Option(metavar="N", min=1, help="Keep N jobs, drawn at random.")] = None,
+    seed: Annotated[
+        int | None, typer.Option(help="For whatever is drawn: samples, failures, ties between nodes.")
+    ] = None,
+    checkpoint: Annotated[
+        str, typer.Option(metavar="DURATION", help="Work between checkpoints, of jobs that set none.")
+    ] = "",
+    restart: Annotated[
+        str, typer.Option(metavar="DURATION", help="What it takes a job to get going again after an eviction.")
+    ] = "0s",
+    failures: Annotated[
+        str,
+        typer.Option(metavar="mtbf=30d,repair=4h|FILE", help="Nodes that fail: drawn, or a CSV node,down,up."),
+    ] = "",
+    tolerate: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="KEY[=VALUE][:EFFECT]",
+            help="A taint that jobs tolerate which list no tolerations; * for every taint. Repeatable.",
+        ),
+    ] = None,
+    output: Annotated[Format, typer.Option("-o", "--output", help="What to write.")] = Format.TEXT,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", metavar="DIR", help="Write into files there, and the table to stdout all the same."),
+    ] = None,
+    skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Leave out rows that make no sense.")] = False,
+    max_jobs: Annotated[int, typer.Option(min=1, help="Refuse job lists with more rows.")] = 1_000_000,
+    max_input_bytes: Annotated[str, typer.Option(metavar="SIZE", help="Refuse a larger cluster file.")] = "64Mi",
+    feature_gates: Annotated[
+        str, typer.Option(metavar="A=true,B=false", help="Feature gates, as kube-scheduler spells them.")
+    ] = "",
+    plugin: PluginOption = None,
+    plugin_timeout: PluginTimeoutOption = DEFAULT_PLUGIN_TIMEOUT,
+) -> None:
+    """Run a list of jobs through the engine in virtual time, and compare what each policy would have meant."""
+    from reprieve.cli.replaying import Task, answer_of
+
+    if not 0.001 <= load <= 1000:
+        refuse(f"--load: want a number from 0.001 to 1000, found {load}")
+    task = Task(
+        jobs=jobs,
+        cluster=tuple(cluster or ()),
+        policies=_policies(policy or []),
+        begin=begin,
+        until=until,
+        load=load,
+        sample=sample,
+        seed=seed,
+        checkpoint=checkpoint,
+        restart=restart,
+        failures=failures,
+        tolerate=tuple(tolerate or ()),
+        skip_bad=skip_bad,
+        max_jobs=max_jobs,
+        max_bytes=read_size("--max-input-bytes", max_input_bytes),
+        feature_gates=feature_gates,
+        plugins=tuple(plugin or ()),
+        plugin_timeout=plugin_timeout,
+        timeline=output in (Format.HTML, Format.TRACE),
+    )
+    if output is Format.HTML:
+        _need_plots()
+    if out is not None:
+        try:
+            out.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            refuse(f"--out {reason_of(error)}")
+    answer = answer_of(task)
+    _deliver(answer, task, output, out)
+    if answer.interrupted:
+        ends = ", ".join(f"{one.report.name} at {_moment(one.report.ended)}" for one in answer.outcomes)
+        note(f"interrupted: this is what was simulated so far ({ends})")
+        raise typer.Exit(Exit.INTERRUPTED)
+    if answer.died:
+        raise CommandError("; ".join(answer.died), Exit.NOT_SO)
+
+
+def _policies(given: list[str]) -> tuple[tuple[str, str | None], ...]:
+    if not given:
+        return (("default", None),)
+    if len(given) > MOST_POLICIES:
+        refuse(f"--policy: want at most {MOST_POLICIES}")
+    found: dict[str, str | None] = {}
+    for text in given:
+        name, equals, file = text.partition("=")
+        if not equals and _names_file(text):
+            name, file = Path(text).stem, text
+        if not name or (equals and not file) or len(name) > 63 or not name.isprintable():
+            refuse(f"--policy {text!r}: want FILE, NAME=FILE, or NAME alone for the default configuration")
+        if name in found:
+            refuse(f"--policy: {name} is given twice: NAME=FILE names a policy")
+        found[name] = file or None
+    return tuple(found.items())
+
+
+def _names_file(text: str) -> bool:
+    """Whether the text is a path: of a file that exists, or with a separator or the ending of a configuration."""
+    path = Path(text)
+    return path.suffix in (".yaml", ".yml", ".json") or len(path.parts) > 1 or path.is_file()
+
+
+def _need_plots() -> None:
+    from importlib.util import find_spec
+
+    if find_spec("matplotlib") is None:
+        refuse("-o html draws with matplotlib, which is not installed: pip install 'reprieve[replay]'")
+
+
+def _deliver(answer: "Answer", task: "Task", output: Format, out: Path | None) -> None:
+    from reprieve.cli.replay_text import replay_sections
+    from reprieve.cli.terminal import show_sections
+
+    if output is Format.TEXT or out is not None:
+        show_sections(replay_sections([one.report for one in answer.outcomes]))
+    if output is Format.TEXT:
+        return
+    text = _written(answer, output)
+    if out is None:
+        show(text)
+        return
+    target = out / _FILES[output]
+    beside = target.with_name(f".{target.name}.new")
+    try:
+        beside.write_text(text, encoding="utf-8")
+        beside.replace(target)
+    except OSError as error:
+        refuse(reason_of(error))
+    note(f"wrote {target}")
+
+
+def _written(answer: "Answer", output: Format) -> str:
+    if output is Format.JSON:
+        from reprieve.simulation.replay.documents import as_json
+
+        return as_json(answer.outcomes, answer.setting)
+    if output is Format.CSV:
+        from reprieve.simulation.replay.documents import as_csv
+
+        return as_csv(answer.outcomes)
+    if output is Format.TRACE:
+        from reprieve.simulation.replay.perfetto import as_trace
+
+        return as_trace(answer.outcomes)
+    from reprieve.simulation.replay.page import as_page
+
+    return as_page(answer.outcomes, answer.setting)
+
+
+def _moment(seconds: float) -> str:
+    from kube_rules.durations import readable_duration
+
+    days, rest = divmod(seconds, 86400)
+    return f"{int(days)}d{readable_duration(rest)}" if days else readable_duration(rest)

@@ -1,0 +1,161 @@
+"""`reprieve up`: a cluster on this machine, with everything that scheduling needs and the scheduler itself."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from reprieve.cli import apiserver
+from reprieve.cli.asking import DEFAULT_MAX_BYTES, MaxBytesOption
+from reprieve.cli.options import CompatibleOption
+from reprieve.cli.outcome import CommandError, Exit, note
+from reprieve.cli.progress import working
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kube_standin.features import Features
+    from reprieve.framework.gates import FeatureGates
+    from reprieve.live.local import LocalOptions
+
+
+_NAMES_OF_OTHERS = ("volcano", "scheduler-plugins-scheduler")
+"""Operators write these into pods; nobody else schedules here (workloads.md 3.3)."""
+
+
+def command(
+    data_dir: apiserver.DataDir = None,
+    host: apiserver.Host = "127.0.0.1",
+    port: apiserver.Port = 6443,
+    kubeconfig: apiserver.Kubeconfig = None,
+    read_only_kubeconfig: apiserver.ReadOnlyKubeconfig = None,
+    nodes: apiserver.Nodes = 0,
+    files: apiserver.Files = None,
+    max_input_bytes: MaxBytesOption = DEFAULT_MAX_BYTES,
+    lenient: apiserver.Lenient = False,
+    kubelets: apiserver.Kubelets = True,
+    controllers: apiserver.Controllers = "*",
+    anonymous: apiserver.Anonymous = False,
+    config: Annotated[
+        str | None, typer.Option(metavar="FILE", help="A KubeSchedulerConfiguration for the scheduler.")
+    ] = None,
+    feature_gates: Annotated[
+        str,
+        typer.Option(
+            metavar="A=true,B=false", help="Feature gates of the scheduler, and of the API where it has them."
+        ),
+    ] = "",
+    compatible: CompatibleOption = False,
+    metrics_port: Annotated[
+        int,
+        typer.Option(min=0, max=65535, help="Where the scheduler serves /metrics and health; 0 takes a free port."),
+    ] = 0,
+    accept_loss: apiserver.AcceptLoss = False,
+    reset: Annotated[
+        bool, typer.Option("--reset", help="Start empty: what an earlier run left in the data directory is removed.")
+    ] = False,
+    verbose: apiserver.Verbose = False,
+) -> None:
+    """Run a cluster on this machine until interrupted: Kubernetes API, simulated nodes, controllers and scheduler.
+
+    Prints how to use kubectl once everything is ready. Ctrl-C or SIGTERM stops it; nothing acknowledged is lost.
+    """
+    from kube_standin.server.serving import ServeOptions
+    from reprieve.cli.options import read_configuration, read_options
+    from reprieve.live.local import LocalOptions
+
+    gates = read_options(config=config, feature_gates=feature_gates).gates
+    arguments = [f"--v={2 if verbose else 0}", f"--feature-gates={feature_gates}"]
+    if config is not None:
+        arguments.append(f"--config={config}")
+    if compatible:
+        arguments.append("--compatible")
+    if config is None or not read_configuration(config).profiles:
+        arguments.append("--scheduler-name=default-scheduler")
+        arguments += [f"--also-known-as={name}" for name in _NAMES_OF_OTHERS]
+    objects = apiserver.read_objects(files or (), max_input_bytes)
+    directory = data_dir if data_dir is not None else apiserver.default_data_dir("up")
+    serve = ServeOptions(
+        data_dir=directory,
+        host=host,
+        port=port,
+        kubeconfig=kubeconfig,
+        anonymous=anonymous,
+        accept_loss=accept_loss,
+        controllers=controllers,
+        kubelets=apiserver.fleet(nodes) if kubelets or nodes or apiserver.has_nodes(objects) else None,
+        objects=objects,
+        lenient=lenient,
+        reset=reset,
+        features=features_of(gates),
+    )
+    apiserver.log_to_stderr(verbose)
+    options = LocalOptions(serve=serve, metrics_port=metrics_port, arguments=tuple(arguments), report=note)
+    apiserver.run_serving(_run(options, read_only_kubeconfig))
+
+
+def features_of(gates: "FeatureGates") -> "Features":
+    """What the API server does without when these gates of the scheduler are off."""
+    from kube_standin.features import Features
+
+    return Features(
+        generic_workload=gates.generic_workload,
+        composite_pod_group=gates.composite_pod_group,
+        pod_group_preemption_policy=gates.pod_group_preemption_policy,
+        dra_workload_resource_claims=gates.dra_workload_resource_claims,
+        dra_device_taint_rules=gates.dra_device_taint_rules,
+        workload_with_job=gates.workload_with_job,
+    )
+
+
+_REPORTED = {
+    "nodes": "nodes",
+    "pods": "pods",
+    "scheduling.k8s.io/podgroups": "pod groups",
+    "scheduling.k8s.io/compositepodgroups": "trees and subtrees of groups",
+    "batch/jobs": "jobs",
+    "apps/deployments": "deployments",
+}
+"""Resources that users make, in the words of a sentence."""
+
+
+def _found(counts: "Mapping[str, int]") -> str:
+    """What an earlier run left, empty if nothing that a user would know of."""
+    return ", ".join(f"{counts[resource]} {word}" for resource, word in _REPORTED.items() if counts.get(resource))
+
+
+async def _run(options: "LocalOptions", read_only_kubeconfig: "Path | None") -> None:
+    """Run until interrupted; a scheduler that refuses to run ends everything, as it has reported why."""
+    import asyncio
+    from contextlib import AsyncExitStack
+
+    from reprieve.live.local import local_cluster
+    from reprieve.live.supervising import ChildRefusedError
+
+    async def cluster_runs() -> None:
+        async with AsyncExitStack() as stack:
+            with working("setting up"):
+                cluster = await stack.enter_async_context(local_cluster(options))
+            found = _found(cluster.server.control_plane.found)
+            if found:
+                note(f"goes on with what was there: {found}; --reset starts empty")
+            apiserver.report_loaded(cluster.server.control_plane.loaded)
+            apiserver.announce(cluster.server, read_only_kubeconfig)
+            note(f"the scheduler answers on {cluster.scheduler_url}")
+            await cluster.failed
+
+    running = asyncio.create_task(cluster_runs())
+    stop = asyncio.create_task(apiserver.interrupted().wait())
+    await asyncio.wait((stop, running), return_when=asyncio.FIRST_COMPLETED)
+    if not running.done():
+        note("stopping")
+        running.cancel()
+    stop.cancel()
+    try:
+        await running
+    except asyncio.CancelledError:
+        return
+    except ChildRefusedError as error:
+        raise CommandError(f"the scheduler {error}", Exit.BAD_INPUT) from None
+    except TimeoutError:
+        raise CommandError("the scheduler does not become ready", Exit.NOT_SO) from None

@@ -1,0 +1,261 @@
+"""What a scheduler would decide about one pod or group, on a snapshot; and what would have to be different.
+
+The snapshot goes into an engine of its own; nothing is written anywhere.  Entities are tried in the order of the queue
+until it is the turn of the one in question, so what comes before it has its room.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from msgspec.structs import replace
+
+from kube_rules import objects
+from kube_rules.errors import InputError
+from kube_rules.foreign_groups import below
+from kube_rules.group_sources import pod_group_name
+from kube_rules.manifests import Manifests
+from reprieve.cli.outcome import note
+from reprieve.library.answering import what_helps
+from reprieve.observability.recording import RecordKeeper
+from reprieve.observability.records import DecisionRecord
+from reprieve.observability.store import Name
+from reprieve.preemption.units import effective_priority
+from reprieve.scheduling.decision import Decision, Result
+from reprieve.scheduling.engine import Engine
+from reprieve.scheduling.engine_options import EngineOptions
+from reprieve.simulation.plan import PlanOptions
+from reprieve.simulation.plan_inputs import starts_at
+from reprieve.simulation.report import Help
+from reprieve.simulation.virtual import VirtualCluster
+from reprieve.simulation.whatif.trials import Trials
+from reprieve.simulation.workloads.rows import Rows
+from reprieve.simulation.workloads.table import TABLE
+
+MOST_OBJECTS = 10_000
+"""In clusters with more, only what is, not what might be, is worked out: somebody waits for the answer."""
+MOST_OF_PRIORITIES = 5_000
+"""In clusters with more, a priority that helps is one of few trials, and is not looked for beside them."""
+HIGHEST_PRIORITY = 1_000_000_000
+"""Of a class that users may make (preemption.md 8)."""
+
+Timed = tuple[objects.KubernetesObject, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """What would be decided. `fits`: it would be placed; `gated`: why it may not even be tried."""
+
+    record: DecisionRecord | None = None
+    fits: bool = False
+    gated: str = ""
+    priority_that_helps: int | None = None
+    """The lowest priority with which it would be placed or could make room."""
+    helps: tuple[Help, ...] | None = None
+    """What would help, each tried; None where nothing was tried."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Turn:
+    """The turn of the one in question: None if it did not come."""
+
+    decision: Decision | None
+    record: DecisionRecord | None
+    gated: str
+
+
+@dataclass(frozen=True, slots=True)
+class Expanding:
+    """How the input was expanded, for trials of what would help: `base` is as it was before, to which flags apply."""
+
+    base: Manifests | None = None
+    rows: Rows = TABLE
+    run: Sequence[str] = ()
+
+
+def ask(
+    manifests: Manifests,
+    kind: str,
+    namespace: str,
+    name: str,
+    *,
+    now: float,
+    suggest: bool = True,
+    expanding: Expanding | None = None,
+) -> Answered:
+    """Decide about one object now, with the feature gates at their defaults.
+
+    `suggest`: with what would help, for which all of it is planned some more times (whatif.md 5).
+    """
+    items = [(loaded.object, loaded.created) for loaded in manifests.all()]
+    turn = _turn(items, kind, namespace, name, now)
+    decision = turn.decision
+    if decision is None:
+        return Answered(gated=turn.gated)
+    if decision.result is Result.SCHEDULED:
+        return Answered(record=turn.record, fits=True)
+    if not suggest or decision.result is not Result.UNSCHEDULABLE:
+        return Answered(record=turn.record)
+    in_tree = len(_one_tree(items, kind, namespace, name)) > 1
+    most = MOST_OF_PRIORITIES if in_tree else MOST_OBJECTS
+    if len(items) > most:
+        note(f"in a cluster of more than {most:,} objects it is not tried what would help")
+        return Answered(record=turn.record)
+    if in_tree:  # what is changed has to be changed in all of the tree
+        return Answered(record=turn.record, priority_that_helps=_priority(items, kind, namespace, name, now))
+    expanding = expanding or Expanding()
+    options = PlanOptions(now=max(now, starts_at(manifests.all())), rows=expanding.rows)
+    trials = Trials(manifests, options, expanding.base, expanding.rows, expanding.run)
+    try:
+        helps = what_helps((kind, namespace, name), options, trials)
+    except InputError:  # not all of it can be planned
+        return Answered(record=turn.record, priority_that_helps=_priority(items, kind, namespace, name, now))
+    priority = next((one.priority for one in helps if one.kind == "Priority"), None)
+    if priority is None and trials.spent:
+        priority = _priority(items, kind, namespace, name, now)
+    return Answered(record=turn.record, priority_that_helps=priority, helps=helps)
+
+
+def _turn(items: Iterable[Timed], kind: str, namespace: str, name: str, now: float) -> _Turn:
+    engine, world = _world(items, now)
+    key = _key(world, kind, namespace, name)
+    if key is None:
+        return _Turn(None, None, "")
+    store = _Last()
+    keeper = RecordKeeper(store)
+    keeper.attach(engine)
+    while True:
+        began = time.perf_counter()
+        decision = engine.step(now)
+        if decision is None:
+            break
+        if decision.key == key:
+            keeper.decided(decision, seconds=time.perf_counter() - began, now=now)
+            return _Turn(decision, store.record, "")
+    entity = engine.queue.get(key)
+    if entity is None:
+        return _Turn(None, None, "")
+    held = next(iter(entity.held.values()), None)
+    return _Turn(None, None, entity.gate.reason or (held.reason if held is not None else ""))
+
+
+class _Last:
+    """A store of one record."""
+
+    def __init__(self) -> None:
+        self.record: DecisionRecord | None = None
+
+    def next_id(self) -> int:
+        """See `RecordStore`."""
+        return 1
+
+    def put(self, record: DecisionRecord, involved: Sequence[Name]) -> None:
+        """See `RecordStore`."""
+        self.record = record
+
+    async def find(self, kind: str, namespace: str, name: str) -> list[DecisionRecord]:
+        """See `RecordStore`."""
+        return [self.record] if self.record is not None else []
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+def _world(items: Iterable[Timed], now: float) -> tuple[Engine, VirtualCluster]:
+    engine = Engine(EngineOptions(any_scheduler=True))
+    world = VirtualCluster(engine, now)
+    world.load(items)
+    return engine, world
+
+
+def _key(world: VirtualCluster, kind: str, namespace: str, name: str) -> str | None:
+    if kind == "PodGroup":
+        group = world.engine.cluster.groups.get(f"{namespace}/{name}")
+        root = world.engine.cluster.trees.composites.get(f"{namespace}/{below(name)}")
+        if group is None and root is not None:
+            return root.home
+        return group.home if group is not None else f"group/{namespace}/{name}"
+    if kind == "CompositePodGroup":
+        composite = world.engine.cluster.trees.composites.get(f"{namespace}/{name}")
+        return composite.home if composite is not None else None
+    pod = next((pod for pod in world.records.values() if pod.key == f"{namespace}/{name}" and pod.row < 0), None)
+    if pod is None:
+        return None
+    return world.engine.cluster.entity_ref(pod)
+
+
+def _priority(items: list[Timed], kind: str, namespace: str, name: str, now: float) -> int | None:
+    """The lowest priority that helps, among those just above what runs; found by halving, as more can only help.
+
+    None also where the cluster is too large to look for it.
+    """
+    if len(items) > MOST_OF_PRIORITIES:
+        return None
+    engine, world = _world(items, now)
+    key = _key(world, kind, namespace, name)
+    entity = engine.queue.get(key) if key is not None else None
+    if entity is None:
+        return None
+    cluster = engine.cluster
+    running = {effective_priority(cluster, pod) for pod in cluster.pods.values() if pod.row >= 0}
+    steps = [p + 1 for p in sorted(running) if entity.priority <= p < HIGHEST_PRIORITY]
+    low, high = 0, len(steps)
+    while low < high:
+        middle = (low + high) // 2
+        changed = _with_priority(items, kind, namespace, name, steps[middle])
+        decision = _turn(changed, kind, namespace, name, now).decision
+        if decision is not None and decision.result in (Result.WAITING, Result.SCHEDULED):
+            high = middle
+        else:
+            low = middle + 1
+    return steps[low] if low < len(steps) else None
+
+
+def _with_priority(items: Sequence[Timed], kind: str, namespace: str, name: str, priority: int) -> list[Timed]:
+    """The same with another priority of the object, and of all that has to have its priority: its group, its tree."""
+    groups = _one_tree(items, kind, namespace, name)
+    changed: list[Timed] = []
+    for item, created in items:
+        if (item.metadata.namespace or "default") == namespace and isinstance(item, _WITH_PRIORITY):
+            same = kind == type(item).KIND and item.metadata.name == name
+            of_tree = (item.KIND, item.metadata.name) in groups
+            member = isinstance(item, objects.Pod) and ("PodGroup", pod_group_name(item)) in groups
+            if same or of_tree or member:
+                item = _at(item, priority)
+        changed.append((item, created))
+    return changed
+
+
+_WITH_PRIORITY = (objects.Pod, objects.PodGroup, objects.CompositePodGroup)
+_Prioritized = objects.Pod | objects.PodGroup | objects.CompositePodGroup
+
+
+def _one_tree(items: Sequence[Timed], kind: str, namespace: str, name: str) -> set[tuple[str, str | None]]:
+    """(kind, name) of the groups that stand or fall with a group: those of its tree, however they hang together."""
+    if kind == "Pod":
+        return set()
+    joined: dict[tuple[str, str | None], set[tuple[str, str | None]]] = {}
+    for item, _ in items:
+        if isinstance(item, objects.PodGroup | objects.CompositePodGroup) and item.namespace == namespace:
+            parent = item.spec.parent_composite_pod_group_name
+            if parent:
+                one, above = (item.KIND, item.metadata.name), ("CompositePodGroup", parent)
+                joined.setdefault(one, set()).add(above)
+                joined.setdefault(above, set()).add(one)
+    found: set[tuple[str, str | None]] = {(kind, name)}
+    pending = list(found)
+    while pending:
+        for other in joined.get(pending.pop(), set()) - found:
+            found.add(other)
+            pending.append(other)
+    return found
+
+
+def _at(item: _Prioritized, priority: int) -> _Prioritized:
+    if isinstance(item, objects.Pod):
+        return replace(item, spec=replace(item.spec, priority=priority))
+    if isinstance(item, objects.PodGroup):
+        return replace(item, spec=replace(item.spec, priority=priority))
+    return replace(item, spec=replace(item.spec, priority=priority))

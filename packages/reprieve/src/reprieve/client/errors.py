@@ -1,0 +1,130 @@
+"""What can go wrong between here and an API server.
+
+Terms: a refusal is an answer of the server (`ApiError`, made from the Kubernetes `Status` it sends); unreachable means
+that there was no whole answer.
+
+Invariant: `str()` of every error is one line without secrets that says where and what.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from kube_rules.selectors import parse_integer
+
+_LONGEST = 500
+_LONGEST_WAIT = 3600.0
+"""Seconds: who asks for a longer wait is asked again after an hour, so that no answer silences a client for good."""
+
+
+class ClientError(Exception):
+    """Base of everything this room raises on purpose."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(one_line(message))
+
+
+class ConfigError(ClientError):
+    """A kubeconfig or service account that cannot be used: names the file and the entry."""
+
+
+class CredentialError(ClientError):
+    """Credentials that cannot be had: a token file that is gone, a plugin that failed."""
+
+
+class UnreachableError(ClientError):
+    """No whole answer: refused, cut, untrusted, or not in time.
+
+    `sent` False means that the request never left, so that repeating it is safe whatever it asks for; `lasting` True
+    that repeating it will not help (an untrusted certificate).
+    """
+
+    def __init__(self, message: str, *, sent: bool = True, lasting: bool = False) -> None:
+        super().__init__(message)
+        self.sent = sent
+        self.lasting = lasting
+
+
+class ApiError(ClientError):
+    """An answer that is a refusal (meta/v1 Status).
+
+    `code` is the HTTP status, `reason` the Status reason (`NotFound`, `Expired`, ...; empty if the server sent none),
+    `retry_after` the seconds after which the server wants to be asked again (None: it did not say).
+    """
+
+    def __init__(self, code: int, reason: str, message: str, *, retry_after: float | None = None) -> None:
+        self.code = code
+        self.reason = reason
+        self.message = one_line(message)
+        self.retry_after = retry_after
+        super().__init__(f"{self.message} ({code}{' ' + reason if reason else ''})")
+
+    @property
+    def expired(self) -> bool:
+        """Whether the server no longer has the history asked for: list again."""
+        return self.code == 410 or self.reason in ("Expired", "Gone")
+
+    @property
+    def ahead(self) -> bool:
+        """Whether the revision asked for is not there yet, as after a restore of an older backup: list again."""
+        return self.code == 504 and "Too large resource version" in self.message
+
+
+class _Details(msgspec.Struct, frozen=True, rename="camel"):
+    retry_after_seconds: int | float | None = None
+
+
+class _Status(msgspec.Struct, frozen=True, rename="camel"):
+    kind: str = ""
+    code: int = 0
+    reason: str | None = None
+    message: str | None = None
+    details: _Details | None = None
+
+
+_DECODER = msgspec.json.Decoder(_Status)
+
+
+def api_error(code: int, body: bytes, headers: Mapping[str, str], where: str) -> ApiError:
+    """The error an answer stands for; a body that is no Status (a proxy's page) is quoted, shortened."""
+    status = _status(body)
+    retry_after = _seconds(headers.get("Retry-After"))
+    if retry_after is None and status is not None and status.details is not None:
+        retry_after = status.details.retry_after_seconds
+    if retry_after is not None:
+        retry_after = min(retry_after, _LONGEST_WAIT) if retry_after >= 0 else None
+    if status is None:
+        text = body[:400].decode(errors="replace").strip()
+        if text.startswith("<"):
+            text = "the answer is a page of HTML: is this an API server?"
+        return ApiError(code, "", f"{where}: {text or 'empty answer'}", retry_after=retry_after)
+    return ApiError(
+        code or status.code, status.reason or "", f"{where}: {status.message or 'refused'}", retry_after=retry_after
+    )
+
+
+def status_event(body: bytes | msgspec.Raw, where: str) -> ApiError:
+    """The error that an ERROR event of a watch carries."""
+    return api_error(0, bytes(body), {}, where)
+
+
+def one_line(message: str) -> str:
+    """The text in one line of bounded length."""
+    line = " ".join(message.split())
+    return line if len(line) <= _LONGEST else line[: _LONGEST - 3] + "..."
+
+
+def _status(body: bytes) -> _Status | None:
+    try:
+        found = _DECODER.decode(body)
+    except (ValueError, RecursionError):
+        return None
+    return found if found.kind == "Status" else None
+
+
+def _seconds(text: str | None) -> float | None:
+    """Retry-After in seconds; dates (RFC 9110 allows them, API servers do not send them) count as unsaid."""
+    seconds = parse_integer(text.strip()) if text is not None else None
+    return float(seconds) if seconds is not None and seconds >= 0 else None

@@ -1,0 +1,100 @@
+"""All objects of a resource, page by page.
+
+Rules: pages of `limit` objects belong together by their `continue` token; when the server has forgotten where a list
+began (410), the list starts over, and at last without pages, which the server can always answer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Generic, NamedTuple, TypeVar
+
+import msgspec
+
+from kube_rules.errors import InputError
+from kube_rules.meta import KubernetesObject
+from reprieve.client.decoding import Metadata, called, stored
+from reprieve.client.discovery import Resource
+from reprieve.client.errors import ApiError, UnreachableError
+from reprieve.client.transport import ApiClient
+
+PAGE = 500
+RESTARTS = 3
+"""How often a list starts over with pages before it is asked for in one piece."""
+
+T = TypeVar("T", bound=KubernetesObject)
+
+
+class Unreadable(NamedTuple):
+    """An object that could not be read: its metadata (None if not even that can be) and why."""
+
+    metadata: Metadata | None
+    error: InputError
+
+
+@dataclass(slots=True)
+class Listed(Generic[T]):
+    """A whole list at one revision. `unreadable` are the objects that could not be read."""
+
+    revision: str
+    objects: list[T] = field(default_factory=list)
+    unreadable: list[Unreadable] = field(default_factory=list)
+
+
+class _Meta(msgspec.Struct, frozen=True):
+    resource_version: str = msgspec.field(default="", name="resourceVersion")
+    continue_: str = msgspec.field(default="", name="continue")
+
+
+class _Page(msgspec.Struct, frozen=True):
+    metadata: _Meta = _Meta()
+    items: list[msgspec.Raw] | None = None
+
+
+async def list_objects(
+    client: ApiClient,
+    resource: Resource,
+    kind: type[T],
+    *,
+    namespace: str | None = None,
+    labels: str = "",
+    fields: str = "",
+    page: int = PAGE,
+) -> Listed[T]:
+    """Everything of a resource, the newest there is. Raises ApiError and UnreachableError."""
+    query = {name: text for name, text in (("labelSelector", labels), ("fieldSelector", fields)) if text}
+    for turn in range(RESTARTS + 1):
+        paged = {**query, "limit": str(page)} if turn < RESTARTS else query
+        found = await _pages(client, resource, kind, namespace, paged)
+        if found is not None:
+            return found
+    raise UnreachableError(f"{resource}: the list expired {RESTARTS} times before it was complete")
+
+
+async def _pages(
+    client: ApiClient, resource: Resource, kind: type[T], namespace: str | None, query: dict[str, str]
+) -> Listed[T] | None:
+    """One go through all pages; None if the server forgot the beginning."""
+    found: Listed[T] = Listed("")
+    token = ""
+    seen: set[str] = set()
+    while True:
+        try:
+            answer = await client.get(resource.path(namespace), {**query, "continue": token} if token else query)
+        except ApiError as error:
+            if token and error.expired:
+                return None
+            raise
+        page = answer.read(_Page)
+        found.revision = found.revision or page.metadata.resource_version
+        for raw in page.items or ():
+            try:
+                found.objects.append(stored(kind, raw, resource))
+            except InputError as error:
+                found.unreadable.append(Unreadable(called(raw), error))
+        token = page.metadata.continue_
+        if not token:
+            return found
+        if token in seen:
+            raise UnreachableError(f"{resource}: the list goes in circles: the same continue token twice", lasting=True)
+        seen.add(token)

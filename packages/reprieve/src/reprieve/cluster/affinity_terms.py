@@ -1,0 +1,127 @@
+"""What pods say about other pods: inter-pod (anti-)affinity terms, compiled.
+
+A *matcher* says which pods are meant: a namespace (by name, or by its labels) and labels.  A *term* adds where: nodes
+with the same value of a label, the topology key.  Both are plain values; equal ones are one object in
+`reprieve.cluster.pod_affinity_index`.
+
+Rules (kubernetes/kubernetes pkg/scheduler/framework GetAffinityTerms): no namespaces and no namespace selector mean the
+pod's own namespace; an empty namespace selector means every namespace; an absent label selector matches no pod.
+`matchLabelKeys` and `mismatchLabelKeys` are merged into the label selector when a pod is created (KEP-3633); a selector
+that was merged by the API server has the requirement already and is left as it is.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from functools import lru_cache
+from typing import NamedTuple
+
+from kube_rules import objects
+from kube_rules.selectors import IN, NOT_IN, NOTHING, Requirement, Selector, compile_label_selector
+
+
+class TermKind(IntEnum):
+    """Which list of the pod's affinity a term is from."""
+
+    REQUIRED_AFFINITY = 0
+    REQUIRED_ANTI_AFFINITY = 1
+    PREFERRED_AFFINITY = 2
+    PREFERRED_ANTI_AFFINITY = 3
+
+
+class Matcher(NamedTuple):
+    """Which pods are meant. `staying`: only those that are not on their way out."""
+
+    namespaces: frozenset[str]
+    namespace_selector: Selector
+    selector: Selector
+    staying: bool = False
+
+    def accepts(
+        self, namespace: str, namespace_labels: Mapping[str, str], labels: Mapping[str, str], *, terminating: bool
+    ) -> bool:
+        """Whether a pod of that namespace with those labels is meant."""
+        if terminating and self.staying:
+            return False
+        if namespace not in self.namespaces and not self.namespace_selector.matches(namespace_labels):
+            return False
+        return self.selector.matches(labels)
+
+
+class TermSpec(NamedTuple):
+    """A term as a pod states it; `weight` is 0 for required ones."""
+
+    kind: TermKind
+    matcher: Matcher
+    topology_key: str
+    weight: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class AffinityTerms:
+    """The terms of one pod, in the order of its spec."""
+
+    specs: tuple[TermSpec, ...] = ()
+
+    def of(self, kind: TermKind) -> tuple[TermSpec, ...]:
+        """The terms of one list."""
+        return tuple(spec for spec in self.specs if spec.kind is kind)
+
+
+def merged_with_keys(
+    selector: Selector, match: Iterable[str], mismatch: Iterable[str], labels: Mapping[str, str]
+) -> Selector:
+    """The selector and what label keys add: the pod's own value (`match`) or any but that (`mismatch`).
+
+    Keys the pod has no label for add nothing.
+    """
+    if selector.nothing:
+        return selector
+    known = {(r.key, r.operator) for r in selector.requirements}
+    more = [
+        Requirement(key, operator, (labels[key],))
+        for operator, keys in ((IN, match), (NOT_IN, mismatch))
+        for key in keys
+        if key in labels and (key, operator) not in known
+    ]
+    return Selector((*selector.requirements, *more)) if more else selector
+
+
+def affinity_terms(affinity: objects.Affinity | None, namespace: str, labels: Mapping[str, str]) -> AffinityTerms:
+    """The inter-pod terms of a pod of this namespace with these labels.
+
+    Raises `kube_rules.selectors.SelectorError` for an operator that does not exist.
+    """
+    if affinity is None:
+        return AffinityTerms()
+    specs: list[TermSpec] = []
+    kinds = (
+        (affinity.pod_affinity, TermKind.REQUIRED_AFFINITY, TermKind.PREFERRED_AFFINITY),
+        (affinity.pod_anti_affinity, TermKind.REQUIRED_ANTI_AFFINITY, TermKind.PREFERRED_ANTI_AFFINITY),
+    )
+    for stated, required, preferred in kinds:
+        if stated is None:
+            continue
+        specs.extend(
+            TermSpec(required, _matcher(term, namespace, labels), term.topology_key)
+            for term in stated.required_during_scheduling_ignored_during_execution or ()
+        )
+        for weighted in stated.preferred_during_scheduling_ignored_during_execution or ():
+            inner = weighted.pod_affinity_term
+            specs.append(TermSpec(preferred, _matcher(inner, namespace, labels), inner.topology_key, weighted.weight))
+    return AffinityTerms(tuple(specs))
+
+
+def _matcher(term: objects.PodAffinityTerm, namespace: str, labels: Mapping[str, str]) -> Matcher:
+    selector = compile_label_selector(term.label_selector)
+    selector = merged_with_keys(selector, term.match_label_keys or (), term.mismatch_label_keys or (), labels)
+    if term.namespace_selector is None:
+        names = frozenset(term.namespaces) if term.namespaces else _only(namespace)
+        return Matcher(names, NOTHING, selector)
+    return Matcher(frozenset(term.namespaces or ()), compile_label_selector(term.namespace_selector), selector)
+
+
+@lru_cache(maxsize=1024)
+def _only(namespace: str) -> frozenset[str]:
+    """One set for all terms that mean just that namespace."""
+    return frozenset((namespace,))

@@ -1,0 +1,301 @@
+"""What is attached where: the CSI volumes of every node, as columns.
+
+Terms: a volume is *explained* on a node where a pod that runs there uses it; a VolumeAttachment whose volume no pod
+there explains still takes its place: its pod is gone and the volume not detached yet, or somebody attached it by hand.
+
+Rules (devices.md 1): the limit of a driver is `allocatable.count` of the node's CSINode; a volume counts once per node;
+volumes of in-tree plugins count for the CSI driver that they have been migrated to, where the CSINode says so; a claim
+without a volume counts for the driver of its class's provisioner.
+
+A row is counted again when its pods change (the touch log) or when an object that its volumes come from does
+(`VolumeObjects.stale`); to ask for one pod costs a few array operations, however many nodes and pods there are.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from kube_rules.storage import CSINode, PersistentVolume
+from reprieve.cluster.changes import ChangeReader
+from reprieve.cluster.nodes import NodeColumns
+from reprieve.cluster.pod_volumes import InlineDisk
+from reprieve.cluster.pods import PodRecord
+from reprieve.cluster.volumes import MIGRATED, VolumeObjects, class_of
+
+Attached = tuple[str, str]
+"""(driver, what names the volume there)."""
+Mask = npt.NDArray[np.bool_]
+
+IN_TREE: Final = {
+    "awsElasticBlockStore": ("kubernetes.io/aws-ebs", "ebs.csi.aws.com"),
+    "gcePersistentDisk": ("kubernetes.io/gce-pd", "pd.csi.storage.gke.io"),
+    "azureDisk": ("kubernetes.io/azure-disk", "disk.csi.azure.com"),
+    "cinder": ("kubernetes.io/cinder", "cinder.csi.openstack.org"),
+    "portworxVolume": ("kubernetes.io/portworx-volume", "pxd.portworx.com"),
+}
+"""Field of a volume source -> (in-tree plugin, the CSI driver it was migrated to)."""
+_DRIVER_OF: Final = dict(IN_TREE.values())
+ALL_MIGRATED: Final = frozenset(_DRIVER_OF)
+"""As on a node whose CSINode says that every in-tree plugin has been migrated."""
+_NOTHING: Final[frozenset[Attached]] = frozenset()
+_MOST_MIGRATIONS: Final = 64
+"""Different sets of migrated plugins that are distinguished before everything is counted anew."""
+_UNLIMITED: Final = -1
+
+
+class AttachedVolumes:
+    """See the module docstring. `changes`: of the pods on the rows."""
+
+    def __init__(self, store: VolumeObjects, nodes: NodeColumns, changes: ChangeReader) -> None:
+        self._store = store
+        self._nodes = nodes
+        self._changes = changes
+        self._on: list[frozenset[Attached]] = []
+        """By row: what the pods there explain."""
+        self._drivers: list[tuple[str, ...]] = []
+        """By row: drivers with a limit."""
+        self._where: dict[Attached, set[int]] = {}
+        """Volume -> rows of `_on`."""
+        self._limits: dict[str, npt.NDArray[np.int64]] = {}
+        """Driver -> `int64[rows]`, `_UNLIMITED` where none is stated."""
+        self._taken: dict[str, npt.NDArray[np.int64]] = {}
+        """Driver -> `int64[rows]`: volumes attached, where there is a limit."""
+        self._migrations: list[frozenset[str]] = []
+        self._migration: npt.NDArray[np.int32] = np.zeros(0, dtype=np.int32)
+        """`int32[rows]`: the migrated plugins, by place in `_migrations`."""
+        self._listed: list[tuple[str, ...]] = []
+        """By row: drivers that the CSINode lists."""
+        self._installed: dict[str, Mask] = {}
+        """Driver -> `bool[rows]`."""
+
+    def exceeding(self, pod: PodRecord, rows: npt.NDArray[np.int64], *, overlaid: bool) -> Mask:
+        """`bool[len(rows)]`: where the pod's volumes would be more than a driver can attach.
+
+        `overlaid`: pods are pretended to run of which the touch log does not tell (`ClusterState.assume_silently`).
+        """
+        mask: Mask = np.zeros(len(rows), dtype=np.bool_)
+        if not self._store.csi_nodes:
+            return mask
+        if overlaid:
+            return np.array([self._exceeds(pod, row) for row in rows.tolist()], dtype=np.bool_)
+        self._refresh()
+        kinds = self._migration[rows]
+        for kind in np.unique(kinds).tolist():
+            for driver, volumes in by_driver(attached_by(self._store, pod, self._migrations[kind])).items():
+                if driver not in self._limits:
+                    continue
+                limit, taken = self._limits[driver][rows], self._taken[driver][rows]
+                over = (kinds == kind) & (limit != _UNLIMITED) & (taken + len(volumes) > limit)
+                shared = {row for volume in volumes for row in self._where.get(volume, ())} if over.any() else ()
+                for index in np.flatnonzero(over & np.isin(rows, list(shared))) if shared else ():
+                    new = len(volumes - self._on[int(rows[index])])
+                    over[index] = bool(new) and taken[index] + new > limit[index]
+                mask |= over
+        return mask
+
+    def without_driver(self, pod: PodRecord, rows: npt.NDArray[np.int64], *, overlaid: bool) -> dict[str, Mask]:
+        """Driver of the pod's volumes that has to be installed (KEP-5030) -> `bool[len(rows)]`: where it is not."""
+        required = [name for name, one in self._store.drivers.items() if one.spec.prevent_pod_scheduling_if_missing]
+        found: dict[str, Mask] = {}
+        if not required:
+            return found
+        if overlaid:
+            for index, row in enumerate(rows.tolist()):
+                csi_node = self._store.csi_nodes.get(self._nodes.names[row])
+                listed = {driver.name for driver in csi_node.spec.drivers} if csi_node is not None else set()
+                wanted = by_driver(attached_by(self._store, pod, migrated_plugins(csi_node)))
+                for driver in required:
+                    if driver in wanted and driver not in listed:
+                        found.setdefault(driver, np.zeros(len(rows), dtype=np.bool_))[index] = True
+            return found
+        self._refresh()
+        kinds = self._migration[rows]
+        for kind in np.unique(kinds).tolist():
+            wanted = by_driver(attached_by(self._store, pod, self._migrations[kind]))
+            for driver in required:
+                if driver in wanted:
+                    lacks = kinds == kind
+                    if driver in self._installed:
+                        lacks &= ~self._installed[driver][rows]
+                    found[driver] = found[driver] | lacks if driver in found else lacks
+        return {driver: mask for driver, mask in found.items() if mask.any()}
+
+    # -- keeping up ---------------------------------------------------------------------------------------------------
+
+    def _refresh(self) -> None:
+        nodes, stale = self._nodes, self._store.stale
+        touched = self._changes.take()
+        if touched is None or stale.everything or len(self._migrations) > _MOST_MIGRATIONS:
+            self._on, self._drivers, self._where = [], [], {}
+            self._limits, self._taken, self._migrations = {}, {}, []
+            self._migration = np.zeros(0, dtype=np.int32)
+            self._listed, self._installed = [], {}
+            rows = set(range(len(nodes)))
+        else:
+            named = (nodes.row_of.get(name) for name in stale.nodes)
+            rows = {*touched, *stale.rows, *(row for row in named if row is not None)}
+            rows.update(range(len(self._on), len(nodes)))
+        stale.clear()
+        self._fit(len(nodes))
+        for row in rows:
+            self._inspect(row)
+
+    def _fit(self, n: int) -> None:
+        more = n - len(self._on)
+        if more <= 0:
+            return
+        self._on += [_NOTHING] * more
+        self._drivers += [()] * more
+        self._listed += [()] * more
+        for driver, there in self._installed.items():
+            self._installed[driver] = np.concatenate([there, np.zeros(more, dtype=np.bool_)])
+        self._migration = np.concatenate([self._migration, np.zeros(more, dtype=np.int32)])
+        for table, filler in ((self._limits, _UNLIMITED), (self._taken, 0)):
+            for driver, column in table.items():
+                table[driver] = np.concatenate([column, np.full(more, filler, dtype=np.int64)])
+
+    def _inspect(self, row: int) -> None:
+        for volume in self._on[row]:
+            there = self._where[volume]
+            there.discard(row)
+            if not there:
+                del self._where[volume]
+        for driver in self._drivers[row]:
+            self._limits[driver][row] = _UNLIMITED
+        csi_node = self._store.csi_nodes.get(self._nodes.names[row])
+        limits = limits_of(csi_node) if csi_node is not None else {}
+        migrated = migrated_plugins(csi_node)
+        if migrated not in self._migrations:
+            self._migrations.append(migrated)
+        self._migration[row] = self._migrations.index(migrated)
+        for driver in self._listed[row]:
+            self._installed[driver][row] = False
+        self._listed[row] = tuple(driver.name for driver in csi_node.spec.drivers) if csi_node is not None else ()
+        for driver in self._listed[row]:
+            if driver not in self._installed:
+                self._installed[driver] = np.zeros(len(self._on), dtype=np.bool_)
+            self._installed[driver][row] = True
+        on, lingering = self._attached(row, migrated) if limits else (_NOTHING, _NOTHING)
+        self._on[row], self._drivers[row] = on, tuple(limits)
+        for volume in on:
+            self._where.setdefault(volume, set()).add(row)
+        for driver, limit in limits.items():
+            if driver not in self._limits:
+                self._limits[driver] = np.full(len(self._on), _UNLIMITED, dtype=np.int64)
+                self._taken[driver] = np.zeros(len(self._on), dtype=np.int64)
+            self._limits[driver][row] = limit
+            self._taken[driver][row] = sum(1 for other, _ in (*on, *lingering) if other == driver)
+
+    def _attached(self, row: int, migrated: frozenset[str]) -> tuple[frozenset[Attached], frozenset[Attached]]:
+        """What the pods of a row explain, and what is attached there beside that."""
+        store = self._store
+        there = (other for other in self._nodes.pods[row].values() if other.volumes is not None)
+        on = frozenset(volume for other in there for volume in attached_by(store, other, migrated))
+        lingering: set[Attached] = set()
+        for attachment in store.attachments_on(self._nodes.names[row]):
+            volume = store.volumes.get(attachment.spec.source.persistent_volume_name or "")
+            found = of_volume(volume, migrated) if volume is not None else None
+            if found is not None and volume is not None:
+                driver = attachment.spec.attacher if volume.spec.csi is not None else found[0]
+                lingering.add((driver, found[1]))
+        return on, frozenset(lingering - on)
+
+    def _exceeds(self, pod: PodRecord, row: int) -> bool:
+        """The same for one row as it is at this moment."""
+        csi_node = self._store.csi_nodes.get(self._nodes.names[row])
+        limits = limits_of(csi_node) if csi_node is not None else {}
+        if not limits:
+            return False
+        migrated = migrated_plugins(csi_node)
+        on, lingering = self._attached(row, migrated)
+        for driver, volumes in by_driver(attached_by(self._store, pod, migrated)).items():
+            new = len(volumes - on)
+            taken = sum(1 for other, _ in (*on, *lingering) if other == driver)
+            if new and driver in limits and taken + new > limits[driver]:
+                return True
+        return False
+
+
+def limits_of(csi_node: CSINode) -> dict[str, int]:
+    """Driver -> how many volumes it can attach; drivers that state no number are left out."""
+    return {
+        driver.name: driver.allocatable.count
+        for driver in csi_node.spec.drivers
+        if driver.allocatable is not None and driver.allocatable.count is not None
+    }
+
+
+def migrated_plugins(csi_node: CSINode | None) -> frozenset[str]:
+    """In-tree plugins whose volumes CSI drivers serve on the node."""
+    if csi_node is None:
+        return frozenset()
+    return frozenset(filter(None, csi_node.metadata.annotations.get(MIGRATED, "").split(",")))
+
+
+def by_driver(volumes: Iterator[Attached]) -> dict[str, set[Attached]]:
+    """The volumes of each driver, each once."""
+    found: dict[str, set[Attached]] = {}
+    for volume in volumes:
+        found.setdefault(volume[0], set()).add(volume)
+    return found
+
+
+def attached_by(store: VolumeObjects, pod: PodRecord, migrated: frozenset[str]) -> Iterator[Attached]:
+    """The CSI volumes that a pod has attached on a node with these plugins migrated."""
+    if pod.volumes is None:
+        return
+    for used in pod.volumes.claims:
+        found = _of_claim(store, used.key, migrated)
+        if found is not None:
+            yield found
+    for disk in pod.volumes.disks:
+        inline = _of_disk(disk, migrated)
+        if inline is not None:
+            yield inline
+
+
+def _of_claim(store: VolumeObjects, key: str, migrated: frozenset[str]) -> Attached | None:
+    claim = store.claims.get(key)
+    if claim is None:
+        return None
+    volume = store.volumes.get(claim.spec.volume_name) if claim.spec.volume_name else None
+    if volume is not None:
+        return of_volume(volume, migrated)
+    found = store.classes.get(class_of(claim))
+    if found is None or not found.provisioner:
+        return None
+    driver = _DRIVER_OF.get(found.provisioner)
+    if driver is None:
+        return found.provisioner, f"claim {key}"
+    return (driver, f"claim {key}") if found.provisioner in migrated else None
+
+
+def of_volume(volume: PersistentVolume, migrated: frozenset[str]) -> Attached | None:
+    """A volume as its CSI driver knows it; None where no CSI driver does."""
+    spec = volume.spec
+    if spec.csi is not None:
+        return (spec.csi.driver, spec.csi.volume_handle) if spec.csi.driver and spec.csi.volume_handle else None
+    sources = (
+        ("awsElasticBlockStore", spec.aws_elastic_block_store),
+        ("gcePersistentDisk", spec.gce_persistent_disk),
+        ("azureDisk", spec.azure_disk),
+        ("cinder", spec.cinder),
+        ("portworxVolume", spec.portworx_volume),
+    )
+    for field, source in sources:
+        if source is not None:
+            name = source.volume_id or source.pd_name or source.disk_name
+            return _of_disk(InlineDisk(field, frozenset({name}), source.read_only), migrated)
+    return None
+
+
+def _of_disk(disk: InlineDisk, migrated: frozenset[str]) -> Attached | None:
+    if disk.source not in IN_TREE:
+        return None
+    plugin, driver = IN_TREE[disk.source]
+    if plugin not in migrated:
+        return None
+    # An EBS volume may be written `aws://zone/vol-1`: the last part is its name.
+    return driver, min(disk.ids).rpartition("/")[2]

@@ -1,0 +1,172 @@
+"""PodDisruptionBudgets as preemption counts them (preemption.md 6): best effort, never a veto."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from kube_rules import objects
+from kube_rules.selectors import IN, Selector, compile_label_selector
+from reprieve.cluster.pods import PodRecord
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """One budget: who counts against it and how many disruptions it still allows."""
+
+    namespace: str
+    name: str
+    selector: Selector
+    allowed: int
+    disrupted: frozenset[str]
+    """Names of pods whose disruption the API server already counted."""
+
+    def counts(self, pod: PodRecord) -> bool:
+        """Whether disrupting the pod is charged to this budget."""
+        return pod.namespace == self.namespace and pod.name not in self.disrupted and self.selector.matches(pod.labels)
+
+
+def budget_of(pdb: objects.PodDisruptionBudget) -> Budget:
+    """The budget of an API object. A nil selector matches nothing, an empty one the whole namespace (policy/v1)."""
+    return Budget(
+        namespace=pdb.metadata.namespace or "default",
+        name=pdb.metadata.name,
+        selector=compile_label_selector(pdb.spec.selector),
+        allowed=pdb.status.disruptions_allowed if pdb.status is not None else 0,
+        disrupted=frozenset(pdb.status.disrupted_pods if pdb.status is not None else ()),
+    )
+
+
+_MOST_LABELS = 1_024
+"""Sets of labels for which it is kept which budgets count them."""
+
+
+class ByLabel:
+    """Selectors of namespaces by one label that they ask for: whom a pod may concern, without asking all of them."""
+
+    def __init__(self, selectors: Iterable[tuple[int, str, Selector]]) -> None:
+        self._by_label: dict[str, dict[str, dict[str, list[int]]]] = {}
+        """By namespace, key and value."""
+        self._others: dict[str, list[int]] = {}
+        for number, namespace, selector in selectors:
+            asked = next((one for one in selector.requirements if one.operator == IN), None)
+            if asked is None:
+                self._others.setdefault(namespace, []).append(number)
+                continue
+            values = self._by_label.setdefault(namespace, {}).setdefault(asked.key, {})
+            for value in dict.fromkeys(asked.values):
+                values.setdefault(value, []).append(number)
+
+    def candidates(self, namespace: str, labels: Mapping[str, str]) -> Sequence[int]:
+        """The numbers of all selectors that can match the labels, each once, and perhaps of some that do not."""
+        found = self._others.get(namespace, [])
+        by_key = self._by_label.get(namespace)
+        if by_key:
+            for key in by_key if len(by_key) < len(labels) else labels:
+                values, value = by_key.get(key), labels.get(key)
+                if values is not None and value is not None and value in values:
+                    found = found + values[value] if found else values[value]
+        return found
+
+    def by_one_label(self, namespace: str) -> tuple[str, Mapping[str, Sequence[int]]] | None:
+        """The label by which all selectors of the namespace ask, and the numbers by value; None: not by one."""
+        by_key = self._by_label.get(namespace, {})
+        if self._others.get(namespace) or len(by_key) != 1:
+            return None
+        return next(iter(by_key.items()))
+
+
+class BudgetIndex:
+    """Some budgets, ready to be asked whom they count.
+
+    Budgets that count the same pods are one: the pods exceed any of them when they exceed the smallest allowance.  A
+    budget's number is its place in `allowed` (how many each allows) and `counting` (what it counts by: namespace,
+    selector and names that are left out); the numbers have no particular order.
+    """
+
+    def __init__(self, budgets: Iterable[Budget]) -> None:
+        same: dict[tuple[str, Selector, frozenset[str]], Budget] = {}
+        for budget in budgets:
+            key = (budget.namespace, budget.selector, budget.disrupted)
+            if not budget.selector.nothing and (key not in same or budget.allowed < same[key].allowed):
+                same[key] = budget
+        self.counting = tuple(same)
+        self.allowed = [budget.allowed for budget in same.values()]
+        self._budgets = list(same.values())
+        self._by_label = ByLabel((number, one.namespace, one.selector) for number, one in enumerate(self._budgets))
+        self._sure = [
+            len(one.selector.requirements) == 1 and one.selector.requirements[0].operator == IN and not one.disrupted
+            for one in self._budgets
+        ]
+        """By number: whether it counts all that `_by_label` names."""
+        self._plain = not any(budget.disrupted for budget in self._budgets)
+        """No names are left out: pods of one namespace with the same labels are counted by the same budgets."""
+        self._like: dict[tuple[str, frozenset[tuple[str, str]]], dict[int, int]] = {}
+        """By namespace and labels: what a lone pod is charged with, to be read only."""
+
+    def _charged_alike(self, unit: Sequence[PodRecord]) -> dict[int, int]:
+        """How many pods of the unit each budget counts; selectors are asked once for all pods with the same labels."""
+        found: dict[int, int] = {}
+        for pod in unit:
+            key = (pod.namespace, frozenset(pod.labels.items()))
+            alone = self._like.get(key)
+            if alone is None:
+                if len(self._like) >= _MOST_LABELS:
+                    self._like.clear()
+                numbers = self._by_label.candidates(pod.namespace, pod.labels)
+                alone = {n: 1 for n in numbers if self._sure[n] or self._budgets[n].counts(pod)}
+                self._like[key] = alone
+            if len(unit) == 1:
+                return alone
+            for number in alone:
+                found[number] = found.get(number, 0) + 1
+        return found
+
+    def charges(self, units: Sequence[Sequence[PodRecord]]) -> list[dict[int, int]]:
+        """For each unit, how many of its pods each budget counts, by the budget's number; to be read only."""
+        if not self._budgets:
+            return [{} for _ in units]
+        found = []
+        candidates, budgets, sure = self._by_label.candidates, self._budgets, self._sure
+        namespace, by_one = "", None
+        for unit in units:
+            if self._plain and len(unit) > 0 and self._by_label.by_one_label(unit[0].namespace) is None:
+                found.append(self._charged_alike(unit))
+                continue
+            counts: dict[int, int] = {}
+            for pod in unit:
+                if pod.namespace != namespace:
+                    namespace = pod.namespace
+                    by_one = self._by_label.by_one_label(namespace)
+                if by_one is None:
+                    numbers = candidates(namespace, pod.labels)
+                else:
+                    value = pod.labels.get(by_one[0])
+                    numbers = () if value is None else by_one[1].get(value, ())
+                for number in numbers:
+                    if sure[number] or budgets[number].counts(pod):
+                        counts[number] = counts.get(number, 0) + 1
+            found.append(counts)
+        return found
+
+
+def exceeding(charged: Sequence[Mapping[int, int]], allowed: Sequence[int]) -> list[bool]:
+    """For each unit, in importance order, given what `BudgetIndex.charges` says: does it drive a budget below zero?"""
+    if not allowed:
+        return [False] * len(charged)
+    left = list(allowed)
+    result = []
+    for counts in charged:
+        over = False
+        for number, count in counts.items():
+            left[number] -= count
+            over = over or left[number] < 0
+        result.append(over)
+    return result
+
+
+def violating(units: Sequence[Sequence[PodRecord]], index: BudgetIndex) -> list[bool]:
+    """For each unit, in importance order: does disrupting it drive a matching budget below zero?
+
+    The walk keeps a copy of every budget's allowance and charges each pod of each unit, violating or not
+    (preemption.md 6).
+    """
+    return exceeding(index.charges(units), index.allowed)

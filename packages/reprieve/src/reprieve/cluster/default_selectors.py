@@ -1,0 +1,81 @@
+"""Services, replication controllers, replica sets, stateful sets: whose selectors default spread constraints use.
+
+A pod's *default selector* is what its services' selectors and its controller's selector ask for together
+(kubernetes/kubernetes pkg/scheduler/framework/plugins/helper DefaultSelector).  Without any there is none, and the
+default constraints do not concern the pod.
+"""
+
+from collections.abc import Mapping
+
+from kube_rules import objects
+from kube_rules.selectors import IN, Requirement, Selector, compile_label_selector, compile_match_labels
+from reprieve.cluster.label_index import SelectorIndex
+from reprieve.cluster.pods import Owner
+
+SelectorOwner = objects.Service | objects.ReplicationController | objects.ReplicaSet | objects.StatefulSet
+SELECTOR_OWNER_KINDS = (objects.Service, objects.ReplicationController, objects.ReplicaSet, objects.StatefulSet)
+
+_Key = tuple[str, str, str]
+"""(kind, namespace, name)."""
+
+
+class DefaultSelectors:
+    """The selectors that are known. `version` grows with every change."""
+
+    def __init__(self) -> None:
+        self.version = 0
+        self._services: dict[tuple[str, str], dict[str, str]] = {}
+        """(namespace, service) -> selector, where there is one."""
+        self._index: SelectorIndex[tuple[str, str]] = SelectorIndex()
+        self._controllers: dict[_Key, Selector] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._services) or bool(self._controllers)
+
+    def set(self, item: SelectorOwner) -> None:
+        """Learn of an object or its change."""
+        namespace, name = item.metadata.namespace or "default", item.metadata.name
+        self.remove(type(item).__name__, namespace, name)
+        if isinstance(item, objects.Service):
+            if item.spec.selector:
+                self._services[namespace, name] = dict(item.spec.selector)
+                self._index.add((namespace, name), compile_match_labels(item.spec.selector), (namespace,))
+        elif isinstance(item, objects.ReplicationController):
+            self._controllers["ReplicationController", namespace, name] = compile_match_labels(item.spec.selector)
+        else:
+            self._controllers[type(item).__name__, namespace, name] = compile_label_selector(item.spec.selector)
+        self.version += 1
+
+    def remove(self, kind: str, namespace: str, name: str) -> bool:
+        """An object is gone; returns whether it was known."""
+        if kind == "Service":
+            known = self._services.pop((namespace, name), None) is not None
+            self._index.remove((namespace, name))
+        else:
+            known = self._controllers.pop((kind, namespace, name), None) is not None
+        self.version += known
+        return known
+
+    def default_selector(self, namespace: str, labels: Mapping[str, str], owner: Owner | None) -> Selector | None:
+        """What a pod's services and controller select by, or None where that is nothing at all."""
+        merged: dict[str, str] = {}
+        for service in sorted(self._index.may_match(namespace, labels)):
+            selector = self._services[service]
+            if all(labels.get(key) == value for key, value in selector.items()):
+                merged.update(selector)
+        controller = self._controllers.get((owner[1], namespace, owner[2])) if _controls(owner) and owner else None
+        if controller is not None and controller.nothing:
+            controller = None
+        more = controller.requirements if controller is not None else ()
+        own = tuple(Requirement(key, IN, (value,)) for key, value in sorted(merged.items()))
+        known = set(own)
+        found = Selector((*own, *(r for r in more if r not in known)))
+        return None if found.everything else found
+
+
+def _controls(owner: Owner | None) -> bool:
+    return owner is not None and (owner[0], owner[1]) in (
+        ("v1", "ReplicationController"),
+        ("apps/v1", "ReplicaSet"),
+        ("apps/v1", "StatefulSet"),
+    )

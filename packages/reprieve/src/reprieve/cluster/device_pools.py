@@ -1,0 +1,400 @@
+"""Devices as drivers publish them: slices taken apart, and the pools a node can reach.
+
+Rules (k8s.io/dynamic-resource-allocation/structured, 1.36):
+- A slice is for one node, for selected nodes, for all, or each of its devices says for itself.
+- Of a pool only the newest generation counts.  A pool of which not all slices are there (`resourceSliceCount`) is
+  *incomplete*, one with two devices of a name or with counters that do not exist is *invalid*: nothing is allocated
+  from either.
+- Pools are tried in the order of driver and name, those with binding conditions last; slices by name; devices as they
+  are listed.
+- Slices with shared counters belong to the pool whatever node they are for; devices elsewhere in the pool count for
+  what is left of the counters.
+
+Amounts are in units of 10^-9.  Invariant: nothing here changes after it was made.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import msgspec
+
+from kube_rules.devices import DeviceSelectorError, DeviceTaintRule, ResourceSlice, split_name
+from kube_rules.meta import NodeSelector
+from kube_rules.quantity import parse
+from kube_rules.selectors import CompiledNodeSelector, compile_node_selector
+
+DeviceId = tuple[str, str, str]
+"""(driver, pool, device)."""
+PoolId = tuple[str, str]
+"""(driver, pool)."""
+
+
+class Taint(NamedTuple):
+    """A taint of a device; effect NoSchedule, NoExecute or None."""
+
+    key: str
+    value: str
+    effect: str
+
+
+@dataclass(frozen=True, slots=True)
+class CapacityPolicy:
+    """requestPolicy of a capacity that is consumed bit by bit; None where none is stated."""
+
+    default: int | None = None
+    values: tuple[int, ...] = ()
+    least: int | None = None
+    most: int | None = None
+    step: int | None = None
+
+
+class Capacity(NamedTuple):
+    """A capacity of a device and how requests for it are rounded."""
+
+    value: int
+    policy: CapacityPolicy | None
+
+
+class Reach(NamedTuple):
+    """Which nodes something is for."""
+
+    node: str
+    everywhere: bool
+    selector: CompiledNodeSelector | None
+    stated: NodeSelector | None
+    """The selector as written, for the allocation."""
+
+    def includes(self, name: str, labels: Mapping[str, str]) -> bool:
+        """Whether a node is meant."""
+        if self.node:
+            return self.node == name
+        return self.everywhere or (self.selector is not None and self.selector.matches(labels, name))
+
+    @property
+    def known(self) -> bool:
+        """Whether any of it is stated."""
+        return bool(self.node) or self.everywhere or self.selector is not None
+
+
+@dataclass(eq=False, slots=True)
+class Device:
+    """One device. `capacity` by published name; `consumes`: counter set -> counter -> amount."""
+
+    id: DeviceId
+    attributes: Mapping[str, Mapping[str, Any]]
+    capacity: Mapping[str, Capacity]
+    taints: tuple[Taint, ...]
+    consumes: Mapping[str, Mapping[str, int]]
+    shared: bool
+    """`allowMultipleAllocations`: shared by claims as long as its capacities last."""
+    reach: Reach
+    binds_to_node: bool
+    binding_conditions: tuple[str, ...]
+    failure_conditions: tuple[str, ...]
+    value: Any = None
+    """What CEL sees of it, once it was asked for."""
+    answers: dict[str, bool | str] = field(default_factory=dict)
+    """Selectors it was asked for -> whether they hold, or why that cannot be evaluated."""
+
+    def attribute(self, name: str) -> Mapping[str, Any] | None:
+        """An attribute by its fully qualified name; the driver is the domain of names without one."""
+        found = self.attributes.get(name)
+        if found is None:
+            domain, identifier = split_name(name, "")
+            if domain == self.id[0]:
+                found = self.attributes.get(identifier)
+        return found
+
+    def capacity_name(self, wanted: str) -> str | None:
+        """The published name of a capacity that is asked for with or without the driver as its domain."""
+        if wanted in self.capacity:
+            return wanted
+        driver = self.id[0]
+        other = wanted.removeprefix(f"{driver}/") if "/" in wanted else f"{driver}/{wanted}"
+        return other if other in self.capacity else None
+
+
+@dataclass(eq=False, slots=True)
+class Slice:
+    """One slice, taken apart. `counters`: counter set -> counter -> amount."""
+
+    name: str
+    pool: PoolId
+    generation: int
+    count: int
+    """How many slices the pool has."""
+    reach: Reach
+    per_device: bool
+    devices: tuple[Device, ...]
+    counters: tuple[tuple[str, Mapping[str, int]], ...]
+
+    def relevant(self, name: str, labels: Mapping[str, str]) -> bool:
+        """Whether the slice matters on a node."""
+        if self.counters:
+            return True
+        if self.reach.known:
+            return self.reach.includes(name, labels)
+        return self.per_device and any(device.reach.includes(name, labels) for device in self.devices)
+
+
+@dataclass(eq=False, slots=True)
+class Pool:
+    """A pool as one node sees it. `elsewhere` are devices of it that this node cannot reach."""
+
+    id: PoolId
+    slices: tuple[Slice, ...] = ()
+    elsewhere: tuple[Slice, ...] = ()
+    counters: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    incomplete: bool = False
+    invalid: str = ""
+
+    @property
+    def usable(self) -> bool:
+        """Whether devices may be allocated from it."""
+        return not self.incomplete and not self.invalid
+
+    @property
+    def waits_for_devices(self) -> bool:
+        """Whether binding to some device takes a while: such pools come last."""
+        return any(device.binding_conditions for one in self.slices for device in one.devices)
+
+
+def read_slice(item: ResourceSlice, rules: Iterable[DeviceTaintRule] = ()) -> Slice:
+    """Take a slice apart; rules add taints to the devices they select (devices.md 3.1).
+
+    Raises QuantityError or SelectorError for what does not parse.
+    """
+    spec = item.spec
+    pool = (spec.driver, spec.pool.name)
+    rules = [rule for rule in rules if rule.spec.selects(*pool)]
+    return Slice(
+        name=item.metadata.name,
+        pool=pool,
+        generation=spec.pool.generation,
+        count=spec.pool.resource_slice_count,
+        reach=_reach(spec.node_name or "", spec.all_nodes, spec.node_selector),
+        per_device=spec.per_device_node_selection,
+        devices=tuple(_device(pool, one, rules) for one in spec.devices),
+        counters=tuple((str(one.get("name", "")), _amounts(one.get("counters"))) for one in spec.shared_counters),
+    )
+
+
+def taint_of(rule: DeviceTaintRule) -> Taint:
+    """The taint that a rule gives to devices."""
+    return Taint(rule.spec.taint.key, rule.spec.taint.value, rule.spec.taint.effect)
+
+
+def stated_taints(one: Mapping[str, Any]) -> tuple[Taint, ...]:
+    """The taints that the driver gave to a device."""
+    return tuple(
+        Taint(str(t.get("key", "")), str(t.get("value", "")), str(t.get("effect", ""))) for t in one.get("taints") or ()
+    )
+
+
+def _device(pool: PoolId, one: Mapping[str, Any], rules: Sequence[DeviceTaintRule]) -> Device:
+    selector, name = one.get("nodeSelector"), str(one.get("name", ""))
+    return Device(
+        id=(*pool, name),
+        attributes=one.get("attributes") or {},
+        capacity={name: _capacity(given) for name, given in (one.get("capacity") or {}).items()},
+        taints=stated_taints(one) + tuple(taint_of(rule) for rule in rules if rule.spec.selects(*pool, name)),
+        consumes={str(c.get("counterSet", "")): _amounts(c.get("counters")) for c in one.get("consumesCounters") or ()},
+        shared=bool(one.get("allowMultipleAllocations")),
+        reach=_reach(
+            str(one.get("nodeName") or ""),
+            bool(one.get("allNodes")),
+            msgspec.convert(selector, NodeSelector) if selector is not None else None,
+        ),
+        binds_to_node=bool(one.get("bindsToNode")),
+        binding_conditions=tuple(one.get("bindingConditions") or ()),
+        failure_conditions=tuple(one.get("bindingFailureConditions") or ()),
+    )
+
+
+def _reach(node: str, everywhere: bool, selector: NodeSelector | None) -> Reach:
+    return Reach(node, everywhere, compile_node_selector(selector) if selector is not None else None, selector)
+
+
+def _amounts(counters: Mapping[str, Any] | None) -> dict[str, int]:
+    return {name: parse(given.get("value", 0)).nano for name, given in (counters or {}).items()}
+
+
+def _capacity(given: Mapping[str, Any]) -> Capacity:
+    policy = given.get("requestPolicy")
+    read = None
+    if policy is not None:
+        span = policy.get("validRange") or {}
+        read = CapacityPolicy(
+            default=_maybe(policy.get("default")),
+            values=tuple(parse(text).nano for text in policy.get("validValues") or ()),
+            least=_maybe(span.get("min")),
+            most=_maybe(span.get("max")),
+            step=_maybe(span.get("step")),
+        )
+    return Capacity(parse(given.get("value", 0)).nano, read)
+
+
+def _maybe(text: Any) -> int | None:
+    return None if text is None else parse(text).nano
+
+
+# -- pools of a node --------------------------------------------------------------------------------------------------
+
+
+class SliceIndex:
+    """All slices; which pools a node reaches is worked out when first asked for."""
+
+    def __init__(self, slices: Iterable[Slice]) -> None:
+        self._of_node: dict[str, list[Slice]] = {}
+        self._of_pool: dict[PoolId, list[Slice]] = {}
+        self._anywhere: list[Slice] = []
+        self._counting: dict[PoolId, list[Slice]] = {}
+        """Those of one node that have the counters of their pool: they matter wherever its devices are."""
+        for one in slices:
+            self._of_pool.setdefault(one.pool, []).append(one)
+            if one.counters and one.reach.node:
+                self._counting.setdefault(one.pool, []).append(one)
+            if one.reach.node:
+                self._of_node.setdefault(one.reach.node, []).append(one)
+            else:
+                self._anywhere.append(one)
+
+    @property
+    def local(self) -> bool:
+        """Whether every device belongs to one node."""
+        return not any(one.devices for one in self._anywhere)
+
+    def home(self, pool: PoolId) -> str | None:
+        """The only node that can reach a pool, None if there may be several."""
+        there = self._of_pool.get(pool, [])
+        names = {one.reach.node for one in there}
+        return names.pop() if len(names) == 1 and "" not in names else None
+
+    def pools(self, name: str, labels: Mapping[str, str]) -> tuple[Pool, ...]:
+        """The pools of one node in the order they are tried."""
+        newest: dict[PoolId, list[Slice]] = {}
+        here = [one for one in (*self._of_node.get(name, ()), *self._anywhere) if one.relevant(name, labels)]
+        pools = dict.fromkeys(one.pool for one in here) if self._counting else ()
+        here += [one for pool in pools for one in self._counting.get(pool, ()) if one.reach.node != name]
+        for one in here:
+            there = newest.get(one.pool)
+            if there is None or one.generation > there[0].generation:
+                newest[one.pool] = [one]
+            elif one.generation == there[0].generation:
+                there.append(one)
+        found = [pool for key, there in newest.items() if (pool := self._pool(key, there)) is not None]
+        return tuple(sorted(found, key=lambda pool: (pool.waits_for_devices, pool.id)))
+
+    def _pool(self, key: PoolId, there: list[Slice]) -> Pool | None:
+        everything = there
+        if len(there) != there[0].count:
+            generation = there[0].generation
+            if any(one.generation > generation for one in self._of_pool[key]):
+                return None  # the driver is replacing it, and nothing of the new one is for this node
+            everything = [one for one in self._of_pool[key] if one.generation == generation]
+            if len(everything) != there[0].count:
+                return Pool(key, incomplete=True)
+        ordered = sorted(there, key=lambda one: one.name)
+        slices = tuple(one for one in ordered if not one.counters)
+        elsewhere = tuple(one for one in everything if one not in there)
+        try:
+            _refuse_twins(slices)
+            counters = _counter_sets(ordered)
+            _refuse_unknown_counters(counters, (*slices, *elsewhere))
+        except ValueError as error:
+            return Pool(key, invalid=str(error))
+        return Pool(key, slices, elsewhere, counters)
+
+
+def _refuse_twins(slices: Sequence[Slice]) -> None:
+    seen: set[str] = set()
+    for one in slices:
+        for device in one.devices:
+            if device.id[2] in seen:
+                raise ValueError(f"duplicate device name {device.id[2]}")
+            seen.add(device.id[2])
+
+
+def _counter_sets(slices: Sequence[Slice]) -> dict[str, Mapping[str, int]]:
+    found: dict[str, Mapping[str, int]] = {}
+    for one in slices:
+        for name, amounts in one.counters:
+            if name in found:
+                raise ValueError(f"duplicate counter set name {name}")
+            found[name] = amounts
+    return found
+
+
+def _refuse_unknown_counters(counters: Mapping[str, Mapping[str, int]], slices: Sequence[Slice]) -> None:
+    for one in slices:
+        for device in one.devices:
+            for name, amounts in device.consumes.items():
+                if name not in counters:
+                    raise ValueError(f"counter set {name} not found")
+                for counter in amounts:
+                    if counter not in counters[name]:
+                        raise ValueError(f"counter {counter} not found in counter set {name}")
+
+
+# -- selectors --------------------------------------------------------------------------------------------------------
+
+_KEPT = 65536
+_KEPT_OF_DEVICE = 64
+
+
+class DeviceMatcher:
+    """Answers of selectors, kept by what an expression reads of a device: alike devices are asked about once."""
+
+    def __init__(self) -> None:
+        self._answers: dict[tuple[object, ...], bool | str] = {}
+
+    def matches(self, device: Device, expression: str) -> bool:
+        """Whether the device satisfies it. Raises DeviceSelectorError, the same each time."""
+        found = device.answers.get(expression)
+        if found is None:
+            from reprieve.cluster.device_selectors import compiled  # most clusters have none, and CEL takes 15 ms
+
+            selector = compiled(expression)
+            key = (expression, *_values_read(device, selector.reads))
+            found = self._answers.get(key)
+            if found is None:
+                if len(self._answers) >= _KEPT:
+                    self._answers.clear()
+                found = self._answers[key] = _answer(device, selector.matches)
+            if len(device.answers) < _KEPT_OF_DEVICE:
+                device.answers[expression] = found
+        if isinstance(found, str):
+            raise DeviceSelectorError(found)
+        return found
+
+
+def _answer(device: Device, ask: Callable[[Any], bool]) -> bool | str:
+    from reprieve.cluster.device_selectors import device_value
+
+    try:
+        if device.value is None:
+            amounts = {name: capacity.value for name, capacity in device.capacity.items()}
+            device.value = device_value(device.id[0], device.shared, device.attributes, amounts)
+        return ask(device.value)
+    except DeviceSelectorError as fault:
+        return str(fault)
+
+
+def _values_read(device: Device, reads: frozenset[str] | None) -> tuple[object, ...]:
+    driver = device.id[0]
+    domains = (
+        frozenset(split_name(name, driver)[0] for name in device.attributes),
+        frozenset(split_name(name, driver)[0] for name in device.capacity),
+    )
+    attributes = tuple(
+        (name, tuple(sorted((kind, value) for kind, value in given.items() if not isinstance(value, list | dict))))
+        for name, given in device.attributes.items()
+        if reads is None or split_name(name, driver)[1] in reads
+    )
+    amounts = tuple(
+        (name, capacity.value)
+        for name, capacity in device.capacity.items()
+        if reads is None or split_name(name, driver)[1] in reads
+    )
+    return driver, device.shared, domains, attributes, amounts

@@ -1,0 +1,337 @@
+"""What a ResourceClaim asks for and what it got: its spec compiled once, its allocation read and written.
+
+Terms: a request asks for one *option* (`exactly`) or for the first of several that can be had (`firstAvailable`); a
+*grant* is one device given to one request; an *allocation* is all grants of a claim with the nodes they can be used on.
+"""
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from kube_rules.caching import remembered
+from kube_rules.devices import AllocationResult, DeviceClass
+from kube_rules.meta import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
+from kube_rules.quantity import BINARY_SI, NANO, format_quantity, parse
+from kube_rules.selectors import CompiledNodeSelector, compile_node_selector
+from reprieve.cluster.device_pools import Device, DeviceId, Slice, Taint
+
+MOST_RESULTS = 32
+"""Devices of one claim (resourceapi.AllocationResultsMaxSize)."""
+MOST_OPTIONS = 8
+"""Options of one request (resourceapi.FirstAvailableDeviceRequestMaxSize)."""
+_encode = msgspec.json.Encoder(order="deterministic").encode
+
+
+def tolerated(tolerations: Iterable[Mapping[str, Any]], taint: Taint) -> bool:
+    """Whether one of them covers the taint of a device (resourceclaim.ToleratesTaint)."""
+    for toleration in tolerations:
+        if toleration.get("effect") and toleration["effect"] != taint.effect:
+            continue
+        if toleration.get("key") and toleration["key"] != taint.key:
+            continue
+        operator = toleration.get("operator") or "Equal"
+        if operator == "Exists" or (operator == "Equal" and toleration.get("value", "") == taint.value):
+            return True
+    return False
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One way to satisfy a request. `name` is what results and constraints call it: `request` or `request/option`."""
+
+    name: str
+    request: str
+    class_name: str
+    mode: str
+    count: int
+    admin: bool
+    selectors: tuple[str | None, ...]
+    """Expressions; None for a selector of a type that is not known here."""
+    tolerations: tuple[Mapping[str, Any], ...]
+    capacity: Mapping[str, int]
+    """Capacity asked for, by name as written, in units of 10^-9."""
+
+    def tolerates(self, taint: Taint) -> bool:
+        """Whether a toleration covers the taint."""
+        return tolerated(self.tolerations, taint)
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One request of a claim; without options it is of a kind that is not known here."""
+
+    name: str
+    options: tuple[Option, ...]
+    prioritized: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Constraint:
+    """matchAttribute (`distinct` False) or distinctAttribute over some requests (none named: all of them)."""
+
+    attribute: str
+    distinct: bool
+    requests: frozenset[str]
+
+    def concerns(self, option: Option) -> bool:
+        """Whether devices of that option have to keep it."""
+        return not self.requests or option.request in self.requests or option.name in self.requests
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class ClaimShape:
+    """What a claim asks for; the same object for claims that ask for the same. `id` is dense from 0."""
+
+    id: int
+    requests: tuple[Request, ...]
+    constraints: tuple[Constraint, ...]
+    config: tuple[Mapping[str, Any], ...]
+
+    @property
+    def prioritized(self) -> bool:
+        """Whether some request offers a choice."""
+        return any(request.prioritized for request in self.requests)
+
+    @property
+    def options(self) -> list[Option]:
+        """All options of all requests."""
+        return [option for request in self.requests for option in request.options]
+
+
+class Shapes:
+    """Interns shapes by the text of `spec.devices`."""
+
+    def __init__(self) -> None:
+        self._known: dict[bytes, ClaimShape] = {}
+
+    def of(self, devices: Mapping[str, Any]) -> ClaimShape:
+        """The shape of a claim. Raises QuantityError for a capacity that does not parse."""
+        key = _encode(devices)
+        found = self._known.get(key)
+        if found is None:
+            found = self._known[key] = ClaimShape(
+                id=len(self._known),
+                requests=tuple(_request(one) for one in devices.get("requests") or ()),
+                constraints=tuple(_constraint(one) for one in devices.get("constraints") or ()),
+                config=tuple(devices.get("config") or ()),
+            )
+        return found
+
+
+def _request(one: Mapping[str, Any]) -> Request:
+    name = str(one.get("name", ""))
+    if (exact := one.get("exactly")) is not None:
+        return Request(name, (_option(name, name, exact, admin=bool(exact.get("adminAccess"))),), prioritized=False)
+    options = tuple(
+        _option(f"{name}/{given.get('name', '')}", name, given) for given in one.get("firstAvailable") or ()
+    )
+    return Request(name, options, prioritized=True)
+
+
+def _option(name: str, request: str, given: Mapping[str, Any], *, admin: bool = False) -> Option:
+    return Option(
+        name=name,
+        request=request,
+        class_name=str(given.get("deviceClassName", "")),
+        mode=str(given.get("allocationMode") or "ExactCount"),
+        count=int(given.get("count") or 1),
+        admin=admin,
+        selectors=expressions(given.get("selectors") or ()),
+        tolerations=tuple(given.get("tolerations") or ()),
+        capacity={n: parse(text).nano for n, text in ((given.get("capacity") or {}).get("requests") or {}).items()},
+    )
+
+
+def expressions(selectors: Sequence[Mapping[str, Any]]) -> tuple[str | None, ...]:
+    """The CEL texts of selectors of a request or a class."""
+    return tuple((one.get("cel") or {}).get("expression") for one in selectors)
+
+
+def _constraint(one: Mapping[str, Any]) -> Constraint:
+    match, distinct = one.get("matchAttribute"), one.get("distinctAttribute")
+    return Constraint(str(match or distinct or ""), match is None, frozenset(one.get("requests") or ()))
+
+
+# -- allocations ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Grant:
+    """One device given to one request. `share` and `consumed` are set for devices that several claims share."""
+
+    option: str
+    device: DeviceId
+    admin: bool
+    share: str = ""
+    consumed: Mapping[str, int] = field(default_factory=dict)
+    binding_conditions: tuple[str, ...] = ()
+    failure_conditions: tuple[str, ...] = ()
+    tolerations: tuple[Mapping[str, Any], ...] = ()
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Allocation:
+    """What a claim got. `selector` None: usable everywhere. `body` is status.allocation as the API has it."""
+
+    grants: tuple[Grant, ...]
+    selector: CompiledNodeSelector | None
+    body: Mapping[str, Any]
+
+    @property
+    def only_node(self) -> str | None:
+        """The one node it can be used on, where that is how the selector says it."""
+        if self.selector is None or len(self.selector.terms) != 1:
+            return None
+        term = self.selector.terms[0]
+        if term.labels or len(term.fields) != 1:
+            return None
+        wanted = term.fields[0]
+        named = wanted.key == "metadata.name" and wanted.operator == "In" and len(wanted.values) == 1
+        return wanted.values[0] if named else None
+
+
+@remembered(4096, 4096)
+def _selector(text: bytes) -> CompiledNodeSelector:
+    return compile_node_selector(msgspec.json.decode(text, type=NodeSelector))
+
+
+def _plain(item: AllocationResult | NodeSelector) -> dict[str, Any]:
+    """As JSON has it."""
+    found: dict[str, Any] = msgspec.json.decode(_encode(item))
+    return found
+
+
+def read_allocation(result: AllocationResult) -> Allocation:
+    """The allocation of a claim's status. Raises QuantityError or SelectorError for what does not parse."""
+    grants = tuple(
+        Grant(
+            option=str(one.get("request", "")),
+            device=(str(one.get("driver", "")), str(one.get("pool", "")), str(one.get("device", ""))),
+            admin=bool(one.get("adminAccess")),
+            share=str(one.get("shareID") or ""),
+            consumed={name: parse(text).nano for name, text in (one.get("consumedCapacity") or {}).items()},
+            binding_conditions=tuple(one.get("bindingConditions") or ()),
+            failure_conditions=tuple(one.get("bindingFailureConditions") or ()),
+            tolerations=tuple(one.get("tolerations") or ()),
+        )
+        for one in result.devices.get("results") or ()
+    )
+    selector = _selector(_encode(result.node_selector)) if result.node_selector is not None else None
+    return Allocation(grants, selector, _plain(result))
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """A grant while it is being made: with its option, its device and the slice that publishes it."""
+
+    option: Option
+    device: Device
+    origin: Slice
+    consumed: Mapping[str, int]
+
+
+def write_allocation(
+    claim_key: str, shape: ClaimShape, chosen: Sequence[Chosen], node: str, classes: Mapping[str, DeviceClass]
+) -> Allocation:
+    """The allocation of a claim on a node, as the API is to have it."""
+    results, grants = [], []
+    for number, one in enumerate(chosen):
+        driver, pool, name = one.device.id
+        result: dict[str, Any] = {"request": one.option.name, "driver": driver, "pool": pool, "device": name}
+        if one.option.admin:
+            result["adminAccess"] = True
+        if one.option.tolerations:
+            result["tolerations"] = [dict(toleration) for toleration in one.option.tolerations]
+        share = ""
+        if one.device.shared and not one.option.admin:
+            share = result["shareID"] = share_id(claim_key, one.option.name, number)
+        if one.consumed:
+            result["consumedCapacity"] = {n: format_quantity(v, _form(v)) for n, v in one.consumed.items()}
+        if one.device.binding_conditions:
+            result["bindingConditions"] = list(one.device.binding_conditions)
+        if one.device.failure_conditions:
+            result["bindingFailureConditions"] = list(one.device.failure_conditions)
+        results.append(result)
+        grants.append(
+            Grant(
+                one.option.name,
+                one.device.id,
+                one.option.admin,
+                share,
+                dict(one.consumed),
+                one.device.binding_conditions,
+                one.device.failure_conditions,
+                one.option.tolerations,
+            )
+        )
+    body: dict[str, Any] = {"devices": {"results": results}}
+    config = _config(shape, chosen, classes)
+    if config:
+        body["devices"]["config"] = config
+    selector = _nodes(chosen, node)
+    if selector is not None:
+        body["nodeSelector"] = _plain(selector)
+    compiled = _selector(_encode(selector)) if selector is not None else None
+    return Allocation(tuple(grants), compiled, body)
+
+
+def share_id(claim_key: str, option: str, number: int) -> str:
+    """Tells the shares of one device apart: a UUID that the same claim gets again."""
+    digest = hashlib.sha256(f"{claim_key}\0{option}\0{number}".encode()).hexdigest()
+    return f"{digest[:8]}-{digest[8:12]}-5{digest[13:16]}-8{digest[17:20]}-{digest[20:32]}"
+
+
+def _form(nano: int) -> str:
+    return BINARY_SI if nano % (1024 * NANO) == 0 else "DecimalSI"
+
+
+def _nodes(chosen: Sequence[Chosen], node: str) -> NodeSelector | None:
+    """Where all chosen devices can be used: one node if any is local to it, else what their selectors ask for."""
+    fields: list[NodeSelectorRequirement] = []
+    labels: list[NodeSelectorRequirement] = []
+    for one in chosen:
+        reach = one.device.reach if one.origin.per_device else one.origin.reach
+        if reach.node or one.device.binds_to_node:
+            only = NodeSelectorRequirement(key="metadata.name", operator="In", values=(node,))
+            return NodeSelector(node_selector_terms=(NodeSelectorTerm(match_fields=(only,)),))
+        if reach.stated is not None and not reach.everywhere:
+            for term in reach.stated.node_selector_terms[:1]:
+                fields += [r for r in term.match_fields if r not in fields]
+                labels += [r for r in term.match_expressions if r not in labels]
+    if not fields and not labels:
+        return None
+    term = NodeSelectorTerm(match_expressions=tuple(labels), match_fields=tuple(fields))
+    return NodeSelector(node_selector_terms=(term,))
+
+
+def _config(shape: ClaimShape, chosen: Sequence[Chosen], classes: Mapping[str, DeviceClass]) -> list[dict[str, Any]]:
+    """Parameters for the drivers: those of the classes in use, then the claim's own."""
+    used = {one.option.request: one.option for one in chosen}
+    found: list[dict[str, Any]] = []
+    of_class: dict[str, list[dict[str, Any]]] = {}
+    for request in shape.requests:
+        option = used.get(request.name)
+        if option is None:
+            continue
+        known = of_class.get(option.class_name)
+        if known is not None:
+            for entry in known:
+                entry["requests"].append(option.name)
+            continue
+        entries = of_class[option.class_name] = []
+        held = classes.get(option.class_name)
+        configs = held.spec.config if held is not None else ()
+        entries += [{"source": "FromClass", "requests": [option.name], **config} for config in configs]
+        found += entries
+    for given in shape.config:
+        requests = given.get("requests") or []
+        names = {name for option in used.values() for name in (option.name, option.request)}
+        if not requests or any(name in names for name in requests):
+            found.append({"source": "FromClaim", **given, "requests": list(requests)})
+    for entry in found:
+        if not entry["requests"] or len(entry["requests"]) == len(shape.requests):
+            del entry["requests"]
+    return found

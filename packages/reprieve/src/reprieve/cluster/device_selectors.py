@@ -1,0 +1,165 @@
+"""CEL selectors of devices: compiled once per text, evaluated within a budget by `kube_rules.cel`.
+
+What an expression sees (resource.k8s.io/v1, DeviceSelector): `device.driver`, `device.allowMultipleAllocations`,
+`device.attributes["domain"].name` (bool, int, string, semver) and `device.capacity["domain"].name` (quantity).  A
+domain a device does not know is an empty map; a name it does not know is an error, as upstream.  What an expression
+may call is in `kube_rules.cel.library`; `kube_rules.device_expressions` holds it to its types and its cost.
+
+Invariants: an expression that cannot be compiled, or whose cost may exceed the API's, is a `DeviceSelectorError`
+every time it is used; evaluating changes nothing and stops at the same cost.
+"""
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+
+from kube_rules import cel, device_expressions
+from kube_rules.cel.syntax import Bind, Call, Fold, Ident, Literal, MakeList, MakeMap, Select
+from kube_rules.device_expressions import LONGEST, MAX_COST
+from kube_rules.devices import DeviceSelectorError, split_name
+
+__all__ = ["LONGEST", "MAX_COST", "DeviceSelectorError", "Selector", "compiled", "device_value", "split_name"]
+
+
+class Selector:
+    """A compiled expression.
+
+    `reads`: the names of attributes and capacities, without domain, that its answer can depend on beside the driver,
+    the flag for multiple allocations and which domains there are; None: on anything.
+    """
+
+    __slots__ = ("_program", "reads")
+
+    def __init__(self, program: cel.Program, reads: frozenset[str] | None) -> None:
+        self._program = program
+        self.reads = reads
+
+    def matches(self, device: Any) -> bool:
+        """Whether a device (`device_value`) satisfies it. Raises DeviceSelectorError."""
+        try:
+            found = self._program.evaluate({"device": device}, cel.Meter(MAX_COST))
+        except (cel.CelError, cel.CostExceededError) as error:
+            raise DeviceSelectorError(str(error)) from None
+        if not isinstance(found, bool):
+            raise DeviceSelectorError(f"CEL result of type {cel.type_name(found)} could not be converted to bool")
+        return found
+
+
+def compiled(expression: str) -> Selector:
+    """The selector of a text. Raises DeviceSelectorError if it does not compile."""
+    if len(expression.encode("utf-8", "replace")) > LONGEST:  # not kept: it may be of any length
+        raise DeviceSelectorError(f"may not be more than {LONGEST} bytes")
+    found = _compiled(expression)
+    if isinstance(found, str):
+        raise DeviceSelectorError(found)
+    return found
+
+
+@lru_cache(maxsize=1024)
+def _compiled(expression: str) -> Selector | str:
+    try:
+        tree = device_expressions.parsed(expression)
+    except device_expressions.DeviceExpressionError as error:
+        return str(error)
+    return Selector(cel.compiled(tree, ("device",)), _reads(tree))
+
+
+def device_value(driver: str, shared: bool, attributes: Mapping[str, Any], capacity: Mapping[str, int]) -> Any:
+    """What an expression sees of a device.
+
+    `attributes`: name, with or without a domain, to DeviceAttribute as in the manifest; `capacity`: the same to an
+    amount in units of 10^-9.  Raises DeviceSelectorError for an attribute without a value.
+    """
+    known: dict[str, dict[str, Any]] = {}
+    for name, attribute in attributes.items():
+        domain, identifier = split_name(name, driver)
+        known.setdefault(domain, {})[identifier] = _attribute(name, attribute)
+    amounts: dict[str, dict[str, Any]] = {}
+    for name, nano in capacity.items():
+        domain, identifier = split_name(name, driver)
+        amounts.setdefault(domain, {})[identifier] = cel.Amount(nano)
+    return {
+        "driver": driver,
+        "allowMultipleAllocations": shared,
+        "attributes": _Domains(known),
+        "capacity": _Domains(amounts),
+    }
+
+
+def _attribute(name: str, attribute: Mapping[str, Any]) -> Any:
+    for form in ("int", "bool", "string"):
+        if (value := attribute.get(form)) is not None:
+            return value
+    if (value := attribute.get("version")) is not None:
+        try:
+            return cel.Semver(str(value))
+        except cel.CelError as error:
+            raise DeviceSelectorError(str(error)) from None
+    raise DeviceSelectorError(f"attribute {name}: unsupported attribute value")
+
+
+class _Domains(dict[str, dict[str, Any]]):
+    """A map that has an empty map for every key it does not have."""
+
+    def __missing__(self, key: str) -> dict[str, Any]:
+        return {}
+
+
+# -- what an answer depends on ----------------------------------------------------------------------------------------
+
+_DRIVER = ("device", "driver")
+_FLAT = (_DRIVER, ("device", "allowMultipleAllocations"))
+
+
+def _reads(tree: cel.Node) -> frozenset[str] | None:
+    """See `Selector.reads`: only where `device` is used in no other way than to look one entry up."""
+    names: set[str] = set()
+
+    def walk(node: cel.Node) -> bool:
+        path = _path(node)
+        if path is not None:
+            if path in _FLAT:
+                return True
+            if len(path) == 4:
+                names.add(str(path[3]))
+                return True
+            return False
+        match node:
+            case Literal() | Ident():
+                return True
+            case Select(operand, _, _):
+                return walk(operand)
+            case Call("@in", None, (Literal(str() as wanted), where)) if len(_path(where) or ()) in (2, 3):
+                names.add(wanted)
+                return True
+            case Call(_, target, args):
+                return all(walk(inner) for inner in (target, *args) if inner is not None)
+            case MakeList(items):
+                return all(map(walk, items))
+            case MakeMap(entries):
+                return all(walk(inner) for entry in entries for inner in entry)
+            case Fold(_, over, _, condition, body):
+                return all(walk(inner) for inner in (over, condition, body) if inner is not None)
+            case Bind(_, value, body):
+                return walk(value) and walk(body)
+
+    return frozenset(names) if walk(tree) else None
+
+
+def _path(node: cel.Node) -> tuple[object, ...] | None:
+    """`device.attributes["d"].name` as its parts; None for any other expression."""
+    match node:
+        case Ident("device"):
+            return ("device",)
+        case Select(operand, name, _):
+            base = _path(operand)
+            return None if base is None else (*base, name)
+        case Call("_[_]", None, (operand, index)):
+            base = _path(operand)
+            if base is None:
+                return None
+            if isinstance(index, Literal) and isinstance(index.value, str):
+                return (*base, index.value)
+            if len(base) == 2 and _path(index) == _DRIVER:
+                return (*base, _DRIVER)
+    return None

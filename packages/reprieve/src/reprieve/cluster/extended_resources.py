@@ -1,0 +1,146 @@
+"""Extended resources that device classes serve: which, and what claim a pod's containers make of them (KEP-5004).
+
+Terms: a resource is *served* if a DeviceClass names it (`spec.extendedResourceName`) or is named by it
+(`deviceclass.resource.kubernetes.io/NAME`).  A container that runs as long as the pod, a *lasting* one, has devices of
+its own; an init container that ends before the others begin borrows those of the lasting containers after it, and where
+these are too few all such init containers share one more request.
+
+Rules: devices.md 4 (kubernetes/kubernetes pkg/scheduler/framework/plugins/dynamicresources, 1.37).
+"""
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from kube_rules import objects
+from kube_rules.devices import IMPLICIT
+from kube_rules.quantity import value_of
+from kube_rules.requests import is_extended_resource
+
+ANNOTATION: Final = "resource.kubernetes.io/extended-resource-claim"
+"""Marks the claim that was made for a pod's extended resources."""
+_LONGEST_NAME: Final = 63
+_SUFFIX: Final = "-extended-resources-"
+
+
+class ContainerAsk(NamedTuple):
+    """What one container asks for. `number`: among init containers and containers together."""
+
+    number: int
+    name: str
+    lasting: bool
+    amounts: tuple[tuple[str, int, int], ...]
+    """(resource, devices, place among the names of all that the container asks for)."""
+
+
+class Mapped(NamedTuple):
+    """A container's resource and a request of the claim that serves it (PodExtendedResourceClaimStatus)."""
+
+    container: str
+    resource: str
+    request: str
+
+
+def may_be_served(name: str) -> bool:
+    """Whether device classes can serve a resource of this name."""
+    return is_extended_resource(name) or name.startswith(IMPLICIT)
+
+
+def asks_of(spec: objects.PodSpec) -> tuple[ContainerAsk, ...]:
+    """The containers that ask for what device classes can serve; () for most pods."""
+    found = []
+    first = len(spec.init_containers)
+    for index, container in enumerate((*spec.init_containers, *spec.containers)):
+        requests = container.resources.requests
+        if not requests:
+            continue
+        amounts = tuple(
+            (name, amount, place)
+            for place, name in enumerate(sorted(requests))
+            if "/" in name and may_be_served(name) and (amount := value_of(requests[name])) > 0
+        )
+        if amounts:
+            lasting = index >= first or container.restart_policy == "Always"
+            found.append(ContainerAsk(index, container.name, lasting, amounts))
+    return tuple(found)
+
+
+def served_by(classes: Iterable[objects.DeviceClass]) -> dict[str, str]:
+    """Resource -> the class that serves it: of several that name one the youngest, then the first by name."""
+    found: dict[str, str] = {}
+    ranks: dict[str, tuple[float, str]] = {}
+    for one in classes:
+        name = one.metadata.name
+        found.setdefault(IMPLICIT + name, name)
+        resource, created = one.spec.extended_resource_name, one.metadata.creation_timestamp
+        if not resource:
+            continue
+        rank = (-created.timestamp() if created is not None else 0.0, name)
+        if resource not in ranks or rank < ranks[resource]:
+            ranks[resource] = rank
+            found[resource] = name
+    return found
+
+
+def requests_of(
+    asks: Sequence[ContainerAsk], served: Mapping[str, str], wanted: Iterable[str]
+) -> tuple[list[dict[str, Any]], list[Mapped]]:
+    """The requests of the claim for some resources, by name, and which containers they serve."""
+    requests: list[dict[str, Any]] = []
+    mapped: list[Mapped] = []
+    for resource in sorted(wanted):
+        lasting: dict[int, tuple[str, int]] = {}
+        """Index of a lasting container -> its request and how many devices."""
+        borrowed: list[Mapped] = []
+        extra: tuple[str, int] | None = None
+        names: set[str] = set()
+        for ask, amount, request in _of(asks, resource):
+            if ask.lasting:
+                lasting[ask.number] = (request, amount)
+                mapped.append(Mapped(ask.name, resource, request))
+        for ask, amount, request in _of(asks, resource):
+            if ask.lasting:
+                continue
+            left = amount
+            for _, (lender, there) in sorted(item for item in lasting.items() if item[0] >= ask.number):
+                if left > 0:
+                    borrowed.append(Mapped(ask.name, resource, lender))
+                    left -= there
+            if left > 0:
+                names.add(request)
+                borrowed.append(Mapped(ask.name, resource, request))
+                extra = (request, left) if extra is None or extra[1] < left else extra
+        for one in borrowed:
+            shared = extra is not None and one.request in names
+            mapped.append(one._replace(request=extra[0]) if shared and extra is not None else one)
+        for name, count in (*([extra] if extra is not None else ()), *lasting.values()):
+            requests.append(_request(name, served[resource], count))
+    return sorted(requests, key=lambda one: str(one["name"])), mapped
+
+
+def _of(asks: Sequence[ContainerAsk], resource: str) -> list[tuple[ContainerAsk, int, str]]:
+    return [
+        (ask, amount, f"container-{ask.number}-request-{place}")
+        for ask in asks
+        for name, amount, place in ask.amounts
+        if name == resource
+    ]
+
+
+def _request(name: str, class_name: str, count: int) -> dict[str, Any]:
+    exactly = {"deviceClassName": class_name, "allocationMode": "ExactCount", "count": count}
+    return {"name": name, "exactly": exactly}
+
+
+def claim_name(pod: str, uid: str) -> str:
+    """The name of the claim for a pod: the same whenever it is asked for, so that a second attempt finds the first."""
+    digest = hashlib.sha256(uid.encode()).hexdigest()[:10]
+    return f"{pod[: _LONGEST_NAME - len(_SUFFIX) - len(digest)].rstrip('.-')}{_SUFFIX}{digest}"
+
+
+def owner_of(claim: objects.ResourceClaim) -> str | None:
+    """UID of the pod that a claim was made for as one for extended resources, None for any other claim."""
+    if claim.metadata.annotations.get(ANNOTATION) != "true":
+        return None
+    owners = (one for one in claim.metadata.owner_references if one.controller and one.kind == "Pod")
+    return next((one.uid for one in owners), None)

@@ -1,0 +1,380 @@
+"""Pod groups and groups of groups: what the object says, which pods name it, and where it stands in its tree.
+
+A group state exists as soon as a pod names the group, with or without the object (api.md: the reference "may name a
+group that does not exist yet").  A composite state exists while its object does.
+
+A group without a parent is a tree of one level: it is its own root, its own top, and its own unit if it is disrupted as
+a whole.  `reprieve.cluster.trees` keeps `root`, `fault`, `top` and `unit` of every group up to date.
+
+Invariant: `existing` counts the members that are not terminating, `scheduled` those of them that have a row.  A
+terminating member is on its way out and cannot make up a minimum (scheduling.md 7: no gang is partly bound below
+minCount).
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from kube_rules import objects
+from kube_rules.standing import preemption_priority
+from kube_rules.work_annotations import NO_WORK_TERMS, WorkTerms, work_terms
+from reprieve.cluster.pods import Owner, PodRecord
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSpec:
+    """The part of a group's spec that scheduling reads (api.md, composite.md 1).
+
+    `min_count` is None for the `basic` policy; of a composite it counts child groups.
+
+    A priority that is not set counts as 0 (preemption.md 1), but there is nothing for pods to be at odds with.
+    """
+
+    min_count: int | None
+    disrupt_all: bool
+    priority: int
+    preemption_policy: str | None
+    topology_key: str | None = None
+    has_priority: bool = True
+    class_name: str = ""
+    """The priority class that it names."""
+    victim_priority: int = 0
+    """The priority that the group asks for as a potential victim, granted or not; never below `priority`."""
+    names_victim_class: bool = False
+    """Its annotation names the class for that (preemption.md 4, "Options"); without one its parents' may count."""
+    claims: frozenset[tuple[str, str | None, str | None]] = frozenset()
+    """Device claims its pods share (KEP-5729): name, claim and template. A pod's own entry that is equal means it."""
+    parent: str | None = None
+    """`namespace/name` of the CompositePodGroup it is a child of."""
+    workload: str = ""
+    """The Workload it was made from."""
+    foreign: str | None = None
+    """Of another API than scheduling.k8s.io: its apiVersion, empty where there is no object (workloads.md 2)."""
+    terms: WorkTerms = field(default=NO_WORK_TERMS, compare=False)
+    """What its annotations say of the work of its pods; it changes often, and never who is a unit."""
+
+    @property
+    def names_class(self) -> bool:
+        """It names a priority class."""
+        return bool(self.class_name)
+
+
+class GroupState:
+    """One pod group. `members` are all pods that name it and have not ended, by UID."""
+
+    __slots__ = (
+        "created",
+        "existing",
+        "fault",
+        "home",
+        "key",
+        "members",
+        "name",
+        "namespace",
+        "owner",
+        "ready",
+        "ref",
+        "root",
+        "scheduled",
+        "spec",
+        "top",
+        "uid",
+        "unit",
+        "victim_priority",
+    )
+
+    kind: ClassVar[str] = "PodGroup"
+
+    def __init__(self, key: str) -> None:
+        self.key = key
+        self.ref = f"group/{key}"
+        """As the queue calls it, and different for a composite of the same name."""
+        self.home = self.ref
+        """The `ref` of the entity in which its pods wait: its root's, or its own while it has none."""
+        self.namespace, _, self.name = key.partition("/")
+        self.spec: GroupSpec | None = None
+        """None while no object of that name exists."""
+        self.uid = ""
+        self.created = 0.0
+        self.owner: Owner | None = None
+        """The controller of the object."""
+        self.members: dict[str, PodRecord] = {}
+        self.scheduled = 0
+        self.existing = 0
+        """Members that count towards minCount: all that are not on their way out."""
+        self.root: Group | None = self
+        """The root of its tree; None while that is unknown, and `fault` says why."""
+        self.fault: Fault | None = None
+        self.top: Group = self
+        """The topmost group of its chain that exists."""
+        self.unit: Group | None = None
+        """The highest group of its chain that is disrupted as a whole; None: its pods go one by one."""
+        self.victim_priority: int | None = None
+        """The priority of its pods as potential victims (composite.md 4.3); None: each pod's own."""
+        self.ready = False
+        """As its parent counted it last (`reprieve.cluster.trees`)."""
+
+    def __repr__(self) -> str:
+        return f"<podgroup {self.key} {self.spec} members={len(self.members)} scheduled={self.scheduled}>"
+
+    @property
+    def children(self) -> "Sequence[Group]":
+        """Groups below it: none."""
+        return ()
+
+    def leaves(self) -> "Iterator[GroupState]":
+        """The pod groups of the tree below it, itself."""
+        yield self
+
+    def below(self) -> "Iterator[Group]":
+        """All groups of the tree below it, itself first."""
+        yield self
+
+    @property
+    def min_count(self) -> int:
+        """The gang's minimum; 0 for `basic` and for a missing object."""
+        return self.spec.min_count or 0 if self.spec is not None else 0
+
+    @property
+    def is_gang(self) -> bool:
+        """The object exists and has the gang policy."""
+        return self.spec is not None and self.spec.min_count is not None
+
+    def pending(self) -> list[PodRecord]:
+        """Members to schedule: without a row and not terminating, in no particular order."""
+        return [pod for pod in self.members.values() if pod.row < 0 and not pod.terminating]
+
+    def running(self) -> list[PodRecord]:
+        """Scheduled members (bound or assumed), in no particular order."""
+        return [pod for pod in self.members.values() if pod.row >= 0]
+
+
+class CompositeState:
+    """One CompositePodGroup with its children, in the order in which they are tried (composite.md 2)."""
+
+    __slots__ = (
+        "_ordered",
+        "by_ref",
+        "counted",
+        "created",
+        "fault",
+        "home",
+        "key",
+        "name",
+        "namespace",
+        "owner",
+        "ready_children",
+        "ref",
+        "root",
+        "spec",
+        "top",
+        "uid",
+        "unit",
+        "victim_priority",
+    )
+
+    kind: ClassVar[str] = "CompositePodGroup"
+
+    def __init__(self, key: str) -> None:
+        self.key = key
+        self.ref = f"composite/{key}"
+        self.home = self.ref
+        self.namespace, _, self.name = key.partition("/")
+        self.spec: GroupSpec | None = None
+        self.uid = ""
+        self.created = 0.0
+        self.owner: Owner | None = None
+        self.by_ref: dict[str, Group] = {}
+        """Its children by `ref`; changed by `reprieve.cluster.trees` alone."""
+        self._ordered: tuple[Group, ...] | None = ()
+        self.ready_children = 0
+        """Children that are ready, of a tree whose root is `counted`."""
+        self.counted = False
+        """Of a root: what `ready_children` says below it is so."""
+        self.root: Group | None = self
+        self.fault: Fault | None = None
+        self.top: Group = self
+        self.unit: Group | None = None
+        self.victim_priority: int | None = None
+
+    def __repr__(self) -> str:
+        return f"<compositepodgroup {self.key} {self.spec} children={len(self.children)}>"
+
+    @property
+    def children(self) -> "tuple[Group, ...]":
+        """In the order in which they are tried: by creation, ties by name (composite.md 2.3)."""
+        if self._ordered is None:
+            self._ordered = tuple(sorted(self.by_ref.values(), key=turn_of))
+        return self._ordered
+
+    def reorder(self) -> None:
+        """Children have come or gone, or were made at another time than was known."""
+        self._ordered = None
+
+    @property
+    def ready(self) -> bool:
+        """Whether enough children are, of a tree whose root is `counted`."""
+        return self.fault is None and self.ready_children >= max(1, self.min_count)
+
+    def leaves(self) -> "Iterator[GroupState]":
+        """The pod groups of the tree below it, in order, but those that have no root."""
+        for child in self.children:
+            if child.fault is None:
+                yield from child.leaves()
+
+    def below(self) -> "Iterator[Group]":
+        """All groups of the tree below it, parents before children, itself first; but those that have no root."""
+        yield self
+        for child in self.children:
+            if child.fault is None:
+                yield from child.below()
+
+    @property
+    def min_count(self) -> int:
+        """How many child groups a gang needs; 0 for `basic`."""
+        return self.spec.min_count or 0 if self.spec is not None else 0
+
+    @property
+    def is_gang(self) -> bool:
+        """It has the gang policy."""
+        return self.spec is not None and self.spec.min_count is not None
+
+    @property
+    def members(self) -> "Mapping[str, PodRecord]":
+        """The pods of all its leaves, by UID."""
+        return {uid: pod for leaf in self.leaves() for uid, pod in leaf.members.items()}
+
+    @property
+    def scheduled(self) -> int:
+        """Pods of its leaves that have a row and are not on their way out."""
+        return sum(leaf.scheduled for leaf in self.leaves())
+
+    @property
+    def existing(self) -> int:
+        """Pods of its leaves that are not on their way out."""
+        return sum(leaf.existing for leaf in self.leaves())
+
+    def pending(self) -> list[PodRecord]:
+        """Pods to schedule, in no particular order."""
+        return [pod for leaf in self.leaves() for pod in leaf.pending()]
+
+    def running(self) -> list[PodRecord]:
+        """Scheduled pods (bound or assumed), in no particular order."""
+        return [pod for leaf in self.leaves() for pod in leaf.running()]
+
+
+Group = GroupState | CompositeState
+"""A group of any level of a tree."""
+
+
+def turn_of(group: Group) -> tuple[float, str, str]:
+    """Sort key of children: by creation, ties by name (composite.md 2.3)."""
+    return (group.created, group.name, group.ref)
+
+
+def is_ready(group: Group, known: Callable[[GroupState], int]) -> bool:
+    """Whether the tree below reaches its numbers, if so many pods of a leaf are `known` (composite.md 2.4)."""
+    if isinstance(group, GroupState):
+        return known(group) >= max(1, group.min_count)
+    ready = sum(1 for child in group.children if child.fault is None and is_ready(child, known))
+    return ready >= max(1, group.min_count)
+
+
+def fewest_pods(group: Group) -> int:
+    """How many more pods have to be placed at least for the tree below to reach its numbers (composite.md 3.3)."""
+    if isinstance(group, GroupState):
+        return max(0, max(1, group.min_count) - group.scheduled)
+    least = sorted(fewest_pods(child) for child in group.children if child.fault is None)
+    return sum(least[: max(1, group.min_count)])
+
+
+def all_below(group: Group, wanted: Callable[[Group], bool] = lambda _: True) -> list[Group]:
+    """The group and those below it that are wanted, parents first, also where they have no root.
+
+    Nothing below one that is not wanted is visited.
+    """
+    found: list[Group] = []
+    waiting = [group]
+    while waiting:
+        one = waiting.pop()
+        if one is not group and not wanted(one):
+            continue
+        found.append(one)
+        # Each has one parent: in a cycle nobody but the first is met again.
+        waiting.extend(child for child in reversed(one.children) if child is not group)
+    return found
+
+
+def disrupted_with(unit: Group) -> list[Group]:
+    """The groups whose pods are disrupted as one with that unit, and the composites between, itself first.
+
+    Also where its chain is broken above it, or part of a cycle (composite.md 4.3).
+    """
+    return all_below(unit, lambda one: one.unit is unit)
+
+
+def running_below(groups: Iterable[Group]) -> list[PodRecord]:
+    """The scheduled pods of the pod groups among them, in no particular order."""
+    return [pod for group in groups if isinstance(group, GroupState) for pod in group.running()]
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Why a group's root is unknown: an ancestor that is `missing`, or what is wrong with the layout."""
+
+    message: str
+    missing: str = ""
+    """Name of the ancestor that does not exist (yet); empty: waiting for none will help."""
+
+
+def composite_spec_of(group: objects.CompositePodGroup) -> GroupSpec:
+    """What scheduling reads of a CompositePodGroup (v1alpha3)."""
+    spec = group.spec
+    gang = spec.scheduling_policy.gang
+    topology = spec.scheduling_constraints.topology
+    named = preemption_priority(group.metadata.annotations)
+    return GroupSpec(
+        min_count=gang.min_group_count if gang is not None else None,
+        disrupt_all=spec.disruption_mode is not None and spec.disruption_mode.all is not None,
+        priority=spec.priority or 0,
+        preemption_policy=spec.preemption_policy or None,
+        topology_key=topology[0].key if topology else None,
+        has_priority=spec.priority is not None,
+        class_name=spec.priority_class_name or "",
+        victim_priority=max(spec.priority or 0, named) if named is not None else spec.priority or 0,
+        names_victim_class=named is not None,
+        parent=_parent(group.metadata.namespace, spec.parent_composite_pod_group_name),
+        workload=spec.workload_ref.workload_name if spec.workload_ref is not None else "",
+        terms=work_terms(group.metadata.annotations),
+    )
+
+
+def _parent(namespace: str, name: str) -> str | None:
+    return f"{namespace or 'default'}/{name}" if name else None
+
+
+def spec_of(group: objects.PodGroup, *, trees: bool = True) -> GroupSpec:
+    """What scheduling reads of a PodGroup in its internal form (v1beta1); without `trees` it has no parent."""
+    spec = group.spec
+    gang = spec.scheduling_policy.gang
+    constraints = spec.scheduling_constraints
+    topology = constraints.topology if constraints is not None else None
+    named = preemption_priority(group.metadata.annotations)
+    return GroupSpec(
+        min_count=gang.min_count if gang is not None else None,
+        disrupt_all=spec.disruption_mode is not None and spec.disruption_mode.all is not None,
+        priority=spec.priority or 0,
+        preemption_policy=spec.preemption_policy or None,
+        topology_key=topology[0].key if topology else None,
+        has_priority=spec.priority is not None,
+        class_name=spec.priority_class_name or "",
+        victim_priority=max(spec.priority or 0, named) if named is not None else spec.priority or 0,
+        names_victim_class=named is not None,
+        claims=frozenset(
+            (one.name, one.resource_claim_name, one.resource_claim_template_name) for one in spec.resource_claims
+        ),
+        parent=_parent(group.metadata.namespace, spec.parent_composite_pod_group_name) if trees else None,
+        workload=spec.workload_ref.workload_name if spec.workload_ref is not None else "",
+        foreign=group.foreign.api_version if group.foreign is not None else None,
+        terms=work_terms(group.metadata.annotations),
+    )

@@ -1,0 +1,260 @@
+"""Pods as the scheduler sees them: one small record each.
+
+A record is *pending* (`row < 0`), *assumed* or *bound* (`row >= 0`); the difference between the last two is the
+business of whoever acts, not of deciding.  Rows are those of `reprieve.cluster.nodes.NodeColumns`.
+
+Invariant: `row` and `nominated` are changed only by `reprieve.cluster.state.ClusterState`.
+"""
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from kube_rules import objects
+from kube_rules.meta import ObjectMeta
+from kube_rules.work_annotations import NO_WORK_TERMS, WorkTerms, work_terms_of
+from reprieve.cluster.label_classes import LabelClass
+from reprieve.cluster.pod_volumes import PodVolumes, volumes_of
+from reprieve.cluster.signature import PodSpecSignature, SignatureTable
+
+NO_ROW = -1
+_EMPTY: Mapping[str, str] = {}
+PREEMPTION_BY_SCHEDULER = "PreemptionByScheduler"
+Owner = tuple[str, str, str]
+"""(apiVersion, kind, name) of the controller."""
+
+
+class PodClaim(NamedTuple):
+    """spec.resourceClaims[] with what the pod's status says of it.
+
+    `claim` is the name of the ResourceClaim; None with `made`: there is none and none is needed; without: not made yet.
+    """
+
+    name: str
+    claim: str | None
+    generated: bool
+    """From a template: the claim has to belong to the pod."""
+    made: bool
+    known: bool = True
+    """False: of a kind of reference that is not known here."""
+    template: str | None = None
+    """The ResourceClaimTemplate it names."""
+    extended: bool = False
+    """No entry of the spec: the claim for extended resources that device classes serve (devices.md 4)."""
+
+    @property
+    def reference(self) -> tuple[str, str | None, str | None]:
+        """Name, claim and template as the pod's spec has them: what a claim of its group is compared with."""
+        return self.name, None if self.generated else self.claim, self.template
+
+
+_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
+
+
+class PodRecord:
+    """One pod. Times are seconds since the epoch; `start` is None for a pod that has not started."""
+
+    __slots__ = (
+        "annotations",
+        "bound",
+        "claims",
+        "class_name",
+        "created",
+        "gates",
+        "generation",
+        "grace",
+        "group",
+        "key",
+        "label_class",
+        "labels",
+        "name",
+        "namespace",
+        "never_preempts",
+        "nominated",
+        "owner",
+        "preempted",
+        "priority",
+        "row",
+        "scheduler_name",
+        "signature",
+        "start",
+        "terminating",
+        "terms",
+        "uid",
+        "volumes",
+    )
+
+    def __init__(
+        self,
+        *,
+        namespace: str,
+        name: str,
+        uid: str,
+        signature: PodSpecSignature,
+        priority: int = 0,
+        group: str | None = None,
+        created: float = 0.0,
+        start: float | None = None,
+        labels: Mapping[str, str] = _EMPTY,
+        scheduler_name: str = "default-scheduler",
+        never_preempts: bool = False,
+        gates: tuple[str, ...] = (),
+        grace: float = 30.0,
+        terminating: bool = False,
+        preempted: bool = False,
+        owner: Owner | None = None,
+        claims: tuple[PodClaim, ...] = (),
+        volumes: PodVolumes | None = None,
+        generation: int = 0,
+        class_name: str = "",
+        terms: WorkTerms = NO_WORK_TERMS,
+        annotations: Mapping[str, str] = _EMPTY,
+    ) -> None:
+        self.namespace = namespace
+        self.name = name
+        self.key = f"{namespace}/{name}"
+        self.uid = uid
+        self.signature = signature
+        self.priority = priority
+        self.group = group
+        """`namespace/name` of the PodGroup it names, whether or not that object exists."""
+        self.created = created
+        self.start = start
+        self.labels = labels
+        self.annotations = annotations
+        """For plugins (`annotations_of`)."""
+        self.scheduler_name = scheduler_name
+        self.never_preempts = never_preempts
+        self.gates = gates
+        self.grace = grace
+        self.terminating = terminating
+        """It has a deletionTimestamp."""
+        self.preempted = preempted
+        """DisruptionTarget=True with reason PreemptionByScheduler (preemption.md 2.3)."""
+        self.generation = generation
+        """The API's, for conditions that name it; 0 where the API does not count."""
+        self.class_name = class_name
+        """The priority class that it names."""
+        self.terms = terms
+        """What its own annotations say of its work; see `ClusterState.terms_of`."""
+        self.owner = owner
+        self.claims = claims
+        """The device claims it names; changed only by `ClusterState.set_claims`."""
+        self.volumes = volumes
+        """Claims and disks that matter for placement; None for most pods."""
+        self.label_class: LabelClass | None = None
+        """What other pods' selectors see of it, once somebody asked; changed only by the pod affinity index."""
+        self.row = NO_ROW
+        self.bound = False
+        """The API says it is bound; an assumed pod has a row and is not bound."""
+        self.nominated = NO_ROW
+
+    def __repr__(self) -> str:
+        return f"<pod {self.key} priority={self.priority} row={self.row}>"
+
+    @property
+    def names_class(self) -> bool:
+        """It names a priority class."""
+        return bool(self.class_name)
+
+    @property
+    def claim_keys(self) -> list[str]:
+        """`namespace/name` of the device claims it names, in their order, each once."""
+        return list(dict.fromkeys(f"{self.namespace}/{one.claim}" for one in self.claims if one.claim is not None))
+
+    @property
+    def scheduled(self) -> bool:
+        """Assumed or bound."""
+        return self.row >= 0
+
+
+def queue_order(pod: PodRecord) -> tuple[int, float, str, str]:
+    """Sort key of a group's members: priority descending, then creation (scheduling.md 3.1); names settle ties."""
+    return (-pod.priority, pod.created, pod.namespace, pod.name)
+
+
+def record_of(
+    pod: objects.Pod,
+    signatures: SignatureTable,
+    *,
+    created: float,
+    group: str | None = None,
+    scheduler_name: str | None = None,
+) -> PodRecord:
+    """The record of an API object.
+
+    `created` (seconds) stands in for `metadata.creationTimestamp`.  `group` is the key of its group (`namespace/name`);
+    `scheduler_name` of the profile that its own name stands for, where that is another.
+    """
+    meta, spec, status = pod.metadata, pod.spec, pod.status
+    namespace = meta.namespace or "default"
+    return PodRecord(
+        namespace=namespace,
+        name=meta.name,
+        uid=meta.uid or f"{namespace}/{meta.name}",
+        signature=signatures.intern(pod),
+        priority=spec.priority or 0,
+        group=group or None,
+        created=created,
+        start=status.start_time.timestamp() if status.start_time is not None else None,
+        labels=meta.labels or _EMPTY,
+        annotations=annotations_of(meta),
+        scheduler_name=scheduler_name or spec.scheduler_name or "default-scheduler",
+        never_preempts=spec.preemption_policy == "Never",
+        gates=tuple(gate.name for gate in spec.scheduling_gates or ()),
+        grace=float(spec.termination_grace_period_seconds)
+        if spec.termination_grace_period_seconds is not None
+        else 30.0,
+        terminating=meta.deletion_timestamp is not None,
+        preempted=was_preempted(pod),
+        generation=meta.generation,
+        class_name=spec.priority_class_name or "",
+        terms=work_terms_of(pod),
+        volumes=volumes_of(pod),
+        claims=claims_of(pod),
+        owner=controller_of(meta),
+    )
+
+
+def annotations_of(meta: ObjectMeta) -> Mapping[str, str]:
+    """The annotations that plugins see: all but the copy of the manifest that `kubectl apply` keeps."""
+    if _APPLIED not in meta.annotations:
+        return meta.annotations or _EMPTY
+    return {key: text for key, text in meta.annotations.items() if key != _APPLIED}
+
+
+def controller_of(meta: ObjectMeta) -> Owner | None:
+    """The owner reference that is marked as the controller's."""
+    return next(((o.api_version, o.kind, o.name) for o in meta.owner_references if o.controller), None)
+
+
+def claims_of(pod: objects.Pod) -> tuple[PodClaim, ...]:
+    """The device claims of a pod, those from templates as far as its status names them (resourceclaim.Name)."""
+    if not pod.spec.resource_claims:
+        return ()
+    made = {one.name: one.resource_claim_name for one in pod.status.resource_claim_statuses}
+    found = []
+    for one in pod.spec.resource_claims:
+        if one.resource_claim_name is not None:
+            found.append(PodClaim(one.name, one.resource_claim_name, generated=False, made=True))
+        elif one.resource_claim_template_name is not None:
+            template = one.resource_claim_template_name
+            found.append(
+                PodClaim(one.name, made.get(one.name), generated=True, made=one.name in made, template=template)
+            )
+        else:
+            found.append(PodClaim(one.name, None, generated=False, made=False, known=False))
+    return tuple(found)
+
+
+def was_preempted(pod: objects.Pod) -> bool:
+    """Whether the pod carries DisruptionTarget=True, reason PreemptionByScheduler (preemption.md 2.3)."""
+    return any(
+        c.type == "DisruptionTarget" and c.status == "True" and c.reason == PREEMPTION_BY_SCHEDULER
+        for c in pod.status.conditions or ()
+    )
+
+
+def gone_by(pod: objects.Pod) -> float | None:
+    """When a pod that is on its way out is to be gone (its deletionTimestamp), in seconds; None for one that stays."""
+    stamp = pod.metadata.deletion_timestamp
+    return stamp.timestamp() if stamp is not None else None

@@ -1,0 +1,243 @@
+"""Trees of groups: who is whose child, and where every group stands (composite.md 2, 4).
+
+A group names its parent, which may not exist yet, or be part of a cycle.  Whatever comes or goes, the groups concerned
+learn anew what their root is, or why they have none; and for preemption what they are disrupted with, where a chain
+that does not reach a root ends at its last group that exists.
+
+Invariant: `refresh` of a group and all below it is what makes `root`, `fault`, `top` and `unit` true; every walk ends.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from kube_rules.standing import bounded_priority
+from kube_rules.work_annotations import NO_CLASS_TERMS, ClassTerms
+from reprieve.cluster.groups import CompositeState, Fault, Group, GroupState, is_ready, turn_of
+
+MAX_DEPTH: Final = 4
+"""Levels of a tree, the pod groups counted (composite.md 1)."""
+_LONGEST_CHAIN: Final = 64
+"""A chain that cannot be scheduled is followed no further, for what its pods are disrupted with."""
+
+
+def waiting_for_object(name: str) -> str:
+    """What is reported while the object of a group does not exist (observability.md)."""
+    return f'waiting for pods\'s pod group "{name}" to appear in scheduling queue'
+
+
+class GroupTrees:
+    """See the module docstring. Holds the composites; the pod groups are the cluster's."""
+
+    def __init__(self, groups: Mapping[str, GroupState], classes: Mapping[str, ClassTerms]) -> None:
+        """`classes`: the terms of PriorityClasses by name, which `ClusterState` keeps."""
+        self.composites: dict[str, CompositeState] = {}
+        """By `namespace/name`; only those whose object exists."""
+        self._groups = groups
+        self._classes = classes
+        self._children: dict[str, dict[str, Group]] = {}
+        """Groups by the key of the parent they name, whether or not that exists."""
+        self._parent_of: dict[str, str] = {}
+        """The same the other way round, by `ref`."""
+        self._moved: list[tuple[GroupState, str]] = []
+        self.settled = 0
+        """How often it was settled where a group stands."""
+
+    def __bool__(self) -> bool:
+        return bool(self.composites or self._children)
+
+    def find(self, ref: str) -> Group | None:
+        """The group of `group/<namespace>/<name>` or `composite/<namespace>/<name>`."""
+        kind, _, key = ref.partition("/")
+        return self.composites.get(key) if kind == "composite" else self._groups.get(key) if kind == "group" else None
+
+    def has_children(self, key: str) -> bool:
+        """Whether a group names the composite of that key as its parent."""
+        return key in self._children
+
+    def take_moved(self) -> list[tuple[GroupState, str]]:
+        """Pod groups whose pods wait in another entity now, or for something else, and in which they did before."""
+        moved, self._moved = self._moved, []
+        return moved
+
+    def place(self, group: Group) -> list[GroupState]:
+        """The group's object came, changed or went: returns the pod groups that stand elsewhere now, or may."""
+        parent = group.spec.parent if group.spec is not None else None
+        before = self._parent_of.get(group.ref)
+        old = group.root
+        if isinstance(group, GroupState):
+            if group.ready and before is not None and isinstance(old, CompositeState) and old.counted:
+                self._count_child(before, old, ready=False)
+            group.ready = False
+        if before is not None and before != parent:
+            siblings = self._children[before]
+            del siblings[group.ref]
+            if not siblings:
+                del self._children[before]
+            del self._parent_of[group.ref]
+            self._reorder(before)
+        if parent is not None:
+            self._children.setdefault(parent, {})[group.ref] = group
+            self._parent_of[group.ref] = parent
+            self._reorder(parent)
+        if isinstance(group, CompositeState):
+            if group.spec is None:
+                self.composites.pop(group.key, None)
+            else:
+                self.composites[group.key] = group
+                self._reorder(group.key)
+        moved = self._refresh(group)
+        if isinstance(group, GroupState):
+            self.pods_changed(group)
+            return moved
+        for root in (old, group.root):
+            if isinstance(root, CompositeState):
+                root.counted = False
+        return moved
+
+    def _reorder(self, key: str) -> None:
+        composite = self.composites.get(key)
+        if composite is not None:
+            composite.by_ref = self._children.get(key, {})
+            composite.reorder()
+
+    # -- who is ready ----------------------------------------------------------------------------------------------
+
+    def is_ready(self, root: Group) -> bool:
+        """Whether the tree reaches its numbers with the pods that are known of it (composite.md 2.4)."""
+        if isinstance(root, GroupState):
+            return root.existing >= max(1, root.min_count)
+        if not root.counted:
+            _count(root)
+            root.counted = True
+        return root.ready
+
+    def pods_changed(self, group: GroupState) -> None:
+        """A pod group has more or fewer pods than before: its parents are updated if that makes a difference."""
+        root = group.root
+        if root is group or not isinstance(root, CompositeState) or not root.counted:
+            return
+        ready = group.existing >= max(1, group.min_count)
+        if ready == group.ready:
+            return
+        group.ready = ready
+        assert group.spec is not None
+        assert group.spec.parent is not None
+        self._count_child(group.spec.parent, root, ready=ready)
+
+    def _count_child(self, parent: str, root: CompositeState, *, ready: bool) -> None:
+        """One child more, or one fewer, of the composite of that key is ready: it, and those above it, note that."""
+        while True:
+            above = self.composites[parent]
+            before = above.ready
+            above.ready_children += 1 if ready else -1
+            if above is root or above.ready == before:
+                return
+            assert above.spec is not None
+            assert above.spec.parent is not None
+            parent = above.spec.parent
+
+    def _refresh(self, group: Group) -> list[GroupState]:
+        """Settle where the group and all below it stand."""
+        leaves: list[GroupState] = []
+        waiting = [group]
+        while waiting:
+            one = waiting.pop()
+            before, fault = one.home, one.fault
+            self._settle(one)
+            if isinstance(one, GroupState):
+                leaves.append(one)
+                if one.home != before or one.fault != fault:
+                    self._moved.append((one, before))
+                continue
+            # Each has one parent: in a cycle nobody but the first is met again.
+            waiting.extend(child for child in self._children.get(one.key, {}).values() if child is not group)
+        return leaves
+
+    def _settle(self, group: Group) -> None:
+        chain, fault = self._chain(group)
+        group.top = chain[-1]
+        group.unit = next((one for one in reversed(chain) if one.spec is not None and one.spec.disrupt_all), None)
+        above = chain if group.unit is None else chain[_index(chain, group.unit) :]
+        if group.unit is not None and fault is not None:  # all of a unit have one priority, whatever the cycle
+            above = self._chain(group.unit)[0]
+            group.top = above[-1]
+        group.victim_priority = self._victim_priority(above)
+        group.fault = fault
+        group.root = chain[-1] if fault is None else None
+        group.home = group.root.ref if group.root is not None else group.ref
+        self.settled += 1
+
+    def _victim_priority(self, above: list[Group]) -> int | None:
+        """The priority as a potential victim of what is evicted with the first of these groups; its ancestors follow.
+
+        That of the topmost, or higher if the nearest group that names a class as victim names a higher one
+        (composite.md 4.3) and its own class grants that (cost.md 7); None where no group of them exists.
+        """
+        top = above[-1].spec
+        if top is None:
+            return None
+        for group in above:
+            spec = group.spec
+            if spec is not None and spec.names_victim_class:
+                grant = self._classes.get(spec.class_name, NO_CLASS_TERMS).grant_in(group.namespace)
+                return max(top.priority, bounded_priority(spec.victim_priority, spec.priority, grant))
+        return top.priority
+
+    def grant_changed(self, class_name: str) -> list[GroupState]:
+        """Settle what the groups of a class count as when it grants another value; returns those it may concern."""
+        found: list[GroupState] = []
+        every: list[Group] = [*self._groups.values(), *self.composites.values()]
+        for group in every:
+            spec = group.spec
+            if spec is not None and spec.names_victim_class and spec.class_name == class_name:
+                found += self._refresh(group)
+        return found
+
+    def _chain(self, group: Group) -> tuple[list[Group], Fault | None]:
+        """The group and its ancestors as far as they exist, and what is wrong with it."""
+        chain: list[Group] = [group]
+        refs = {group.ref}
+        while (spec := chain[-1].spec) is not None and spec.parent is not None:
+            above = self.composites.get(spec.parent)
+            if above is None:
+                name = spec.parent.partition("/")[2]
+                return chain, Fault(waiting_for_object(name), name)
+            if above.ref in refs:
+                around = " -> ".join(one.name for one in chain[_index(chain, above) :])
+                return chain, Fault(f"composite pod groups form a cycle: {around} -> {above.name}")
+            if len(chain) == _LONGEST_CHAIN:
+                break
+            chain.append(above)
+            refs.add(above.ref)
+        # A composite at the lowest level could only have children that are too deep.
+        if len(chain) + isinstance(group, CompositeState) > MAX_DEPTH:
+            names = " -> ".join(one.name for one in reversed(chain[-MAX_DEPTH - 1 :]))
+            return chain, Fault(f"maximum depth of composite pod groups is {MAX_DEPTH}: {names}")
+        return chain, None
+
+    def check(self, groups: Iterable[GroupState]) -> None:
+        """Compare what every group keeps with what is so; raises AssertionError on a difference."""
+        every: list[Group] = [*groups, *self.composites.values()]
+        for group in every:
+            known = (group.root, group.fault, group.top, group.unit, group.victim_priority)
+            self._settle(group)
+            now = (group.root, group.fault, group.top, group.unit, group.victim_priority)
+            assert known == now, f"{group} is not where it stands"
+        for key, composite in self.composites.items():
+            assert composite.children == tuple(sorted(self._children.get(key, {}).values(), key=turn_of)), composite
+            if composite.counted and composite.root is composite:
+                for one in composite.below():
+                    assert one.ready == is_ready(one, lambda leaf: leaf.existing), f"{one} is miscounted"
+
+
+def _count(group: Group) -> bool:
+    """Note of everybody below whether he is ready; whether the group is."""
+    if isinstance(group, GroupState):
+        group.ready = group.existing >= max(1, group.min_count)
+        return group.ready
+    group.ready_children = sum(1 for child in group.children if child.fault is None and _count(child))
+    return group.ready
+
+
+def _index(chain: list[Group], group: Group) -> int:
+    return next(index for index, one in enumerate(chain) if one is group)

@@ -1,0 +1,207 @@
+"""`KubeSchedulerConfiguration` (`kubescheduler.config.k8s.io/v1`), read as it is (scheduling.md 6).
+
+This module knows the form; a file becomes one in `configuration_reading`, what values are allowed is in
+`configuration_rules`, which plugins there are and what their args mean is the business of `reprieve.scheduling`.
+Unknown fields are errors that name their path in the file.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any
+
+import msgspec
+
+from kube_rules.durations import duration as duration
+from kube_rules.group_sources import GroupSources
+
+API_VERSION = "kubescheduler.config.k8s.io/v1"
+KIND = "KubeSchedulerConfiguration"
+
+Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
+Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+DEFAULT_SCHEDULER_NAME = "default-scheduler"
+DEFAULT_EXTENDER_TIMEOUT = "5s"
+
+
+class ConfigurationError(ValueError):
+    """A configuration that cannot be used; `path` is where in the file."""
+
+    def __init__(self, path: str, message: str) -> None:
+        super().__init__(f"{path}: {message}" if path else message)
+        self.path = path
+        self.message = message
+
+
+class _Part(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """Base of the parts of the file."""
+
+
+class PluginRef(_Part, frozen=True, kw_only=True):
+    """An enabled plugin; weight only for Score and PlacementScore, 0 or none means 1."""
+
+    name: str
+    weight: Int32 = 0
+
+
+class PluginName(_Part, frozen=True, kw_only=True):
+    """A disabled plugin, or `*` for all."""
+
+    name: str
+    weight: Int32 = 0
+
+
+class PluginSet(_Part, frozen=True, kw_only=True):
+    """What a profile changes at one extension point."""
+
+    enabled: tuple[PluginRef, ...] = ()
+    disabled: tuple[PluginName, ...] = ()
+
+
+class Plugins(_Part, frozen=True, kw_only=True):
+    """The extension points of a profile."""
+
+    pre_enqueue: PluginSet = PluginSet()
+    queue_sort: PluginSet = PluginSet()
+    pre_filter: PluginSet = PluginSet()
+    filter: PluginSet = PluginSet()
+    post_filter: PluginSet = PluginSet()
+    pod_group_post_filter: PluginSet = PluginSet()
+    pre_score: PluginSet = PluginSet()
+    score: PluginSet = PluginSet()
+    reserve: PluginSet = PluginSet()
+    permit: PluginSet = PluginSet()
+    pre_bind: PluginSet = PluginSet()
+    bind: PluginSet = PluginSet()
+    post_bind: PluginSet = PluginSet()
+    placement_generate: PluginSet = PluginSet()
+    placement_score: PluginSet = PluginSet()
+    placement_feasible: PluginSet = PluginSet()
+    multi_point: PluginSet = PluginSet()
+
+    def points(self) -> Iterator[tuple[str, PluginSet]]:
+        """(name in the file, set) for every point but multiPoint."""
+        for field in msgspec.structs.fields(self):
+            if field.name != "multi_point":
+                yield field.encode_name, getattr(self, field.name)
+
+
+class PluginConfig(_Part, frozen=True, kw_only=True):
+    """Args of one plugin; their form is the plugin's."""
+
+    name: str
+    args: dict[str, Any] = {}
+
+
+class ProfileConfiguration(_Part, frozen=True, kw_only=True):
+    """One profile."""
+
+    scheduler_name: str | None = None
+    """Filled in by `configuration_of`: a file with one profile may leave it out."""
+    percentage_of_nodes_to_score: Int32 | None = None
+    also_known_as: tuple[str, ...] = ()
+    """Ours: further names by which pods ask for this profile (workloads.md 3)."""
+    percentage_of_placements_to_score: Int32 | None = None
+    plugins: Plugins = Plugins()
+    plugin_config: tuple[PluginConfig, ...] = ()
+
+
+class LeaderElection(_Part, frozen=True, kw_only=True):
+    """Leader election of the live scheduler; durations as Go writes them (`15s`)."""
+
+    leader_elect: bool = True
+    lease_duration: str = "15s"
+    renew_deadline: str = "10s"
+    retry_period: str = "2s"
+    resource_lock: str = "leases"
+    resource_name: str = "kube-scheduler"
+    resource_namespace: str = "kube-system"
+
+
+class ClientConnection(_Part, frozen=True, kw_only=True):
+    """How the live scheduler talks to the API server."""
+
+    kubeconfig: str = ""
+    accept_content_types: str = ""
+    content_type: str = ""
+    qps: float | None = None
+    """Requests a second; None: the file does not say."""
+    burst: Int32 | None = None
+
+
+class ExtenderTls(_Part, frozen=True, kw_only=True):
+    """How an extender is reached over TLS; the data fields are base64, as in kubeconfig, and win over the files."""
+
+    insecure: bool = False
+    server_name: str = ""
+    cert_file: str = ""
+    key_file: str = ""
+    ca_file: str = ""
+    cert_data: bytes = b""
+    key_data: bytes = b""
+    ca_data: bytes = b""
+
+
+class ManagedResource(_Part, frozen=True, kw_only=True):
+    """An extended resource an extender cares for."""
+
+    name: str
+    ignored_by_scheduler: bool = False
+    """NodeResourcesFit does not look at it."""
+
+
+class Extender(_Part, frozen=True, kw_only=True):
+    """An HTTP extender; a verb that is empty is one it does not have."""
+
+    url_prefix: str
+    filter_verb: str = ""
+    preempt_verb: str = ""
+    prioritize_verb: str = ""
+    weight: Int64 = 0
+    bind_verb: str = ""
+    enable_https: bool = msgspec.field(default=False, name="enableHTTPS")
+    tls_config: ExtenderTls | None = None
+    http_timeout: str = DEFAULT_EXTENDER_TIMEOUT
+    node_cache_capable: bool = False
+    """It knows the nodes: names are enough for it."""
+    managed_resources: tuple[ManagedResource, ...] = ()
+    """Only pods that ask for one of these concern it; none: all do."""
+    ignorable: bool = False
+    """Its failures do not fail an attempt."""
+
+    @property
+    def seconds(self) -> float:
+        """How long to wait for an answer; 0 in the file means the default, 5 s."""
+        return duration(self.http_timeout) or duration(DEFAULT_EXTENDER_TIMEOUT)
+
+
+class SchedulerConfiguration(_Part, frozen=True, kw_only=True):
+    """The whole file.
+
+    `parallelism`, `percentageOfNodesToScore` and `percentageOfPlacementsToScore` are accepted; everything is always
+    scored.
+    """
+
+    api_version: str = API_VERSION
+    kind: str = KIND
+    parallelism: Int32 = 16
+    leader_election: LeaderElection = LeaderElection()
+    client_connection: ClientConnection = ClientConnection()
+    enable_profiling: bool = True
+    enable_contention_profiling: bool = True
+    percentage_of_nodes_to_score: Int32 | None = None
+    percentage_of_placements_to_score: Int32 | None = None
+    pod_initial_backoff_seconds: Int64 = 1
+    pod_max_backoff_seconds: Int64 = 10
+    profiles: tuple[ProfileConfiguration, ...] = ()
+    extenders: tuple[Extender, ...] = ()
+    delay_cache_until_active: bool = False
+    group_sources: dict[str, bool] | tuple[str, ...] = {}
+    """Ours: by what pods say that they belong together (workloads.md 1.2)."""
+
+    @property
+    def sources(self) -> GroupSources:
+        """The sources of groups that are on. Raises ConfigurationError."""
+        chosen = self.group_sources
+        try:
+            return GroupSources.switched(chosen) if isinstance(chosen, Mapping) else GroupSources(chosen)
+        except ValueError as error:
+            raise ConfigurationError("groupSources", str(error)) from None

@@ -1,0 +1,478 @@
+"""Input to typed objects: YAML and JSON of files, directories and standard input (`inputs.sources`).
+
+Terms: a document is one YAML document or JSON value; `List` objects
+are opened up. The order of an object is its position in the whole input.
+
+Invariants: no more than `max_bytes` are ever read; the first error ends the loading with an `InputError`;
+objects without `creationTimestamp` count as created one second apart in document order, after all that have one
+(interfaces.md 1.11).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, BinaryIO, Final
+
+import msgspec
+from msgspec.structs import replace
+
+from kube_rules.admission import PriorityAdmission
+from kube_rules.decoding import (
+    NO_ITEMS,
+    TypeMeta,
+    finish,
+    from_data,
+    from_json,
+    kind_of,
+    name_of,
+    plain_json,
+    refuse_dense,
+    subject_of,
+)
+from kube_rules.errors import FieldError, InputError, Origin, excerpt
+from kube_rules.manifests import Loaded, Manifests, PlainObject, PodMaker, Scenario, UnknownObject
+from kube_rules.meta import KubernetesObject, ObjectMeta
+from kube_rules.objects import CompositePodGroup, Pod, PodGroup, PriorityClass, Workload
+from kube_rules.references import check_groups, check_nodes, refuse_duplicates
+from kube_rules.unknown_fields import MOST_FINDINGS, Manifest, MisnamedField, Schemas, UnknownField, located
+from kube_rules.unknown_fields import Path as FieldPath
+from kube_rules.workloads import created_by, makes_pods, nearest_kind, templates_in
+from kube_rules.yamltext import MAX_DEPTH, NodeBudget, YamlError, read_documents
+from reprieve.inputs.sources import (
+    Document,
+    decoded,
+    encoding_of,
+    is_json,
+    json_error,
+    next_json,
+    read_sources,
+    too_large,
+)
+
+MAX_INPUT_BYTES: Final = 64 * 1024 * 1024
+FIRST_CREATION: Final = datetime(2026, 1, 1, tzinfo=UTC)
+"""Creation time of the first object of an input that has no times."""
+
+SCENARIO_VERSION: Final = "reprieve.dev/v1alpha1"
+_PRIORITIZED: Final = (Pod, PodGroup, CompositePodGroup, Workload)
+_MAX_NESTED_LISTS: Final = 8
+_MOST_MEANINGS: Final = 200
+
+
+def load(
+    sources: Sequence[str | Path | Document],
+    *,
+    max_bytes: int = MAX_INPUT_BYTES,
+    stdin: BinaryIO | None = None,
+    complete: bool = True,
+    classes: Sequence[PriorityClass] = (),
+    schemas: Schemas | None = None,
+) -> Manifests:
+    """Read, convert, default and validate everything in the sources, and resolve priorities.
+
+    A directory stands for its `*.yaml`, `*.yml` and `*.json` files (sorted, not its subdirectories, as
+    kubectl without `-R`); `-` is standard input; what is in memory comes with a name (`Document`). `complete` False
+    leaves out what needs the whole cluster:
+    that pods are bound to nodes of the input. `classes` are priority classes known from elsewhere. With
+    `schemas` unknown fields are noted. Raises `InputError`.
+    """
+    collector = _Collector(schemas)
+    with _noting(collector.manifests):
+        collector.read_all(sources, max_bytes, stdin)
+        return _finished(collector.manifests, complete, classes)
+
+
+def read_plain(
+    sources: Sequence[str | Path], *, max_bytes: int = MAX_INPUT_BYTES, stdin: BinaryIO | None = None
+) -> list[PlainObject]:
+    """The objects of the sources (as in `load`) as plain data in their order, for callers that check them.
+
+    Lists are opened up; each object has its kind and version. Raises `InputError`.
+    """
+    collector = _PlainCollector()
+    collector.read_all(sources, max_bytes, stdin)
+    return collector.found
+
+
+def read(
+    documents: Sequence[Document],
+    *,
+    complete: bool = True,
+    schemas: Schemas | None = None,
+) -> Manifests:
+    """`load` for what is in memory: (name, YAML or JSON text, or one object as plain data).
+
+    The names stand for files in errors; `complete` and `schemas` as in `load`. Raises `InputError`.
+    """
+    collector = _Collector(schemas)
+    with _noting(collector.manifests):
+        for name, document in documents:
+            if isinstance(document, Mapping):
+                collector.take(document, Origin(name))
+            else:
+                collector.read(name, document.encode() if isinstance(document, str) else document)
+        return _finished(collector.manifests, complete, ())
+
+
+@contextmanager
+def _noting(manifests: Manifests) -> Iterator[None]:
+    """Notes the unknown fields on an error: a required field that is missing may be one that was misspelt."""
+    try:
+        yield
+    except InputError as error:
+        for found in manifests.unknown_fields:
+            if (found.origin.file, found.origin.document) == (error.origin.file, error.origin.document):
+                error.add_note(str(found))
+        raise
+
+
+def _finished(manifests: Manifests, complete: bool, classes: Sequence[PriorityClass]) -> Manifests:
+    """What needs the whole input: creation times, duplicates, references, priorities."""
+    manifests.date_undated()
+    refuse_duplicates(manifests.all())
+    check_groups(manifests.pod_groups, manifests.pods)
+    if complete:
+        check_nodes(manifests.pods, {loaded.object.name for loaded in manifests.nodes})
+    known = [loaded.object for loaded in manifests.of(PriorityClass)]
+    _resolve_priorities(manifests, PriorityAdmission([*classes, *known]))
+    return manifests
+
+
+def created_seconds(meta: ObjectMeta, order: int) -> float:
+    """Creation time in seconds since 1970; without one, `order` seconds after the fixed first creation."""
+    stamp = meta.creation_timestamp
+    return _in_turn(order) if stamp is None else stamp.timestamp()
+
+
+def _in_turn(order: int) -> float:
+    return FIRST_CREATION.timestamp() + order
+
+
+def _resolve_priorities(manifests: Manifests, admission: PriorityAdmission) -> None:
+    for kind in _PRIORITIZED:
+        for loaded in manifests.of(kind):
+            try:
+                loaded.object = admission.resolve(loaded.object)
+            except FieldError as error:
+                raise InputError(
+                    loaded.origin, error.message, path=error.path, subject=name_of(loaded.object)
+                ) from None
+
+
+# --- documents ----------------------------------------------------------------------------------------------
+
+
+class _Collector:
+    """Sorts the documents of one input into its `Manifests`, counting as it goes."""
+
+    def __init__(self, schemas: Schemas | None = None) -> None:
+        self.manifests = Manifests()
+        self._schemas = schemas
+        self._meanings: dict[tuple[str, str], str] = {}
+        self._order = 0
+        self._budget = NodeBudget()
+
+    def read_all(self, sources: Sequence[str | Path | Document], max_bytes: int, stdin: BinaryIO | None) -> None:
+        """Add everything in the sources, of no more than so many bytes in all."""
+        remaining = max_bytes
+        for name, data in read_sources(sources, max_bytes, stdin):
+            if isinstance(data, Mapping):
+                self.take(data, Origin(name))
+                continue
+            remaining -= len(data)
+            if remaining < 0:
+                raise too_large(name, max_bytes)
+            self.read(name, data)
+
+    def read(self, name: str, data: bytes) -> None:
+        """Add everything in one file."""
+        if is_json(name, data):
+            self._read_json(name, data)
+            return
+        origin = Origin(name)
+        text = decoded(data, origin, encoding_of(data))
+        number = 0
+        known = len(self.manifests.unknown_fields)
+        try:
+            for document in read_documents(text, self._budget):
+                number = document.number
+                self._data(document.data, Origin(name, number, document.line))
+        except YamlError as error:
+            raise InputError(Origin(name, number + 1, error.line), f"invalid YAML: {error}") from None
+        finally:
+            self._locate(known, text)
+
+    def take(self, data: Mapping[str, Any], origin: Origin) -> None:
+        """Add one object given as plain data."""
+        if _depth(data) > MAX_DEPTH:
+            raise InputError(origin, f"nested deeper than {MAX_DEPTH} levels")
+        self._data(data, origin)
+
+    def _data(self, data: Any, origin: Origin, at: FieldPath = ()) -> None:
+        """Add one object given as plain data; `at` is where in its document it is."""
+        if not isinstance(data, Mapping):
+            raise InputError(origin, "must be an object with apiVersion and kind")
+        kind, version = data.get("kind"), data.get("apiVersion")
+        if not isinstance(kind, str) or not isinstance(version, str):
+            kind, version = _refuse_nameless(data, origin)
+        if kind.endswith("List") and "items" in data:
+            items = [] if data["items"] is None else data["items"]
+            if not isinstance(items, list):
+                raise InputError(origin, "Invalid value: must be a list", path="items")
+            if len(at) >= 2 * _MAX_NESTED_LISTS:
+                raise InputError(origin, f"lists nested deeper than {_MAX_NESTED_LISTS}")
+            self._check(version, "List", {**data, "items": None}, origin, at)
+            of = kind.removesuffix("List")
+            for index, item in enumerate(items):
+                if of and isinstance(item, Mapping) and "kind" not in item:
+                    item = {"apiVersion": version, **item, "kind": of}
+                self._data(item, origin._replace(item=index), (*at, "items", index))
+        else:
+            self._object(kind, version, data, origin, at)
+
+    def _object(self, kind: str, version: str, data: Mapping[str, Any], origin: Origin, at: FieldPath) -> None:
+        """Add one object that is no list."""
+        if kind == "Scenario" and version == SCENARIO_VERSION:
+            self._scenario(data, origin, at)
+        elif (found := self._kind(kind, version, origin, data)) is not None:
+            self._check(version, kind, data, origin, at)
+            self._add(from_data(found, data, origin), origin)
+        else:
+            self._check(version, kind, data, origin, at)
+
+    def _scenario(self, data: Mapping[str, Any], origin: Origin, at: FieldPath) -> None:
+        if _depth(data) > MAX_DEPTH:
+            raise InputError(origin, f"nested deeper than {MAX_DEPTH} levels")
+        self.manifests.scenarios.append(Scenario(dict(data), origin))
+        self._check(SCENARIO_VERSION, "Scenario", data, origin, at)
+        for path, manifest in created_by(data):
+            version, kind = manifest.get("apiVersion"), manifest.get("kind")
+            if isinstance(version, str) and isinstance(kind, str):
+                self._check(version, kind, manifest, origin, at, path)
+
+    def _check(
+        self, version: str, kind: str, manifest: Manifest, origin: Origin, at: FieldPath, within: FieldPath = ()
+    ) -> None:
+        """Record the unknown fields of an object; `within`: where in a Scenario it stands."""
+        if self._schemas is None:
+            return
+        found = self._schemas.unknown_fields("v1" if kind == "List" else version, kind, manifest)
+        if not found and isinstance(manifest, Mapping) and not self._schemas.knows(version, kind):
+            found = _in_templates(manifest, self._schemas)
+        if not found:
+            return
+        kept, manifests = self.manifests.unknown_fields, self.manifests
+        manifests.unknown_fields_total += len(found)
+        data = manifest if isinstance(manifest, Mapping) else plain_json(manifest, origin)
+        subject = subject_of({"kind": kind, "metadata": data.get("metadata")})
+        for each in found[: max(0, MOST_FINDINGS - len(kept))]:
+            kept.append(UnknownField(origin, subject, (*within, *each.path), each.nearest, at))
+
+    def _locate(self, since: int, text: str) -> None:
+        """Give the fields that were noted in this text the lines they stand on."""
+        fields = self.manifests.unknown_fields
+        fields[since:] = located(fields[since:], text)
+
+    def _locate_json(self, since: int, value: memoryview, line: int) -> None:
+        fields = self.manifests.unknown_fields
+        placed = [each._replace(origin=each.origin._replace(line=line)) for each in fields[since:]]
+        fields[since:] = located(placed, bytes(value).decode("utf-8", "replace"), first_line=line)
+
+    def _leave_aside(self, kind: str, version: str, data: Mapping[str, Any], origin: Origin) -> None:
+        """An object of a kind that is not read here."""
+        created, dated = self._created(data)
+        if makes_pods(version, kind):
+            self.manifests.pod_makers.append(PodMaker(data, origin, created, dated))
+            return
+        known = None if self._schemas is None else self._schemas.knows(version, kind)
+        meant = self._meant(version, kind) if known is False else ""
+        self.manifests.unknown.append(
+            UnknownObject(excerpt(version), excerpt(kind), origin, known, meant, data, created, dated)
+        )
+
+    def _created(self, data: Mapping[str, Any]) -> tuple[float, bool]:
+        """Creation time of an object that stays plain data, and whether it has one; else its turn in document order."""
+        meta = data.get("metadata")
+        stamp = meta.get("creationTimestamp") if isinstance(meta, Mapping) else None
+        order = self._order
+        self._order += 1
+        try:
+            found = datetime.fromisoformat(stamp) if isinstance(stamp, str) else stamp
+        except ValueError:
+            found = None
+        if not isinstance(found, datetime):
+            return _in_turn(order), False
+        return (found if found.tzinfo is not None else found.replace(tzinfo=UTC)).timestamp(), True
+
+    def _meant(self, version: str, kind: str) -> str:
+        """The kind that was probably meant by an unknown one."""
+        key = (version, kind)
+        if key not in self._meanings:
+            if self._schemas is None or len(self._meanings) >= _MOST_MEANINGS:
+                return ""
+            self._meanings[key] = nearest_kind(version, kind, self._schemas.kinds())
+        return self._meanings[key]
+
+    def _kind(self, kind: str, version: str, origin: Origin, data: Mapping[str, Any]) -> type[KubernetesObject] | None:
+        try:
+            found = kind_of(kind, version)
+        except FieldError as error:
+            raise InputError(origin, error.message, path=error.path, subject=subject_of(data)) from None
+        if found is None:
+            self._leave_aside(kind, version, data, origin)
+        elif makes_pods(version, kind):
+            # the typed object that is added next takes this turn
+            self.manifests.pod_makers.append(PodMaker(data, origin, *self._created(data)))
+            self._order -= 1
+        return found
+
+    def _add(self, found: KubernetesObject, origin: Origin) -> None:
+        order = self._order
+        self._order += 1
+        meta = found.metadata
+        changes: dict[str, Any] = {}
+        if meta.creation_timestamp is None:
+            changes["creation_timestamp"] = FIRST_CREATION + timedelta(seconds=order)
+        elif meta.creation_timestamp.tzinfo is None:
+            changes["creation_timestamp"] = meta.creation_timestamp.replace(tzinfo=UTC)
+        if not meta.name and meta.generate_name:
+            changes["name"] = f"{meta.generate_name}{order:05d}"
+        if found.NAMESPACED and not meta.namespace:
+            changes["namespace"] = "default"
+        if changes:
+            found = replace(found, metadata=replace(meta, **changes))
+        found = finish(found, origin, stored_groups=True)
+        created, dated = created_seconds(found.metadata, order), meta.creation_timestamp is not None
+        self.manifests.objects.setdefault(type(found), []).append(Loaded(found, origin, order, created, dated=dated))
+
+    # --- JSON -----------------------------------------------------------------------------------------------
+
+    def _read_json(self, name: str, data: bytes) -> None:
+        """Add the JSON values of a file, one after the other (kubectl reads concatenated values too)."""
+        refuse_dense(data, Origin(name))
+        decoded(data, Origin(name), "utf-8")
+        rest = memoryview(data.removeprefix(b"\xef\xbb\xbf"))
+        number = 0
+        while True:
+            number += 1
+            origin = Origin(name, number)
+            value, rest = next_json(rest, origin)
+            if value is None:
+                return
+            known = len(self.manifests.unknown_fields)
+            self._json(value, origin, None)
+            if len(self.manifests.unknown_fields) > known:
+                self._locate_json(known, value, 1 + bytes(data).count(b"\n", 0, len(data) - len(rest) - len(value)))
+
+    def _json(
+        self, text: memoryview | msgspec.Raw, origin: Origin, list_head: TypeMeta | None, at: FieldPath = ()
+    ) -> None:
+        """Add one object given as JSON text; `list_head` names the kind of items of a typed list."""
+        try:
+            head = _TYPE_META.decode(text)
+        except (msgspec.DecodeError, RecursionError) as error:
+            raise json_error(error, origin) from None
+        if list_head is not None and not head.kind and list_head.kind != "List":
+            head = TypeMeta(
+                api_version=head.api_version or list_head.api_version, kind=list_head.kind.removesuffix("List")
+            )
+        if not head.kind or not head.api_version:
+            _refuse_nameless(plain_json(text, origin), origin)
+        if head.kind.endswith("List") and head.items is not NO_ITEMS:
+            self._json_list(text, head, origin, at)
+        elif head.kind == "Scenario" and head.api_version == SCENARIO_VERSION:
+            self._scenario(plain_json(text, origin), origin, at)
+        else:
+            try:
+                found = kind_of(head.kind, head.api_version)
+            except FieldError:
+                found = None
+            if found is None or makes_pods(head.api_version, head.kind):
+                data = {**plain_json(text, origin), "kind": head.kind, "apiVersion": head.api_version}
+                found = self._kind(head.kind, head.api_version, origin, data)
+            self._check(head.api_version, head.kind, text, origin, at)
+            if found is not None:
+                self._add(from_json(found, text, head, origin), origin)
+
+    def _json_list(self, text: memoryview | msgspec.Raw, head: TypeMeta, origin: Origin, at: FieldPath) -> None:
+        if len(at) >= 2 * _MAX_NESTED_LISTS:
+            raise InputError(origin, f"lists nested deeper than {_MAX_NESTED_LISTS}")
+        self._check(head.api_version, "List", text, origin, at)
+        try:
+            items = _ITEMS.decode(head.items)
+        except (msgspec.DecodeError, RecursionError):
+            raise InputError(origin, "Invalid value: must be a list", path="items") from None
+        for index, item in enumerate(items or ()):
+            self._json(item, origin._replace(item=index), head, (*at, "items", index))
+
+
+class _PlainCollector(_Collector):
+    """Keeps the objects as they stand there."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[PlainObject] = []
+
+    def _object(self, kind: str, version: str, data: Mapping[str, Any], origin: Origin, at: FieldPath) -> None:
+        del at
+        if _depth(data) > MAX_DEPTH:
+            raise InputError(origin, f"nested deeper than {MAX_DEPTH} levels")
+        self.found.append(PlainObject({**data, "apiVersion": version, "kind": kind}, origin))
+
+    def _json(
+        self, text: memoryview | msgspec.Raw, origin: Origin, list_head: TypeMeta | None, at: FieldPath = ()
+    ) -> None:
+        del list_head  # as plain data a list names the kind of its items itself
+        self._data(plain_json(text, origin), origin, at)
+
+
+def _in_templates(manifest: Mapping[str, Any], schemas: Schemas) -> list[MisnamedField]:
+    """What is misspelt in the pod templates, and the Jobs' templates, of a kind that there is no schema of."""
+    found = []
+    for path, template in templates_in(manifest):
+        pod = {name: template[name] for name in ("metadata", "spec") if name in template}
+        found += [each._replace(path=(*path, *each.path)) for each in schemas.unknown_fields("v1", "Pod", pod)]
+        above = path[:-2]
+        if path[-2:] == ("spec", "template") and above and above[-1] == "template":
+            job = _at(manifest, above)
+            inner = {**job["spec"], "template": {"spec": {"containers": []}}}
+            misnamed = schemas.unknown_fields("batch/v1", "Job", {"spec": inner})
+            found += [each._replace(path=(*above, *each.path)) for each in misnamed]
+    return found
+
+
+def _at(value: Any, path: FieldPath) -> Any:
+    for step in path:
+        value = value[step]
+    return value
+
+
+_TYPE_META: Final = msgspec.json.Decoder(TypeMeta)
+_ITEMS: Final = msgspec.json.Decoder(list[msgspec.Raw] | None)
+
+
+def _refuse_nameless(data: Any, origin: Origin) -> tuple[str, str]:
+    """Raise for an object without a kind or a version."""
+    if not isinstance(data, Mapping):
+        raise InputError(origin, "must be an object with apiVersion and kind")
+    for name in ("kind", "apiVersion"):
+        if not isinstance(data.get(name), str) or not data[name]:
+            raise InputError(origin, "Required value: every object needs one", path=name, subject=subject_of(data))
+    return data["kind"], data["apiVersion"]
+
+
+def _depth(data: Any) -> int:
+    """Levels of nesting, found without recursion and no further than needed."""
+    level, depth = [data], 0
+    while level and depth <= MAX_DEPTH:
+        level = [
+            child
+            for found in level
+            if isinstance(found, Mapping | list)
+            for child in (found.values() if isinstance(found, Mapping) else found)
+        ]
+        depth += 1
+    return depth

@@ -1,0 +1,130 @@
+"""How to plan, from a scheduler's configuration file and plugins of one's own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from kube_rules.errors import InputError, Origin
+from kube_rules.yamltext import YamlError, read_documents
+from reprieve.framework.configuration import ConfigurationError, SchedulerConfiguration
+from reprieve.framework.configuration_reading import configuration_of
+from reprieve.framework.gates import FeatureGates
+from reprieve.framework.plugin import Plugin
+from reprieve.framework.profile import Profile
+from reprieve.queueing.queue import Timing
+from reprieve.scheduling.loading import third_party
+from reprieve.scheduling.profile_remarks import remarks_on
+from reprieve.scheduling.profiles import IN_TREE_NAMES, profiles_of
+from reprieve.simulation.plan import PlanOptions
+
+if TYPE_CHECKING:
+    from reprieve.live.extenders import ExtenderCalls
+
+MAX_CONFIGURATION_BYTES: Final = 1024 * 1024
+PLUGIN_TIMEOUT: Final = 10.0
+"""Seconds after which a call of a plugin of somebody else is given up."""
+NOT_ASKED: Final = "{}: its extenders are not asked, so the answer may differ from what happens"
+
+
+def read_configuration(file: str | Path) -> SchedulerConfiguration:
+    """A KubeSchedulerConfiguration in YAML or JSON.
+
+    Raises InputError for a file that cannot be read, ConfigurationError for what the form does not allow.
+    """
+    origin = Origin(str(file))
+    try:
+        with open(file, "rb") as stream:
+            data = stream.read(MAX_CONFIGURATION_BYTES + 1)
+    except OSError as error:
+        raise InputError(origin, error.strerror or str(error)) from None
+    except ValueError as error:
+        raise InputError(Origin(repr(str(file))), str(error)) from None  # a NUL in the name
+    if len(data) > MAX_CONFIGURATION_BYTES:
+        raise InputError(origin, f"larger than {MAX_CONFIGURATION_BYTES} bytes: that is no configuration")
+    try:
+        documents = list(read_documents(data.decode("utf-8-sig")))
+    except UnicodeDecodeError:
+        raise InputError(origin, "not UTF-8 text") from None
+    except YamlError as error:
+        raise InputError(origin, (f"line {error.line}: " if error.line is not None else "") + str(error)) from None
+    if len(documents) != 1:
+        raise InputError(origin, f"want one document, found {len(documents)}")
+    return configuration_of(documents[0].data)
+
+
+def profiles_for(
+    configuration: SchedulerConfiguration,
+    gates: FeatureGates,
+    plugins: Sequence[str | type[Plugin]] = (),
+    plugin_timeout: float = PLUGIN_TIMEOUT,
+    *,
+    call_extenders: bool = True,
+    compatible: bool = False,
+) -> tuple[tuple[Profile, ...], ExtenderCalls | None]:
+    """The profiles of a configuration, with the third-party plugins it enables or that are given.
+
+    And the way to its extenders, if it has any; without `call_extenders` they are left out.  `compatible`: `placement:
+    Compatible` in every profile.  Raises PluginLoadError and ConfigurationError.
+    """
+    from reprieve.live.extenders import Bodies, ExtenderCalls
+    from reprieve.live.watchdog import Watchdog
+
+    found = third_party(plugins, in_tree=IN_TREE_NAMES)
+    watch = Watchdog(plugin_timeout)
+    extenders = None
+    if call_extenders and configuration.extenders:
+        extenders = ExtenderCalls(configuration.extenders, Bodies(), watch.report)
+    plugin = extenders.plugin if extenders is not None else None
+    return profiles_of(configuration, gates, found.watched(watch), plugin, compatible=compatible), extenders
+
+
+def plan_options(
+    config: str | Path | Mapping[str, Any] | None = None,
+    *,
+    first_decision: bool = False,
+    gates: FeatureGates | None = None,
+    seed: int | None = None,
+    plugins: Sequence[str | type[Plugin]] = (),
+    plugin_timeout: float = PLUGIN_TIMEOUT,
+    call_extenders: bool = False,
+    compatible: bool = False,
+    not_asked: str = NOT_ASKED,
+) -> PlanOptions:
+    """How to plan. `config`: a KubeSchedulerConfiguration, as a file or as plain data.
+
+    Extenders of the configuration are asked only with `call_extenders`; else the answer carries the warning
+    `not_asked`.  Raises InputError for a configuration that cannot be used, PluginLoadError for such a plugin.
+    """
+    gates = gates or FeatureGates()
+    if config is None and not plugins and not compatible:
+        return PlanOptions(first_decision=first_decision, gates=gates, seed=seed)
+    name = "<configuration>" if isinstance(config, Mapping) else str(config)
+    try:
+        if config is None:
+            chosen = SchedulerConfiguration()
+        else:
+            chosen = configuration_of(config) if isinstance(config, Mapping) else read_configuration(config)
+        asked = call_extenders and bool(chosen.extenders)
+        profiles, extenders = profiles_for(
+            chosen, gates, plugins, plugin_timeout, call_extenders=asked, compatible=compatible
+        )
+    except ConfigurationError as error:
+        if config is None:
+            raise InputError(Origin("--plugin"), error.message) from None
+        raise InputError(Origin(name), error.message, path=error.path) from None
+    timing = Timing(float(chosen.pod_initial_backoff_seconds), float(chosen.pod_max_backoff_seconds))
+    remarks = (remark.text for profile in profiles for remark in remarks_on(profile, gates))
+    warnings = (*remarks, *(() if asked or not chosen.extenders else (not_asked.format(name),)))
+    return PlanOptions(
+        first_decision=first_decision,
+        gates=gates,
+        profiles=profiles,
+        timing=timing,
+        seed=seed,
+        sources=chosen.sources,
+        any_scheduler=config is None,
+        on_object=extenders.bodies.seen if extenders is not None else None,
+        warnings=warnings,
+    )

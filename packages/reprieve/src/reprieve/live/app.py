@@ -1,0 +1,299 @@
+"""The live scheduler, assembled: connection, discovery, election, informers, loop, endpoint; and how it ends.
+
+Rules: informers run and the engine is fed from the beginning, so that whoever becomes leader knows everything at once;
+decisions are made, and anything is written, only by the leader. Who loses the lease writes nothing more from that
+moment (the fence) and ends with LeadershipLostError, as kube-scheduler does: it is started anew with a fresh picture.
+
+Invariants: when `run` returns or raises, no task of it is left and no connection open. Asked to stop, it decides
+nothing more, lets writes under way end for at most `GRACE` seconds, and gives the lease back last, so that the next
+leader finds what this one did.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+from kube_rules.objects import CompositePodGroup
+from kube_rules.versions import INTERNAL_VERSION
+from reprieve.client.discovery import Served, discover
+from reprieve.client.errors import ClientError, ConfigError
+from reprieve.client.kubeconfig import connect
+from reprieve.client.leading import Election, LeadershipLostError
+from reprieve.client.transport import ApiClient, Limits
+from reprieve.client.writing import WriterPool
+from reprieve.live.decision_executor import DecisionExecutor
+from reprieve.live.event_handlers import ClusterFeed
+from reprieve.live.loop import SchedulingLoop
+from reprieve.live.outages import Outages
+from reprieve.live.serving import DelegatedAuth, Health, Server
+from reprieve.live.settings import Settings, environment_of
+from reprieve.live.writes import Writes
+from reprieve.observability.logs import Log
+from reprieve.observability.metrics import Metrics
+from reprieve.observability.observer import Observer
+from reprieve.observability.recording import RecordKeeper
+from reprieve.observability.runtime_metrics import RuntimeMetrics
+from reprieve.observability.store import open_store
+from reprieve.scheduling.engine import Engine
+from reprieve.scheduling.engine_options import EngineOptions
+from reprieve.scheduling.profile_remarks import remarks_on
+
+GRACE: Final = 3.0
+"""Seconds that writes under way get to end."""
+SCRAPE_WAITS: Final = 2.0
+"""Seconds that a scrape waits for a cycle to end; Prometheus gives up after ten."""
+STUCK: Final = 60.0
+"""A loop that has not come around for so long does not come back by itself."""
+_EVENTS_WAITING: Final = 5000
+"""kube-scheduler drops what is beyond 1000; a burst of bindings is longer than that here."""
+_EVENT_WORKERS: Final = 4
+_FIRST_ATTEMPTS: Final = 4
+
+
+class Scheduler:
+    """One scheduler on one API server. Made by `scheduler`; its parts are public to be inspected."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        client: ApiClient,
+        lease_client: ApiClient,
+        served: Served,
+        observer: Observer,
+        engine: Engine,
+    ) -> None:
+        self.settings = settings
+        self.engine = engine
+        self.observer = observer
+        self.served = served
+        self.outages = Outages(client.clock, observer, over=self._answers_again)
+        self.election: Election | None = None
+        self._led = False
+        if settings.election is not None:
+            self.election = Election(
+                lease_client,
+                settings.election,
+                on_leading=self._leads,
+                on_trouble=lambda text: self.outages.failed("lease", "lease", text),
+                on_answer=lambda: self.outages.well("lease"),
+            )
+        fence = self.election.fence if self.election is not None else None
+        self.pool = WriterPool(client, fence)
+        self.events = WriterPool(client, fence, workers=_EVENT_WORKERS, attempts=2)
+        self.writes = Writes(client, served, self.pool, events=self.events)
+        self.executor = DecisionExecutor(
+            engine, client, served, self.writes, observer, self.outages, extenders=settings.extenders
+        )
+        self.feed = ClusterFeed(
+            client,
+            engine,
+            wake=lambda: self.loop.wake(),
+            listener=self.executor.object_changed,
+            trouble=observer.trouble,
+            note=observer.log.info,
+            outages=self.outages,
+            refused=lambda group, why: observer.refused(group, why, now=self.loop.time()),
+            ignored=lambda item, why: observer.ignored(item, why, now=self.loop.time()),
+            options=settings.feed,
+        )
+        self.loop = SchedulingLoop(
+            engine, self.feed, self.executor, client.clock, allowed=lambda: self.leading, pace=settings.pace
+        )
+        self.executor.attach(self.loop)
+        self._clock = client.clock
+
+    @property
+    def leading(self) -> bool:
+        """Whether there is the right to act."""
+        return self.election is None or self.election.fence.open
+
+    @property
+    def deciding(self) -> bool:
+        """Whether it knows everything and may act."""
+        return self.feed.fed and self.leading
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Schedule until `stop` is set. Raises LeadershipLostError, and ApiError if nodes or pods may not be read."""
+        log = self.observer.log
+        waits: dict[str, Coroutine[Any, Any, Any]] = {"feed": self.feed.run(self.served), "loop": self.loop.run()}
+        if self.election is not None:
+            waits["election"] = self.election.run()
+        tasks = {name: asyncio.create_task(work, name=name) for name, work in waits.items()}
+        stopped = asyncio.create_task(stop.wait())
+        try:
+            await asyncio.wait([stopped, *tasks.values()], return_when=asyncio.FIRST_COMPLETED)
+            for task in tasks.values():
+                if task.done():
+                    task.result()
+            if "election" in tasks and tasks["election"].done():
+                raise LeadershipLostError("the lease is lost: somebody else leads, or it could not be renewed in time")
+            log.info("Stopping")
+            await _ended(tasks["loop"])
+            await self._finish()
+        finally:
+            stopped.cancel()
+            await _ended(tasks["loop"])
+            await _ended(tasks["feed"])
+            await self.executor.aclose()
+            await self.pool.aclose()
+            await self.events.aclose()
+            if "election" in tasks:
+                await _ended(tasks["election"])
+
+    async def _finish(self) -> None:
+        """Let what is under way end, for a while."""
+        self.observer.close(self.loop.time())
+        await self.executor.conditions_written(GRACE)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(GRACE):
+                await self.pool.drain()
+                await self.events.drain()
+
+    def counted_by(self, runtime: RuntimeMetrics) -> None:
+        """Let its tasks, its leadership and up to which revision it has observed be read."""
+        runtime.counts_tasks("binding", lambda: self.executor.binder.under_way)
+        runtime.counts_tasks("preemption", lambda: self.executor.preemptor.under_way)
+        runtime.counts_tasks("api_calls", lambda: self.pool.in_flight)
+        runtime.counts_tasks("events", lambda: self.events.in_flight)
+        runtime.reads_revisions(self.settings.scheduler_name, self.feed.revisions)
+        if self.election is not None and self.settings.election is not None:
+            fence = self.election.fence
+            runtime.reads_leadership(self.settings.election.name, lambda: fence.open)
+
+    def _answers_again(self, seconds: float, calls: int) -> None:
+        self.observer.log.info("The API server answers again", outage_seconds=seconds, failed_calls=calls)
+
+    def _leads(self) -> None:
+        self._led = True
+        self.observer.log.info("Leading", lease=self.settings.election.name if self.settings.election else "")
+        self.loop.wake()
+
+    def checks(self, health: Health) -> None:
+        """What the endpoint says of its health."""
+        health.ready["informer-sync"] = lambda: None if self.feed.synced else "not synced"
+        health.live["scheduling-loop"] = self._stuck
+        if self.election is not None:
+            health.live["leaderElection"] = self._expired
+
+    def _expired(self) -> str | None:
+        """kube-scheduler's check: only who led and could not renew in time is unwell."""
+        return "the lease has expired" if self._led and not self.leading else None
+
+    def _stuck(self) -> str | None:
+        idle = self._clock.monotonic() - self.loop.last_turn
+        return None if idle < STUCK else f"no turn for {idle:.0f} s"
+
+
+@asynccontextmanager
+async def scheduler(settings: Settings) -> AsyncIterator[Scheduler]:
+    """A scheduler that is connected and has asked what is served; `Scheduler.run` it inside.
+
+    Raises ConfigError for a kubeconfig or address that cannot be used, and ClientError if the API server cannot be
+    reached or refuses.
+    """
+    connection = connect(settings.kubeconfig, settings.context, environment_of(settings))
+    log = Log(settings.verbosity, form=settings.log_format)
+    metrics = Metrics()
+    limits = Limits(qps=settings.qps, burst=settings.burst)
+    options = EngineOptions(settings.profiles, settings.gates, settings.timing, settings.sources, settings.seed)
+    engine = Engine(options)
+    environment = environment_of(settings)
+    async with contextlib.AsyncExitStack() as stack:
+        client = await stack.enter_async_context(ApiClient(connection, limits=limits, environment=environment))
+        # Renewing the lease waits neither for the client's pace nor for a connection.
+        lease_client = await stack.enter_async_context(
+            ApiClient(connection, limits=Limits(qps=0.0, connections=4), environment=environment)
+        )
+        first = await stack.enter_async_context(
+            ApiClient(connection, limits=Limits(qps=0.0, attempts=_FIRST_ATTEMPTS), environment=environment)
+        )
+        served = await discover(first)
+        groups, composites = served.readable("PodGroup"), served.readable("CompositePodGroup")
+        sink = _Sink(metrics)
+        runtime = RuntimeMetrics(metrics.registry)
+        client.watch = lease_client.watch = first.watch = runtime
+
+        def records_trouble(text: str) -> None:  # from the thread that writes them
+            metrics.trouble.labels("records").inc()
+            log.error(text, where="records")
+
+        try:
+            store = open_store(settings.records, trouble=records_trouble, lost=metrics.records_dropped.inc)
+        except OSError as error:
+            raise ConfigError(f"decision records: {error}") from None
+        stack.callback(store.close)
+        observer = Observer(
+            metrics=metrics,
+            sink=sink,
+            log=log,
+            records=RecordKeeper(store),
+            controller=settings.scheduler_name,
+            instance=socket.gethostname(),
+            group_version=groups[0].api_version if groups else INTERNAL_VERSION,
+            composite_version=composites[0].api_version if composites else CompositePodGroup.API_VERSION,
+        )
+        observer.attach(engine)
+        runtime.attach(engine.queue)
+        found = Scheduler(settings, client, lease_client, served, observer, engine)
+        found.counted_by(runtime)
+        sink.writes = found.writes
+        if settings.serving is not None:
+            health = Health()
+            found.checks(health)
+            server = Server(
+                settings.serving,
+                metrics=metrics,
+                health=health,
+                records=store.find,
+                evictions=store.evictions,
+                authorize=DelegatedAuth(lease_client),
+                at_rest=lambda look: found.loop.at_rest(look, within=SCRAPE_WAITS),
+            )
+            await server.start()
+            stack.push_async_callback(server.stop)
+            log.info("Serving", url=server.url)
+        for reason in served.unavailable:
+            observer.trouble("discovery", f"not read: {reason}")
+        for profile in settings.profiles.values():
+            for remark in remarks_on(profile, settings.gates):
+                (log.error if remark.error else log.warning)(remark.text)
+        log.info("Connected", server=connection.server, profiles=",".join(settings.profiles))
+        yield found
+
+
+async def run(settings: Settings, stop: asyncio.Event, *, begun: Callable[[Scheduler], None] = lambda _: None) -> None:
+    """Schedule until `stop` is set; `begun` is called when the API server has answered. Raises as the parts do."""
+    async with scheduler(settings) as found:
+        begun(found)
+        await found.run(stop)
+
+
+class _Sink:
+    """Takes event bodies; what cannot be written soon is dropped, and counted: events never hold up binding."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+        self._waiting = 0
+        self.writes: Writes | None = None
+
+    def __call__(self, body: dict[str, object]) -> None:
+        if self.writes is None or self._waiting >= _EVENTS_WAITING:
+            self._metrics.events_dropped.inc()
+            return
+        self._waiting += 1
+        self.writes.write_event(body).add_done_callback(self._written)
+
+    def _written(self, _: asyncio.Future[None]) -> None:
+        self._waiting -= 1
+
+
+async def _ended(task: asyncio.Task[Any]) -> None:
+    """Cancel a task and wait for it; what it raised was raised before."""
+    task.cancel()
+    with contextlib.suppress(asyncio.CancelledError, ClientError, Exception):
+        await task

@@ -1,0 +1,107 @@
+"""What groups count as when they are victims: the class that an annotation names, as the API server knows it now.
+
+The API has no field for it yet, so nobody resolves the name when a group is written (preemption.md 4, "Options"; the
+first text of KEP-5710). Here it is looked up among the PriorityClasses of the cluster.
+
+Rules: a class that appears later counts from then on, and one of the name with another value counts with that. A class
+that vanishes changes nothing for the groups that had it (preemption.md 8), for as long as this process remembers. A
+value below the group's own priority is refused: groups could evict each other in turn. A group whose class is refused
+or unknown counts with its own priority, and `refused` is called once for every reason; so it is for a
+number without a class, which anybody could write.
+
+Invariant: a group that comes out has the value as its `preemption-priority` annotation, where the class gives one; a
+group without the annotation comes out as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, Generic, NamedTuple, TypeVar
+
+from msgspec.structs import replace
+
+from kube_rules.admission import DEFAULT_PRIORITY, PREEMPTION_PRIORITY, PREEMPTION_PRIORITY_CLASS, PriorityAdmission
+from kube_rules.errors import FieldError
+from kube_rules.objects import CompositePodGroup, PodGroup, PriorityClass
+
+_NO_CLASS: Final = f"it is the value of the class that {PREEMPTION_PRIORITY_CLASS} names, and none is named"
+
+
+class _Had(NamedTuple):
+    """What a group was given last."""
+
+    uid: str
+    name: str
+    value: str
+
+
+GroupT = TypeVar("GroupT", PodGroup, CompositePodGroup)
+
+
+class VictimClasses(Generic[GroupT]):
+    """The groups of one kind. `refused(group, reason)` is called when an annotation does not count."""
+
+    def __init__(self, refused: Callable[[GroupT, str], None]) -> None:
+        self._refused: Callable[[GroupT, str], None] = refused
+        self._classes: dict[str, PriorityClass] = {}
+        self._admission = PriorityAdmission()
+        self._naming: dict[str, str] = {}
+        """Groups with the annotation, by key, and the class they name."""
+        self._had: dict[str, _Had] = {}
+        self._reported: dict[str, str] = {}
+        """Why a group was refused last, by key."""
+
+    def set_class(self, found: PriorityClass) -> list[str]:
+        """A class appeared or changed; returns the keys of the groups to be set anew."""
+        before = self._classes.get(found.name)
+        self._classes[found.name] = found
+        self._admission = PriorityAdmission(self._classes.values())
+        if before is not None and before.value == found.value:
+            return []
+        return [key for key, name in self._naming.items() if name == found.name]
+
+    def remove_class(self, name: str) -> None:
+        """A class is gone: who had it keeps its value."""
+        if self._classes.pop(name, None) is not None:
+            self._admission = PriorityAdmission(self._classes.values())
+
+    def forget(self, key: str) -> None:
+        """A group (`namespace/name`) is gone."""
+        self._naming.pop(key, None)
+        self._had.pop(key, None)
+        self._reported.pop(key, None)
+
+    def resolved(self, group: GroupT) -> GroupT:
+        """The group with the preemption priority that its annotation stands for now."""
+        annotations = group.metadata.annotations
+        name = annotations.get(PREEMPTION_PRIORITY_CLASS, "")
+        key, uid = group.key, group.metadata.uid
+        if not name:
+            if PREEMPTION_PRIORITY not in annotations:
+                self.forget(key)
+                return group
+            self._naming.pop(key, None)
+            self._had.pop(key, None)
+            self._refuse(group, f"metadata.annotations[{PREEMPTION_PRIORITY}]: Forbidden: {_NO_CLASS}")
+            annotations = self._admission.as_victim(annotations, DEFAULT_PRIORITY, stored=True)
+            return replace(group, metadata=replace(group.metadata, annotations=annotations))
+        self._naming[key] = name
+        had = self._had.get(key)
+        if had is not None and (had.uid, had.name) == (uid, name):
+            annotations = {**annotations, PREEMPTION_PRIORITY: had.value}
+        priority = group.spec.priority if group.spec.priority is not None else DEFAULT_PRIORITY
+        try:
+            annotations = self._admission.as_victim(annotations, priority, stored=True)
+        except FieldError as error:
+            self._had.pop(key, None)
+            self._refuse(group, str(error))
+            kept = {name: text for name, text in annotations.items() if name != PREEMPTION_PRIORITY}
+            return replace(group, metadata=replace(group.metadata, annotations=kept))
+        self._reported.pop(key, None)
+        self._had[key] = _Had(uid, name, annotations[PREEMPTION_PRIORITY])
+        return replace(group, metadata=replace(group.metadata, annotations=annotations))
+
+    def _refuse(self, group: GroupT, why: str) -> None:
+        if self._reported.get(group.key) != why:
+            self._reported[group.key] = why
+            self._refused(group, why)

@@ -1,0 +1,141 @@
+"""CompositePodGroups as the API has them, brought to the engine (composite.md 1, 2).
+
+There may be two of one name: a native one and one of our custom resources; the native one counts. Custom resources have
+no admission that would resolve a priority class: a composite that came without a priority has the highest of the groups
+in it, which have theirs from their pods where they came without one, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from msgspec.structs import replace
+
+from kube_rules.objects import CompositePodGroup, PriorityClass
+from kube_rules.versions import CRD_GROUP, SCHEDULING_GROUP
+from reprieve.client.discovery import Resource
+from reprieve.client.informer import Change, ChangeKind
+from reprieve.live.classes import VictimClasses
+from reprieve.live.namesakes import Namesakes
+from reprieve.scheduling.engine import Engine
+
+ChangeListener = Callable[[Change[CompositePodGroup], Resource], None]
+
+
+class Composites:
+    """See the module docstring. `listener` is notified of each change of the one that counts once the engine has it.
+
+    `refused(group, reason)` is called for a composite with a class as victim that does not count, `inspect(group)` for
+    every one as the engine has it.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        *,
+        listener: ChangeListener,
+        refused: Callable[[CompositePodGroup, str], None] = lambda group, why: None,
+        inspect: Callable[[CompositePodGroup], None] = lambda group: None,
+        warn: Callable[[str], None],
+    ) -> None:
+        self._engine = engine
+        self._listener = listener
+        self._inspect = inspect
+        self._namesakes: Namesakes[CompositePodGroup] = Namesakes((SCHEDULING_GROUP, CRD_GROUP), warn)
+        self._victims: VictimClasses[CompositePodGroup] = VictimClasses(refused)
+        self._open: dict[str, int | None] = {}
+        """Those without a priority of their own, and the one they were given."""
+
+    def take(self, change: Change[CompositePodGroup], resource: Resource, now: float) -> None:
+        """One of a name appeared, changed or went."""
+        item = change.object
+        counted = self._namesakes.counting(item.key)
+        self._namesakes.take(change, resource)
+        best = self._namesakes.counting(item.key)
+        if best is None:
+            self._open.pop(item.key, None)
+            self._victims.forget(item.key)
+            parent = self._parent(item.key)
+            self._engine.remove_composite(item.key, now)
+            self.settled(parent, now)
+            self._listener(change, resource)
+            return
+        if counted is not None and best[0] is counted[0]:
+            return
+        old = counted[0] if counted is not None else None
+        if old is not None and old.metadata.uid != best[0].metadata.uid:
+            self._engine.remove_composite(item.key, now)
+            self._listener(Change(ChangeKind.DELETED, old, old), resource)
+            old = None
+        self._set(best[0], now)
+        self._listener(Change(ChangeKind.ADDED if old is None else ChangeKind.UPDATED, best[0], old), best[1])
+
+    def set_class(self, found: PriorityClass, now: float) -> None:
+        """A PriorityClass appeared or changed: composites that name it as victims count with its value."""
+        for key in self._victims.set_class(found):
+            counted = self._namesakes.counting(key)
+            if counted is not None:
+                self._set(counted[0], now)
+
+    def remove_class(self, name: str) -> None:
+        """A PriorityClass is gone; composites that had its value as victims keep it."""
+        self._victims.remove_class(name)
+
+    def settled(self, parent: str | None, now: float) -> None:
+        """What is in a composite (`namespace/name`) has another priority than before, is new or gone."""
+        if not self._open:
+            return
+        seen: set[str] = set()
+        while parent is not None and parent not in seen:
+            seen.add(parent)
+            composite = self._engine.cluster.trees.composites.get(parent)
+            if composite is None or composite.spec is None:
+                return
+            if parent in self._open and self._open[parent] != self._highest(parent):
+                self._give(parent, now)
+            parent = composite.spec.parent
+
+    def _set(self, composite: CompositePodGroup, now: float) -> None:
+        key = composite.key
+        self._open.pop(key, None)
+        if composite.spec.priority is None:
+            self._open[key] = None
+        self._bring(composite, now)
+        if key in self._open and self._highest(key) is not None:
+            self._give(key, now)
+        self.settled(self._parent(key), now)
+
+    def _parent(self, key: str) -> str | None:
+        known = self._engine.cluster.trees.composites.get(key)
+        return known.spec.parent if known is not None and known.spec is not None else None
+
+    def _give(self, key: str, now: float) -> None:
+        """A composite without a priority gets the highest of what is in it."""
+        counted = self._namesakes.counting(key)
+        priority = self._highest(key)
+        if counted is None or priority is None:
+            return
+        self._open[key] = priority
+        composite = counted[0]
+        given = replace(composite, spec=replace(composite.spec, priority=priority))
+        self._bring(given, now)
+
+    def _bring(self, composite: CompositePodGroup, now: float) -> None:
+        resolved = self._victims.resolved(composite)
+        self._inspect(resolved)
+        self._engine.set_composite(resolved, now, created=_created(composite))
+
+    def _highest(self, key: str) -> int | None:
+        """The highest priority of the groups in a composite; None if none has one."""
+        return max(self._priorities(key), default=None)
+
+    def _priorities(self, key: str) -> Iterator[int]:
+        composite = self._engine.cluster.trees.composites.get(key)
+        for child in composite.children if composite is not None else ():
+            if child.spec is not None and child.spec.has_priority:
+                yield child.spec.priority
+
+
+def _created(item: CompositePodGroup) -> float:
+    stamp = item.metadata.creation_timestamp
+    return stamp.timestamp() if stamp is not None else 0.0

@@ -1,0 +1,583 @@
+"""What pods and pod groups say about their scheduling: conditions and nominations, written only when they change.
+
+Rules (observability.md "Conditions", and kube-scheduler's where that is silent):
+- PodScheduled=False carries a reason and a message; `lastTransitionTime` is when it became False, not when the message
+  last changed; `observedGeneration` is the pod's, where the API counts generations.
+- Condition and nominatedNodeName of one pod go out in one patch. While a patch is on its way, later changes of the same
+  pod come together in the next one.
+- A pod that was placed meanwhile gets no word any more about not being placed.
+- The status of a PodGroup of another scheduler is in the terms of its API (workloads.md 4); a new one is accepted.
+- PodGroupInitiallyScheduled, of a composite CompositePodGroupInitiallyScheduled (composite.md 5), never goes back to
+  False, but where a binding of that very scheduling failed for good. A composite whose tree cannot be scheduled as it
+  is (a cycle, too many levels) says so with the reason Invalid, with or without pods below it.
+- A pod that PreEnqueue keeps back for 5 s gets the reason NotReadyForScheduling (KEP-5501); about scheduling gates the
+  API server has said so itself. A group of pods that are kept back, one below its minCount for example, has its
+  condition from the start.
+
+Invariant: for every object there is what the API is known to have, or is about to have; a change to just that costs no
+call. What the informers bring of the past, from before a patch, does not count as a change.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import Any, Final, NamedTuple
+
+from kube_rules import objects
+from kube_rules.foreign_groups import ForeignGroup, accepted, has_message, made_for
+from reprieve.client.clock import Clock
+from reprieve.client.discovery import Resource
+from reprieve.client.errors import ApiError, ClientError
+from reprieve.client.leading import LeadershipLostError
+from reprieve.cluster.groups import CompositeState, Fault, Group, disrupted_with
+from reprieve.cluster.pods import PREEMPTION_BY_SCHEDULER, PodRecord
+from reprieve.live.writes import Writes, superseded
+from reprieve.queueing.entity import QueueState
+from reprieve.scheduling.decision import INVALID, UNSCHEDULABLE, Decision, GroupCondition, Rejection
+from reprieve.scheduling.engine import Engine
+
+NOT_READY: Final = "NotReadyForScheduling"
+DISRUPTION_TARGET: Final = "DisruptionTarget"
+_SPARED: Final = "PreemptionFailed"
+_SCHEDULED_AGAIN: Final = "ScheduledAgain"
+_SCHEDULED: Final = "PodScheduled"
+_GROUP_SCHEDULED: Final[Mapping[str, str]] = {
+    "PodGroup": "PodGroupInitiallyScheduled",
+    "CompositePodGroup": "CompositePodGroupInitiallyScheduled",
+}
+"""Kind of a group to the type of its condition."""
+KEPT_BACK: Final = 5.0
+"""Seconds behind a gate before a pod says so: most gates open at once (KEP-5501)."""
+
+
+class _WrittenCondition(NamedTuple):
+    """A condition; `observed` is its observedGeneration, `since` its lastTransitionTime."""
+
+    status: str = ""
+    reason: str = ""
+    message: str = ""
+    since: datetime | None = None
+    observed: int = 0
+
+
+class _View(NamedTuple):
+    """What this module writes of an object."""
+
+    condition: _WrittenCondition = _WrittenCondition()
+    nominated: str = ""
+
+
+class _Subject:
+    """One pod or group: what the API has (`now`), what is wished, and the patch that is on its way."""
+
+    __slots__ = (
+        "back",
+        "condition",
+        "disrupted",
+        "error",
+        "flight",
+        "foreign",
+        "generation",
+        "kind",
+        "name",
+        "namespace",
+        "nominated",
+        "now",
+        "record",
+        "resource",
+        "seen",
+        "stale",
+        "uid",
+    )
+
+    def __init__(self, namespace: str, name: str, uid: str, kind: str = "Pod") -> None:
+        self.kind = kind
+        self.namespace = namespace
+        self.name = name
+        self.uid = uid
+        self.generation = 0
+        self.resource: Resource | None = None
+        self.record: PodRecord | None = None
+        self.now = _View()
+        self.seen = _View()
+        """As an informer last had it."""
+        self.stale: list[_View] = []
+        """What it was before patches that the informer does not have yet: no news."""
+        self.flight: asyncio.Future[None] | None = None
+        self.error: BaseException | None = None
+        """How the last patch failed, if it did."""
+        self.condition: tuple[str, str, str] | None = None
+        """Wished status, reason and message."""
+        self.nominated: str | None = None
+        """Wished node, empty for none."""
+        self.back = False
+        """Of a group: what is wished may take back that it was scheduled."""
+        self.disrupted = False
+        """Of a group: it says that it makes room for somebody."""
+        self.foreign: ForeignGroup | None = None
+        """Of a group of another scheduler's API: what only that says."""
+
+    def observe(self, view: _View) -> None:
+        """An informer has a new state; echoes of what was there before our own patches are passed over."""
+        self.seen = view
+        if view == self.now:
+            self.stale.clear()
+        elif view not in self.stale:
+            self.now = view
+            self.stale.clear()
+
+    def sent(self, view: _View, flight: asyncio.Future[None]) -> None:
+        """A patch that makes it so is on its way."""
+        self.stale.append(self.now)
+        self.now = view
+        self.flight = flight
+        self.error = None
+
+    def failed(self, error: BaseException) -> None:
+        """The patch came to nothing, or nobody knows: the informer's word counts."""
+        self.error = error
+        self.now = self.seen
+        self.stale.clear()
+
+
+class Conditions:
+    """See the module docstring. Made and used in one event loop. `on_trouble` is called for writes that failed."""
+
+    def __init__(self, writes: Writes, clock: Clock, *, on_trouble: Callable[[str], None] = lambda _: None) -> None:
+        self._writes = writes
+        self._clock = clock
+        self._on_trouble = on_trouble
+        self._pods: dict[str, _Subject] = {}
+        """Pods without a node, by UID."""
+        self._groups: dict[str, _Subject] = {}
+        """Groups of all levels by `ref`: `group/...` or `composite/...`."""
+        self._dirty: dict[str, _Subject] = {}
+        self._again: dict[str, _Subject] = {}
+        """Whose last patch failed: tried again by `waiting`."""
+        self._flights: set[asyncio.Future[None]] = set()
+        self._unaccepted: dict[str, _Subject] = {}
+        """Groups of other APIs whose controllers wait for a scheduler to look at them, by key."""
+
+    # -- what the API says -------------------------------------------------------------------------
+
+    def seen_pod(self, pod: objects.Pod) -> None:
+        """An informer has a pod, new or changed."""
+        meta = pod.metadata
+        if pod.spec.node_name:
+            self.forget_pod(meta.uid)
+            return
+        subject = self._pods.get(meta.uid)
+        status = pod.status
+        if subject is None:
+            subject = self._pods[meta.uid] = _Subject(meta.namespace or "default", meta.name, meta.uid)
+        subject.generation = meta.generation
+        found = next((c for c in status.conditions if c.type == _SCHEDULED), None)
+        subject.observe(_View(_written(found) if found else _WrittenCondition(), status.nominated_node_name))
+
+    def forget_pod(self, uid: str) -> None:
+        """A pod is gone, or has its node."""
+        if self._pods.pop(uid, None) is not None:
+            self._dirty.pop(uid, None)
+
+    def seen_group(self, group: objects.PodGroup | objects.CompositePodGroup, resource: Resource | None = None) -> None:
+        """An informer has a group; `resource` is where it was read (None: the best version that is served)."""
+        meta = group.metadata
+        ref = ref_of(group)
+        subject = self._groups.get(ref)
+        if subject is None or subject.uid != meta.uid:
+            subject = self._groups[ref] = _Subject(meta.namespace or "default", meta.name, meta.uid, group.KIND)
+        subject.resource = resource
+        foreign = group.foreign if isinstance(group, objects.PodGroup) else None
+        subject.foreign = foreign
+        subject.generation = meta.generation if foreign is None else 0  # other APIs do not name it
+        found = next((c for c in group.status.conditions if c.type == _GROUP_SCHEDULED[group.KIND]), None)
+        view = _View(_written(found, found.observed_generation)) if found else _View()
+        if foreign is not None:
+            if accepted(foreign.api_version, foreign.phase):
+                self._unaccepted[group.key] = subject
+            if not has_message(foreign.api_version) and view.condition.status != "True":
+                view = subject.now  # it has no word for more than was written
+        subject.observe(view)
+        subject.disrupted = any(c.type == DISRUPTION_TARGET and c.status == "True" for c in group.status.conditions)
+
+    def forget_group(self, ref: str) -> None:
+        """A group is gone."""
+        self._groups.pop(ref, None)
+        self._dirty.pop(ref, None)
+        kind, _, key = ref.partition("/")
+        if kind == "group":  # who stands by never comes to `_accept`
+            self._unaccepted.pop(key, None)
+
+    # -- what the scheduler says -------------------------------------------------------------------
+
+    def decided(self, decision: Decision) -> None:
+        """All that one attempt wants written."""
+        for rejection in decision.rejections:
+            self.rejected(rejection)
+        for pod, node in decision.nominations:
+            self.nominated(pod, node)
+        for pod in decision.cleared:
+            self.cleared(pod)
+        for condition in decision.conditions:
+            self.group(condition)
+
+    def rejected(self, rejection: Rejection) -> None:
+        """A pod found no place: PodScheduled=False."""
+        self._not_scheduled(rejection.pod, rejection.reason, rejection.message)
+
+    def nominated(self, pod: PodRecord, node: str) -> None:
+        """A pod is to get a place on the node when its victims have left."""
+        subject = self._subject(pod)
+        subject.nominated = node
+        self._touched(pod.uid, subject)
+
+    def cleared(self, pod: PodRecord) -> None:
+        """A pod's nomination is no longer true."""
+        subject = self._subject(pod)
+        subject.nominated = ""
+        self._touched(pod.uid, subject)
+
+    def group(self, condition: GroupCondition) -> None:
+        """A group was scheduled, for the first time or again, or not."""
+        ref = _carrier_of(condition.ref)
+        subject = self._groups.get(ref)
+        if subject is not None and condition.scheduled and subject.disrupted:
+            self._undisrupted(subject)
+        if subject is not None and subject.now.condition.status != "True":
+            status = "True" if condition.scheduled else "False"
+            subject.condition = (status, condition.reason, condition.message)
+            self._touched(ref, subject)
+
+    def was_scheduled(self, ref: str) -> bool:
+        """Whether a group says, or is about to say, that it was scheduled."""
+        subject = self._groups.get(_carrier_of(ref))
+        return subject is not None and "True" in (subject.now.condition.status, (subject.condition or ("",))[0])
+
+    def not_scheduled_after_all(self, ref: str, reason: str, message: str) -> None:
+        """A group was reported as scheduled, and is not: a binding failed (scheduling.md 3.6)."""
+        ref = _carrier_of(ref)
+        subject = self._groups.get(ref)
+        if subject is not None:
+            subject.condition = ("False", reason, message)
+            subject.back = True
+            self._touched(ref, subject)
+
+    def waiting(self, engine: Engine, now: float) -> None:
+        """Look after what no decision tells: pods behind gates, and patches that failed.
+
+        To be called about once a second; costs a look at every pod behind a gate.
+        """
+        self._accept(engine)
+        again, self._again = self._again, {}
+        for key, subject in again.items():
+            self._touched(key, subject)
+        for composite in engine.cluster.trees.composites.values():
+            if composite.fault is not None:
+                self._without_root(composite, composite.fault)
+        for entity in engine.queue.entities():
+            if entity.state is not QueueState.GATED:
+                continue
+            kept_back = now - entity.since >= KEPT_BACK
+            if entity.group is not None and entity.gate.reason and not entity.blocked:
+                for group in entity.group.below():
+                    self._group_gated(group, entity.gate.reason, first=not kept_back)
+            if not kept_back:
+                continue
+            why = entity.blocked or entity.gate.reason
+            if why:
+                for pod in entity.ready.values():
+                    self._not_scheduled(pod, NOT_READY, why)
+            for uid, status in entity.held.items():
+                held = engine.cluster.pods.get(uid)
+                if held is not None and not held.gates:
+                    self._not_scheduled(held, NOT_READY, status.reason)
+
+    def _accept(self, engine: Engine) -> None:
+        """Groups that no scheduler has accepted yet: their controllers may make the pods now (workloads.md 4.3)."""
+        unaccepted, self._unaccepted = self._unaccepted, {}
+        for key, subject in unaccepted.items():
+            foreign, where = subject.foreign, subject.resource
+            if self._groups.get(f"group/{key}") is not subject or foreign is None or where is None:
+                continue
+            if not engine.is_for_us(key, foreign.api_version):
+                self._unaccepted[key] = subject
+                continue
+            status = accepted(foreign.api_version, foreign.phase)
+            if not status or subject.now.condition.status:
+                continue
+            flight = self._writes.patch_foreign_status(
+                subject.namespace, subject.name, subject.uid, status, resource=where
+            )
+            self._flights.add(flight)
+            flight.add_done_callback(lambda done, key=key, subject=subject: self._accepted(key, subject, done))  # type: ignore[misc]
+
+    def _accepted(self, key: str, subject: _Subject, done: asyncio.Future[None]) -> None:
+        self._flights.discard(done)
+        error = ClientError("cancelled") if done.cancelled() else done.exception()
+        if error is not None and not superseded(error) and self._groups.get(f"group/{key}") is subject:
+            self._unaccepted[key] = subject
+
+    def _group_gated(self, group: Group, why: str, *, first: bool) -> None:
+        """Why a group waits: at once if it says nothing yet (`first`), for an empty status tells nothing.
+
+        What it said of an earlier attempt, or of a preemption that is over, gives way after the pause of its pods.
+        """
+        subject = self._groups.get(group.ref)
+        if subject is None or subject.now.condition.status == "True":
+            return
+        if not first or not subject.now.condition.status:
+            self.group(GroupCondition(group.key, False, UNSCHEDULABLE, why, composite=group.kind != "PodGroup"))
+
+    def _without_root(self, composite: CompositeState, fault: Fault) -> None:
+        """Why the root of a composite cannot be found; where nobody is waited for it cannot be scheduled as it is."""
+        reason = UNSCHEDULABLE if fault.missing else INVALID
+        self.group(GroupCondition(composite.key, False, reason, fault.message, composite=True))
+
+    async def written(self, pod: PodRecord) -> None:
+        """Return when what is wished for a pod is in the API. Raises what the call failed with.
+
+        A pod that was placed or forgotten meanwhile needs nothing.
+        """
+        subject = self._pods.get(pod.uid)
+        if subject is None:
+            return
+        subject.error = None
+        self._flush(pod.uid, subject)
+        while subject.flight is not None:
+            await asyncio.wait((subject.flight,))
+            await asyncio.sleep(0)  # lets the callback of the flight go first
+        if subject.error is not None:
+            raise subject.error
+
+    def disruption_target(self, preemptor: PodRecord, *, by: str, observed: int = 0) -> dict[str, Any]:
+        """The condition of a victim (and of an `all` group): who it makes room for, a pod or what `by` names."""
+        text = f"{preemptor.scheduler_name}: preempting to accommodate a higher priority {by}"
+        written = _WrittenCondition("True", PREEMPTION_BY_SCHEDULER, text, self._moment(), observed)
+        return _condition(DISRUPTION_TARGET, written)
+
+    async def group_disrupted(self, group: Group, preemptor: PodRecord, *, by: str) -> None:
+        """DisruptionTarget on every group of an `all` unit; one that is gone needs none. Raises as the call fails."""
+        for one in disrupted_with(group):
+            await self._group_disrupted(one, preemptor, by=by)
+
+    async def _group_disrupted(self, group: Group, preemptor: PodRecord, *, by: str) -> None:
+        subject = self._groups.get(group.ref)
+        if subject is None:
+            return
+        condition = self.disruption_target(preemptor, by=by, observed=subject.generation)
+        try:
+            await self._writes.patch_group_status(
+                subject.namespace, subject.name, subject.uid, [condition], kind=subject.kind, resource=subject.resource
+            )
+        except ApiError as error:
+            if not superseded(error):
+                raise
+        else:
+            subject.disrupted = True
+
+    def _undisrupted(self, subject: _Subject) -> None:
+        """A preempted group runs again: its DisruptionTarget is history, as the API's disruption controller says."""
+        text = "scheduled again after it was preempted"
+        written = _WrittenCondition("False", _SCHEDULED_AGAIN, text, self._moment(), subject.generation)
+        subject.disrupted = False
+        flight = self._writes.patch_group_status(
+            subject.namespace,
+            subject.name,
+            subject.uid,
+            [_condition(DISRUPTION_TARGET, written)],
+            kind=subject.kind,
+            resource=subject.resource,
+        )
+        self._flights.add(flight)
+
+        def landed(done: asyncio.Future[None]) -> None:
+            self._flights.discard(done)
+            error = ClientError("cancelled") if done.cancelled() else done.exception()
+            if error is not None and not superseded(error):
+                subject.disrupted = True  # written with its next members
+                self._on_trouble(f"status of {subject.namespace}/{subject.name}: {error}")
+
+        flight.add_done_callback(landed)
+
+    def is_disrupted(self, ref: str) -> bool:
+        """Whether a group says that it makes room for somebody, as last observed."""
+        subject = self._groups.get(ref)
+        return subject is not None and subject.disrupted
+
+    def spared(self, observed: int = 0) -> dict[str, Any]:
+        """The condition of who was to be a victim and stays: status False, as the disruption controller has it."""
+        text = "the preemption failed before anything was deleted"
+        return _condition(DISRUPTION_TARGET, _WrittenCondition("False", _SPARED, text, self._moment(), observed))
+
+    def group_spared(self, group: Group) -> list[asyncio.Future[None]]:
+        """DisruptionTarget=False on the groups of an `all` unit that stays, but those that are gone."""
+        found = (self._group_spared(one) for one in disrupted_with(group))
+        return [write for write in found if write is not None]
+
+    def _group_spared(self, group: Group) -> asyncio.Future[None] | None:
+        subject = self._groups.get(group.ref)
+        if subject is None:
+            return None
+        subject.disrupted = False
+        return self._writes.patch_group_status(
+            subject.namespace,
+            subject.name,
+            subject.uid,
+            [self.spared(subject.generation)],
+            kind=subject.kind,
+            resource=subject.resource,
+        )
+
+    async def drain(self) -> None:
+        """Return when everything wished so far, and meanwhile, is written or has failed."""
+        while self._dirty or self._flights:
+            self._flush_all()
+            if self._flights:
+                await asyncio.wait(self._flights)
+            await asyncio.sleep(0)
+
+    # -- inside ------------------------------------------------------------------------------------
+
+    def _not_scheduled(self, pod: PodRecord, reason: str, message: str) -> None:
+        subject = self._pods.get(pod.uid) or self._subject(pod)
+        written = subject.now.condition
+        if subject.condition is None and (written.status, written.reason, written.message) == (
+            "False",
+            reason,
+            message,
+        ):
+            return
+        subject.record = pod
+        subject.condition = ("False", reason, message)
+        self._touched(pod.uid, subject)
+
+    def _subject(self, pod: PodRecord) -> _Subject:
+        subject = self._pods.get(pod.uid)
+        if subject is None:
+            subject = self._pods[pod.uid] = _Subject(pod.namespace, pod.name, pod.uid)
+        subject.record = pod
+        return subject
+
+    def _touched(self, key: str, subject: _Subject) -> None:
+        if not self._dirty:
+            asyncio.get_running_loop().call_soon(self._flush_all)
+        self._dirty[key] = subject
+
+    def _flush_all(self) -> None:
+        for key, subject in list(self._dirty.items()):
+            self._flush(key, subject)
+
+    def _flush(self, key: str, subject: _Subject) -> None:
+        """Send what is wished and is not so; while a patch is on its way its end will come back here."""
+        self._dirty.pop(key, None)
+        if subject.flight is not None:
+            return
+        record = subject.record
+        condition, nominated = subject.condition, subject.nominated
+        subject.condition = subject.nominated = None
+        if record is not None and record.row >= 0:
+            return  # placed: the binding says all there is to say
+        of_group = key in self._groups
+        back, subject.back = subject.back, False
+        before = subject.now
+        written = before.condition
+        if of_group and written.status == "True" and not back:
+            return  # observed meanwhile, and it stays so
+        if condition is not None and (
+            condition != written[:3] or (of_group and written.observed != subject.generation)
+        ):
+            status, reason, message = condition
+            since = written.since if written.status == status and written.since is not None else self._moment()
+            written = _WrittenCondition(status, reason, message, since, subject.generation if of_group else 0)
+        after = _View(written, before.nominated if nominated is None else nominated)
+        if after == before:
+            return
+        flight = self._patch_group(subject, after) if of_group else self._patch_pod(subject, after)
+        subject.sent(after, flight)
+        self._flights.add(flight)
+        flight.add_done_callback(lambda done: self._landed(key, subject, before, done))
+
+    def _patch_pod(self, subject: _Subject, view: _View) -> asyncio.Future[None]:
+        patch: dict[str, Any] = {}
+        if view.condition != subject.now.condition:
+            written = view.condition._replace(observed=subject.generation)
+            patch["conditions"] = [_condition(_SCHEDULED, written)]
+        if view.nominated != subject.now.nominated:
+            patch["nominatedNodeName"] = view.nominated or None
+        return self._writes.patch_pod_status(subject.namespace, subject.name, subject.uid, patch)
+
+    def _patch_group(self, subject: _Subject, view: _View) -> asyncio.Future[None]:
+        conditions = [_condition(_GROUP_SCHEDULED[subject.kind], view.condition)]
+        return self._writes.patch_group_status(
+            subject.namespace, subject.name, subject.uid, conditions, kind=subject.kind, resource=subject.resource
+        )
+
+    def _landed(self, key: str, subject: _Subject, before: _View, flight: asyncio.Future[None]) -> None:
+        self._flights.discard(flight)
+        subject.flight = None
+        error = ClientError("cancelled") if flight.cancelled() else flight.exception()
+        if error is not None:
+            self._failed(key, subject, before, error)
+        elif subject.condition is not None or subject.nominated is not None:
+            self._flush(key, subject)
+
+    def _failed(self, key: str, subject: _Subject, before: _View, error: BaseException) -> None:
+        """Nobody knows whether it was written: fall back on what the informer says, and try again later."""
+        meant = subject.now
+        subject.failed(error)
+        if superseded(error):
+            for known in (self._pods, self._groups):
+                if known.get(key) is subject:
+                    del known[key]
+            return
+        self._on_trouble(f"status of {subject.namespace}/{subject.name}: {error}")
+        if isinstance(error, LeadershipLostError):
+            return
+        if subject.condition is None and meant.condition != before.condition:
+            subject.condition = meant.condition[:3]
+            subject.back = key in self._groups and before.condition.status == "True"
+        if subject.nominated is None and meant.nominated != before.nominated:
+            subject.nominated = meant.nominated
+        self._again[key] = subject
+
+    def _moment(self) -> datetime:
+        """Now, to the second: as exactly as the API keeps it."""
+        return self._clock.now().replace(microsecond=0)
+
+
+def ref_of(group: objects.PodGroup | objects.CompositePodGroup) -> str:
+    """What a group is called here and in the queue, by which one does not pass for a composite of its name."""
+    kind = "composite" if isinstance(group, objects.CompositePodGroup) else "group"
+    return f"{kind}/{group.metadata.namespace or 'default'}/{group.metadata.name}"
+
+
+def _written(found: objects.PodCondition | objects.Condition, observed: int = 0) -> _WrittenCondition:
+    return _WrittenCondition(found.status, found.reason, found.message, found.last_transition_time, observed)
+
+
+def _condition(kind: str, written: _WrittenCondition) -> dict[str, Any]:
+    condition: dict[str, Any] = {
+        "type": kind,
+        "status": written.status,
+        "reason": written.reason,
+        "message": written.message,
+        "lastTransitionTime": f"{written.since:%Y-%m-%dT%H:%M:%SZ}" if written.since is not None else None,
+    }
+    if written.observed:
+        condition["observedGeneration"] = written.observed
+    return condition
+
+
+def observed(condition: dict[str, Any], generation: int) -> dict[str, Any]:
+    """The same condition of an object of that generation; 0: of one whose generations nobody counts."""
+    return {**condition, "observedGeneration": generation} if generation else condition
+
+
+def _carrier_of(ref: str) -> str:
+    """Where a group's conditions go: for the root of a foreign PodGroup's tree, to that group (workloads.md 4.7)."""
+    kind, _, key = ref.partition("/")
+    namespace, _, name = key.partition("/")
+    own = made_for(name) if kind == "composite" else None
+    return ref if own is None else f"group/{namespace}/{own}"

@@ -1,0 +1,277 @@
+"""Carries out one engine's decisions: they become API calls, and what became of them goes back to the engine.
+
+It only joins the parts: `Binder` for bindings, `Preemptor` for evictions, `Conditions` for what pods and groups say of
+themselves, `Observer` for metrics, events, logs and records. What any of them reports reaches the engine by
+`SchedulingLoop.call_soon`, between cycles.
+
+All or nothing also at the end (scheduling.md 3.6): a member of a gang whose binding failed for good says so in its
+condition and by an event, the gang that has less than its minimum by that does so too, and it is tried again with the
+members that are bound counted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from kube_rules import objects as o
+from reprieve.client.discovery import Resource, Served
+from reprieve.client.informer import Change, ChangeKind
+from reprieve.client.transport import ApiClient
+from reprieve.cluster.groups import Group, GroupState, is_ready
+from reprieve.cluster.pods import PodRecord
+from reprieve.framework.instructions import DeleteObject, Instruction, PatchObject
+from reprieve.live.binding import Binder
+from reprieve.live.conditions import KEPT_BACK, Conditions, ref_of
+from reprieve.live.extenders import ExtenderCalls
+from reprieve.live.loop import SchedulingLoop
+from reprieve.live.outages import Outages
+from reprieve.live.preempting import Preemptor
+from reprieve.live.writes import Writes
+from reprieve.observability.observer import Observer
+from reprieve.plugins.extender import Extenders
+from reprieve.preemption.outcome import Preemption
+from reprieve.scheduling.decision import SCHEDULER_ERROR, Binding, Decision, GroupCondition, Rejection
+from reprieve.scheduling.engine import Engine
+from reprieve.scheduling.held_room import ReleasedRoom
+
+
+class DecisionExecutor:
+    """See the module docstring. Made and used in one event loop; `attach` the loop before it runs, `aclose` it."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        client: ApiClient,
+        served: Served,
+        writes: Writes,
+        observer: Observer,
+        outages: Outages,
+        *,
+        extenders: ExtenderCalls | None = None,
+    ) -> None:
+        self._engine = engine
+        self._observer = observer
+        self._writes = writes
+        self._loop: SchedulingLoop | None = None
+        self._resumed = False
+        self._first_bindings: dict[str, set[str]] = {}
+        """UIDs of the pods a group was first scheduled with whose bindings are not confirmed, by its key."""
+        self._bodies = extenders.bodies if extenders is not None else None
+        calls = {} if extenders is None else {"call_extender": extenders.bind}
+        self.binder = Binder(client, served, writes, self, **calls)
+        self.conditions = Conditions(writes, client.clock, on_trouble=lambda text: outages.besides("write", text))
+        self.preemptor = Preemptor(
+            writes,
+            self.conditions,
+            observer,
+            client.clock,
+            done=lambda key: self._notify(lambda now: self._engine.preemption_done(key, now)),
+            failed=self._preemption_failed,
+            release=self._release,
+            wanted=self._engine.wants_room,
+        )
+
+    def attach(self, loop: SchedulingLoop) -> None:
+        """The loop that calls what changes the engine."""
+        self._loop = loop
+
+    async def conditions_written(self, seconds: float) -> None:
+        """Wait until all that pods and groups are to say is written, but no longer than so many seconds."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self.conditions.drain()
+
+    async def aclose(self) -> None:
+        """Stop what is under way; nobody is notified any more."""
+        await self.preemptor.aclose()
+        await self.binder.aclose()
+
+    # -- decisions (live.loop.DecisionListener) ------------------------------------------------------------------
+
+    @property
+    def bindings_under_way(self) -> int:
+        """Bindings whose outcome is not known."""
+        return self.binder.under_way
+
+    def decided(self, decision: Decision, *, seconds: float, now: float) -> None:
+        """Act on a decision: start what it asks for, without waiting."""
+        for condition in decision.conditions:
+            if condition.scheduled and not condition.composite and not self.conditions.was_scheduled(condition.ref):
+                placed = (found.pod for found in (*decision.bindings, *decision.waiting))
+                first = {pod.uid for pod in placed if pod.group == condition.group}
+                if first:
+                    self._first_bindings[condition.group] = first
+        self.conditions.decided(decision)
+        for binding in decision.bindings:
+            self.binder.start(binding)
+        preemption = decision.preemption
+        if preemption is not None and preemption.victims and self._engine.gates.scheduler_async_preemption:
+            self.preemptor.start(preemption)
+        self._observer.decided(decision, seconds=seconds, now=now)
+        self._report_troubles()
+
+    async def preempt(self, preemption: Preemption) -> None:
+        """Evict within the cycle (gate SchedulerAsyncPreemption off, preemption.md 7.6)."""
+        await self.preemptor.run(preemption)
+
+    def unnominated(self, pods: Iterable[PodRecord]) -> None:
+        """Nominations that ended without a decision."""
+        for pod in pods:
+            self.conditions.cleared(pod)
+
+    def room_released(self, room: ReleasedRoom) -> None:
+        """Room that was held for a preemptor was given back unused (cost.md 5)."""
+        self._observer.room_released(room, now=self._now())
+
+    def deferred_writes(self, instructions: Iterable[Instruction]) -> None:
+        """Writes that belong to no binding. One that fails is left at that: who waits for it asks again."""
+        for instruction in instructions:
+            if isinstance(instruction, PatchObject):
+                self._writes.patch_object(instruction).add_done_callback(self._deferred_write_done)
+            elif isinstance(instruction, DeleteObject):
+                self._writes.delete_object(instruction).add_done_callback(self._deferred_write_done)
+
+    def _deferred_write_done(self, written: asyncio.Future[None]) -> None:
+        error = None if written.cancelled() else written.exception()
+        if error is not None:
+            self._observer.trouble("write", str(error))
+
+    def permitted(self, allowed: Iterable[Binding], refused: Iterable[Rejection]) -> None:
+        """What Permit plugins have decided about pods they had let wait."""
+        for binding in allowed:
+            self._observer.permitted(binding.pod, "Success", now=self._now())
+            self.binder.start(binding)
+        for rejection in refused:
+            code = "Error" if rejection.reason == SCHEDULER_ERROR else "Unschedulable"
+            self._observer.permitted(rejection.pod, code, now=self._now())
+            self.conditions.rejected(rejection)
+            self._observer.bind_failed(rejection.pod, "", rejection.message, now=self._now())
+
+    def tick(self, now: float) -> None:
+        """What no event tells: pods long behind a gate, series of events; at first, what a killed scheduler left."""
+        if not self._resumed:
+            self._resumed = True
+            self.preemptor.resume(self._engine.cluster)
+        self._engine.give_up_gated(now, after=KEPT_BACK)
+        self.conditions.waiting(self._engine, now)
+        self._observer.tick(now)
+        self._report_troubles()
+
+    # -- what became of bindings (live.binding.BindingListener) ----------------------------------------
+
+    def bound(self, binding: Binding) -> None:
+        """The API has the pod on its node."""
+        self._notify(lambda _: self._engine.bound(binding.pod.uid))
+        self._settled(binding.pod)
+        self._observer.bound(binding.pod, binding.node, now=self._now())
+
+    def failed(self, binding: Binding, error: str, *, gone: bool, taken_back: bool) -> None:
+        """It is not bound, and will not be by this attempt."""
+        pod = binding.pod
+        first = self._settled(pod)
+
+        def report(now: float) -> None:
+            self._engine.bind_failed(pod.uid, now)
+            group = self._engine.cluster.groups.get(pod.group) if first and pod.group is not None else None
+            if group is not None and not taken_back and group.scheduled < group.min_count:
+                self._not_scheduled_after_all(group, f"binding of pod {pod.key} failed: {error}")
+            if not gone and not taken_back and pod.uid in self._engine.cluster.pods:
+                self.conditions.rejected(Rejection(pod, SCHEDULER_ERROR, f"binding rejected: {error}"))
+
+        self._notify(report)
+        if not taken_back and not gone:
+            self._observer.bind_failed(pod, binding.node, f"binding rejected: {error}", now=self._now())
+
+    def _not_scheduled_after_all(self, group: GroupState, what: str) -> None:
+        """The gang has less than its minimum by that, and so may the composites above it (composite.md 3.4)."""
+        text = f"{what}; {group.scheduled} of the {group.min_count} have a node"
+        self.conditions.not_scheduled_after_all(group.ref, SCHEDULER_ERROR, text)
+        if group.fault is not None:
+            return
+        below: Group = group
+        trees = self._engine.cluster.trees
+        while below.spec is not None and below.spec.parent is not None:
+            above = trees.composites[below.spec.parent]
+            if is_ready(above, lambda leaf: leaf.scheduled):
+                return
+            text = f"{what}; groups in it have less than their minimum"
+            self.conditions.not_scheduled_after_all(above.ref, SCHEDULER_ERROR, text)
+            below = above
+
+    def _settled(self, pod: PodRecord) -> bool:
+        """A binding has ended; whether it was of the pods that its group was first scheduled with."""
+        first = self._first_bindings.get(pod.group, set()) if pod.group is not None else set()
+        if pod.uid not in first:
+            return False
+        first.discard(pod.uid)
+        if not first:
+            self._first_bindings.pop(pod.group or "", None)
+        return True
+
+    async def _release(self, pod: PodRecord) -> bool:
+        """A victim that is only reserved gives its room back without an API call (preemption.md 7.2)."""
+        assert self._loop is not None
+        if not await self.binder.take_back(pod):
+            return False
+        self._notify(lambda now: self._engine.bind_failed(pod.uid, now))
+        await self._loop.calls_made()
+        return pod.row < 0
+
+    def _preemption_failed(self, preemption: Preemption, error: str) -> None:
+        """Its nominations are taken back; the preemptor's conditions and events say why (observability.md 1.10)."""
+        message = f"preemption failed: {error}"
+
+        def report(now: float) -> None:
+            pods = self._engine.preemption_failed(preemption.key, now)
+            if not pods:
+                return
+            for pod in pods:
+                self.conditions.rejected(Rejection(pod, SCHEDULER_ERROR, message))
+            if preemption.group is not None:
+                for group in preemption.group.below():
+                    condition = GroupCondition(
+                        group.key, False, SCHEDULER_ERROR, message, composite=group.kind != "PodGroup"
+                    )
+                    self.conditions.group(condition)
+            self._observer.preemption_failed(preemption, pods, message, now=now)
+
+        self._notify(report)
+
+    # -- what the API says (live.event_handlers.ChangeListener) -----------------------------------------------------
+
+    def object_changed(self, change: Change[Any], resource: Resource) -> None:
+        """A change has been brought to the engine."""
+        item = change.object
+        if self._bodies is not None:
+            (self._bodies.gone if change.kind is ChangeKind.DELETED else self._bodies.seen)(item)
+        if isinstance(item, o.Pod):
+            if change.kind is ChangeKind.DELETED:
+                self.conditions.forget_pod(item.metadata.uid)
+            else:
+                self.conditions.seen_pod(item)
+        elif isinstance(item, (o.PodGroup, o.CompositePodGroup)):
+            if change.kind is ChangeKind.DELETED:
+                if isinstance(item, o.PodGroup):
+                    self._first_bindings.pop(item.key, None)
+                self.conditions.forget_group(ref_of(item))
+            else:
+                self.conditions.seen_group(item, resource)
+
+    # -- inside ----------------------------------------------------------------------------------------
+
+    def _report_troubles(self) -> None:
+        """What went wrong in plugins, to the log and the counters."""
+        for trouble in self._engine.take_plugin_incidents():
+            where = "extender" if trouble.plugin == Extenders.name else "plugin"
+            self._observer.trouble(where, f"{trouble.text}\n{trouble.detail}" if trouble.detail else trouble.text)
+
+    def _notify(self, listener: Callable[[float], None]) -> None:
+        assert self._loop is not None
+        self._loop.call_soon(listener)
+
+    def _now(self) -> float:
+        assert self._loop is not None
+        return self._loop.time()

@@ -1,0 +1,175 @@
+"""The demo's stage: objects are made and watched through the Kubernetes API alone, as any user would.
+
+Invariants: what is reported of the cluster was read from the API; nothing is waited for without an end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
+from datetime import datetime
+from typing import Final
+
+from kube_rules import objects as o
+from kube_rules.group_sources import pod_group_name
+from kube_rules.json import Json
+from reprieve.client.discovery import Resource, Served, discover
+from reprieve.client.informer import Change, ChangeKind, Informer
+from reprieve.client.transport import ApiClient
+
+RUNNING: Final = "Running"
+_UNSCHEDULABLE: Final = "Unschedulable"
+_PREEMPTED: Final = "PreemptionByScheduler"
+_DEADLINE: Final = 60.0
+
+
+class LateError(Exception):
+    """Something did not happen in time; the text says what."""
+
+
+class DemoCluster:
+    """Pods and groups as the API has them, kept up to date."""
+
+    def __init__(self, client: ApiClient, served: Served) -> None:
+        self._client = client
+        self._served = served
+        self._changed = asyncio.Event()
+        self.preempted: dict[str, o.Pod] = {}
+        """Every pod that is marked to be evicted, by `namespace/name`, as last seen."""
+        self._pods = Informer(client, self._resource("Pod"), o.Pod, self._pod_changed)
+        self._groups = Informer(client, self._resource("PodGroup"), o.PodGroup, lambda _: self._changed.set())
+        self._trees = Informer(
+            client, self._resource("CompositePodGroup"), o.CompositePodGroup, lambda _: self._changed.set()
+        )
+
+    def _resource(self, kind: str) -> Resource:
+        found = self._served.readable(kind)
+        if not found:
+            raise LateError(f"{kind} is not served")
+        return found[0]
+
+    # -- reading ---------------------------------------------------------------------------------------
+
+    def pods(self, *groups: str) -> list[o.Pod]:
+        """All pods, or those of some groups (`namespace/name`), by name."""
+        found = self._pods.objects.values()
+        chosen = [pod for pod in found if not groups or f"{pod.namespace}/{pod_group_name(pod)}" in groups]
+        return sorted(chosen, key=lambda pod: pod.key)
+
+    def running(self, *groups: str) -> list[o.Pod]:
+        """Those of them that run and are not being deleted."""
+        return [
+            pod
+            for pod in self.pods(*groups)
+            if pod.status.phase == RUNNING and pod.metadata.deletion_timestamp is None and not _is_preempted(pod)
+        ]
+
+    def waits(self, group: str) -> str | None:
+        """Why a group and its pods cannot be scheduled, in the words of its first pod, once all say so; else None."""
+        found = self._groups.objects.get(group)
+        conditions = found.status.conditions if found is not None else ()
+        rejected = any(
+            (condition.type, condition.status, condition.reason)
+            == ("PodGroupInitiallyScheduled", "False", _UNSCHEDULABLE)
+            for condition in conditions
+        )
+        messages = [_unschedulable(pod) for pod in self.pods(group)]
+        return messages[0] if rejected and messages and all(messages) else None
+
+    def tree_is_scheduled(self, root: str) -> bool:
+        """Whether a CompositePodGroup says that its tree was scheduled."""
+        found = self._trees.objects.get(root)
+        return found is not None and any(
+            (condition.type, condition.status) == ("CompositePodGroupInitiallyScheduled", "True")
+            for condition in found.status.conditions
+        )
+
+    def units(self) -> set[str]:
+        """Who had to make way, as units are named: the group that goes as a whole, or the pod."""
+        found = set()
+        for pod in self.preempted.values():
+            key = f"{pod.namespace}/{pod_group_name(pod)}"
+            group = self._groups.objects.get(key)
+            found.add(key if group is not None and group.disrupts_all else pod.key)
+        return found
+
+    def latest_start(self) -> datetime | None:
+        """When the pod that started last started."""
+        return max((pod.status.start_time for pod in self.running() if pod.status.start_time), default=None)
+
+    # -- acting ----------------------------------------------------------------------------------------
+
+    async def create(self, items: Iterable[Json]) -> None:
+        """Create objects one after the other. Raises ClientError."""
+        for item in items:
+            resource = self._served.find(item["kind"], [item["apiVersion"]])
+            assert resource is not None, item["kind"]
+            namespace = item["metadata"].get("namespace")
+            await self._client.request("POST", resource.path(namespace), body=item)
+
+    async def until(self, check: Callable[[], bool], what: str, *, seconds: float = _DEADLINE) -> None:
+        """Return as soon as `check` holds; raises LateError, which says `what` did not come."""
+        try:
+            async with asyncio.timeout(seconds):
+                while True:
+                    self._changed.clear()
+                    if check():
+                        return
+                    await self._changed.wait()
+        except TimeoutError:
+            raise LateError(f"{what}: not within {seconds:g} s") from None
+
+    async def all_running(self, number: int) -> None:
+        """Return when so many pods run. Raises LateError."""
+        await self.until(lambda: len(self.running()) == number, f"{number} pods running")
+
+    async def tick_over(self) -> None:
+        """Wait until a pod that starts now starts in a later second than every pod that runs: times have no more."""
+        latest = self.latest_start()
+        if latest is not None:
+            ends = latest.timestamp() + 1.0
+            await asyncio.sleep(max(0.0, ends - self._client.clock.now().timestamp()))
+
+    def _pod_changed(self, change: Change[o.Pod]) -> None:
+        pod = change.object
+        if _is_preempted(pod):
+            self.preempted[pod.key] = pod
+        if change.kind is ChangeKind.DELETED or change.old is None or change.old.status != pod.status:
+            self._changed.set()
+
+    async def watch(self) -> None:
+        """Keep up to date until cancelled."""
+        await asyncio.gather(self._pods.run(), self._groups.run(), self._trees.run())
+
+    async def synced(self) -> None:
+        """Return when everything that is there is known."""
+        await asyncio.gather(*(one.wait_synced() for one in (self._pods, self._groups, self._trees)))
+
+
+def _is_preempted(pod: o.Pod) -> bool:
+    """Whether it is marked to be evicted for others of higher priority."""
+    return any(
+        condition.type == "DisruptionTarget" and condition.status == "True" and condition.reason == _PREEMPTED
+        for condition in pod.status.conditions
+    )
+
+
+def _unschedulable(pod: o.Pod) -> str | None:
+    for condition in pod.status.conditions:
+        if (condition.type, condition.status, condition.reason) == ("PodScheduled", "False", _UNSCHEDULABLE):
+            return condition.message
+    return None
+
+
+@asynccontextmanager
+async def demo_cluster(client: ApiClient) -> AsyncIterator[DemoCluster]:
+    """A stage that is kept up to date while the context lasts."""
+    found = DemoCluster(client, await discover(client))
+    watching = asyncio.create_task(found.watch())
+    try:
+        await found.synced()
+        yield found
+    finally:
+        watching.cancel()
+        await asyncio.gather(watching, return_exceptions=True)

@@ -1,0 +1,581 @@
+"""What the API server says, brought to the engine: informers, a queue of changes, and `apply`.
+
+Informers run all the time and only append to the queue; `apply` empties it into the engine. Whoever runs the engine
+calls it between cycles, so that a cycle sees one consistent picture.
+
+Terms: a *source* is one resource that a kind is read from. PodGroup may have several: native ones, our custom
+resources and those of other schedulers (workloads.md 1); of two groups of one name the native one counts, then ours.
+*Synced* means that every source has delivered what was there at the start.
+
+Custom resources have no admission that would resolve a priority class. A PodGroup that came without a priority has the
+highest of its members, which are pods and so have theirs resolved; members that differ from it are rejected as ever.
+CompositePodGroups are brought by `live.composites`.
+What a group counts as when it is a victim stands in an annotation that nobody resolves but `live.classes`.
+
+Invariants: nothing reaches the engine before all sources are synced; the first feed comes in the order of
+`scheduling.arrival_order.in_order` (nodes, budgets, groups, ..., bound pods, pending pods), so that a restart decides
+as a run from the beginning; later changes come in the order in which each watch brought them. Pods and nodes are
+required; any other kind that is not served, which is nothing unusual, or that we may not read is left out, is reported,
+and is requested again with every rediscovery, as is one that begins to be served later (an installed CRD).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Final
+
+import msgspec
+
+from kube_rules import objects as o
+from kube_rules.errors import InputError
+from kube_rules.foreign_groups import FOREIGN_VERSIONS, ForeignGroup
+from kube_rules.group_owners import GroupOwner, owner_kinds
+from kube_rules.group_sources import OWNERS, SOURCES
+from kube_rules.meta import KubernetesObject, ObjectMeta
+from reprieve.client.clock import Clock
+from reprieve.client.decoding import Metadata
+from reprieve.client.discovery import Resource, Served, discover
+from reprieve.client.errors import ApiError, ClientError
+from reprieve.client.informer import Change, ChangeKind, Informer, InformerOptions
+from reprieve.client.reading import OPTIONAL, REQUIRED
+from reprieve.client.transport import ApiClient
+from reprieve.cluster.default_selectors import SELECTOR_OWNER_KINDS
+from reprieve.live.classes import VictimClasses
+from reprieve.live.composites import Composites
+from reprieve.live.namesakes import Namesakes
+from reprieve.live.outages import Outages
+from reprieve.live.remarks import AnnotationRemarks
+from reprieve.scheduling.arrival_order import in_order
+from reprieve.scheduling.engine import Engine
+
+log = logging.getLogger("reprieve.live")
+
+KINDS_READ: Final[tuple[type[KubernetesObject], ...]] = tuple(
+    kind for kind in (*REQUIRED, *OPTIONAL) if kind is not o.Workload
+)
+"""What a plan reads as well, but for workloads: what they say of their groups stands in the groups."""
+NOT_ENDED: Final = "status.phase!=Succeeded,status.phase!=Failed"
+"""Pods that have ended hold no room: kube-scheduler does not watch them either; one that ends is deleted to us."""
+_REFUSED: Final = (401, 403)
+_MOST_WARNINGS: Final = 1_000
+"""Warnings that are kept so as not to be repeated."""
+_STRONGER_FIRST: Final = tuple(row.api_group for row in SOURCES if row.api_group is not None)
+"""API groups that have PodGroups."""
+_ALWAYS: Final = _STRONGER_FIRST[:2]
+"""Those whose PodGroups are read whatever sources are on: gates turn them off."""
+WATCH: Final = "watch"
+DISCOVERY: Final = "discovery"
+"""Where trouble was, in the observer's words."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterFeedOptions:
+    """Times in seconds."""
+
+    rediscover: float = 5.0
+    """How often to ask what is served: a CRD may have been installed. Within twice this it is watched."""
+    informers: InformerOptions = field(default_factory=InformerOptions)
+
+
+_ARRIVALS: Final = 1_000_000
+"""Pods whose order of arrival is distinguished; beyond that it begins anew."""
+
+ChangeListener = Callable[[Change[Any], Resource], None]
+"""Notified of every change when it has been applied, with the resource it came from."""
+
+
+class _Source:
+    """One resource that is watched."""
+
+    __slots__ = ("informer", "kind", "refused", "resource", "task")
+
+    def __init__(self, kind: type[KubernetesObject], resource: Resource, informer: Informer[Any]) -> None:
+        self.kind = kind
+        self.resource = resource
+        self.informer = informer
+        self.task: asyncio.Task[None] | None = None
+        self.refused = False
+
+    @property
+    def ready(self) -> bool:
+        """It keeps nobody waiting."""
+        return self.informer.synced or self.refused
+
+
+class _UncountedTrouble:
+    """Trouble that is not counted."""
+
+    def __init__(self, report: Callable[[str, str], None]) -> None:
+        self.trouble = report
+
+    def trouble_again(self, where: str) -> None:
+        """Said already."""
+
+
+class ClusterFeed:
+    """See the module docstring. `wake` is called when there is something to apply; `listener` is notified of all of it.
+
+    `refused(group, reason)` is called for groups with a class as victims that does not count, `ignored(object, reason)`
+    for other annotations that cannot be read, and with only the metadata of objects that cannot be read at all.
+    """
+
+    def __init__(
+        self,
+        client: ApiClient,
+        engine: Engine,
+        *,
+        wake: Callable[[], None] = lambda: None,
+        listener: ChangeListener = lambda change, resource: None,
+        trouble: Callable[[str, str], None] = lambda where, text: log.warning("%s: %s", where, text),
+        note: Callable[[str], None] = log.info,
+        outages: Outages | None = None,
+        refused: Callable[[o.PodGroup | o.CompositePodGroup, str], None] = lambda group, why: None,
+        ignored: Callable[[KubernetesObject, str], None] = lambda item, why: None,
+        options: ClusterFeedOptions = ClusterFeedOptions(),
+    ) -> None:
+        self._client = client
+        self._engine = engine
+        self._wake = wake
+        self._listener = listener
+        self._trouble = trouble
+        self._note = note
+        self._outages = outages or Outages(client.clock, _UncountedTrouble(trouble))
+        self._options = options
+        self._group_apis = (*_ALWAYS, *engine.sources.api_groups)
+        self._sources: dict[tuple[str, str], _Source] = {}
+        """By kind and API group."""
+        self._changes: deque[tuple[Change[Any], Resource]] = deque()
+        self._namesakes: Namesakes[o.PodGroup] = Namesakes(_STRONGER_FIRST, self._warn_once)
+        self._open: dict[str, int | None] = {}
+        """PodGroups without a priority of their own, and the one they were given."""
+        self._refused = refused
+        self._ignored = ignored
+        self._victims: VictimClasses[o.PodGroup] = VictimClasses(self._refuse)
+        self._remarks = AnnotationRemarks(ignored, engine.sources, engine.cluster.classes)
+        self._composites = Composites(
+            engine, listener=listener, refused=self._refuse, inspect=self._remarks.inspect, warn=self._warn_once
+        )
+        self._warned: set[str] = set()
+        self._absent: list[str] = []
+        """Kinds that are not served."""
+        self._arrived_pods = 0
+        self._synced = asyncio.Event()
+        self._fed = False
+        self._owner_kinds: frozenset[str] = frozenset()
+        """Kinds of controllers that the engine waits for."""
+
+    # -- watching --------------------------------------------------------------------------------------
+
+    @property
+    def synced(self) -> bool:
+        """Whether everything that was there at the start has arrived."""
+        return self._synced.is_set()
+
+    @property
+    def fed(self) -> bool:
+        """Whether the engine has been given it: from then on it may decide."""
+        return self._fed
+
+    @property
+    def pending(self) -> int:
+        """Changes that wait for `apply`."""
+        return len(self._changes)
+
+    def revisions(self) -> dict[tuple[str, str, str], str]:
+        """(API group, version, plural) of each source -> the revision up to which it has been observed.
+
+        What was observed before something else, by whichever watch, is applied before it as well.
+        """
+        return {
+            (source.resource.group, source.resource.version, source.resource.plural): source.informer.revision
+            for source in self._sources.values()
+            if source.informer.revision is not None
+        }
+
+    async def run(self, served: Served) -> None:
+        """Watch until cancelled. Raises ApiError if nodes or pods may not be read or are not served."""
+        for kind in REQUIRED:
+            if not served.readable(kind.KIND):
+                server = self._client.connection.server
+                raise ApiError(404, "NotFound", f"{server}: serves no {kind.KIND}: is this a cluster?")
+        try:
+            self._watch_all(served)
+            rounds = self._client.clock.monotonic() + self._options.rediscover
+            while True:
+                await self._until(rounds)
+                if self._client.clock.monotonic() >= rounds:
+                    await self._rediscover(served)
+                    self._outages.tick()
+                    rounds = self._client.clock.monotonic() + self._options.rediscover
+        finally:
+            tasks = [source.task for source in self._sources.values() if source.task is not None]
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _until(self, when: float) -> None:
+        """Return at a monotonic time, or when a watch has ended, which is looked into."""
+        clock = self._client.clock
+        alarm = asyncio.create_task(clock.sleep(max(when - clock.monotonic(), 0.0)))
+        tasks = [source.task for source in self._sources.values() if source.task is not None and not source.refused]
+        try:
+            await asyncio.wait([alarm, *tasks], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            alarm.cancel()
+        for source in list(self._sources.values()):
+            if source.task is not None and source.task.done() and not source.refused:
+                self._ended(source)
+
+    def _ended(self, source: _Source) -> None:
+        """A watch ends only when it is refused from the start, or because of an error of ours."""
+        assert source.task is not None
+        error = source.task.exception()
+        if error is None:
+            return
+        if source.kind in REQUIRED or not isinstance(error, ApiError) or error.code not in _REFUSED:
+            raise error
+        source.refused = True
+        self._outages.well(str(source.resource))
+        self._warn_once(f"{source.resource} not read: {error}")
+        self._check_synced()
+
+    async def _rediscover(self, served: Served) -> None:
+        """Ask again what is served; `served` becomes that, for everybody who has it."""
+        try:
+            served.become(await discover(self._client))
+        except ClientError as error:
+            self._outages.failed(DISCOVERY, DISCOVERY, str(error))
+            return
+        self._outages.well(DISCOVERY)
+        self._watch_all(served)
+        if not self._synced.is_set():
+            waiting = [str(source.resource) for source in self._sources.values() if not source.ready]
+            self._trouble(WATCH, f"still waiting for {', '.join(waiting)}")
+
+    def _watch_all(self, served: Served) -> None:
+        """Begin to watch what is served and not yet watched; forget what is not served any more."""
+        wanted: dict[tuple[str, str], tuple[type[KubernetesObject], Resource]] = {}
+        absent = []
+        for kind in KINDS_READ:
+            resources = served.readable(kind.KIND)
+            if not resources:
+                absent.append(kind.KIND)
+            for resource in resources:
+                if kind is not o.PodGroup or resource.group in self._group_apis:
+                    wanted[kind.KIND, resource.group] = (kind, resource)
+        for owner in owner_kinds(gangs=OWNERS in self._engine.sources, ends=self._engine.waits_for_completions):
+            found_owner = served.find(owner.KIND, (owner.API_VERSION,))
+            if found_owner is not None:
+                wanted[owner.KIND, found_owner.group] = (owner, found_owner)
+        down = " ".join(served.unavailable)
+        for where, source in list(self._sources.items()):
+            found = wanted.get(where)
+            if found is None and source.kind not in REQUIRED and source.resource.api_version not in down:
+                self._stop(where, source)
+            elif found is not None and (found[1] != source.resource or source.refused):
+                self._start(where, *found, before=source)
+        for where, (kind, resource) in wanted.items():
+            if where not in self._sources:
+                self._start(where, kind, resource)
+        if absent != self._absent:
+            come = [kind for kind in self._absent if kind not in absent]
+            if come:
+                self._note(f"now served by this API server: {', '.join(come)}")
+            if any(kind not in self._absent for kind in absent):
+                self._note(f"not served by this API server: {', '.join(absent)}")
+            self._absent = absent
+        self._check_synced()
+
+    def _start(
+        self,
+        where: tuple[str, str],
+        kind: type[KubernetesObject],
+        resource: Resource,
+        before: _Source | None = None,
+    ) -> None:
+        name = str(resource)
+        informer: Informer[Any] = Informer(
+            self._client,
+            resource,
+            kind,
+            lambda change: self._handle(change, resource),
+            fields=NOT_ENDED if kind is o.Pod else "",
+            options=self._options.informers,
+            on_synced=partial(self._arrived, before),
+            on_trouble=lambda text: self._trouble(WATCH, text),
+            on_unreadable=lambda meta, error: self._unreadable(kind, resource, meta, error),
+            on_cut=lambda error: self._outages.failed(name, WATCH, f"{name}: watching again: {error}"),
+            on_answer=lambda: self._outages.well(name),
+        )
+        source = self._sources[where] = _Source(kind, resource, informer)
+        if before is not None and before.task is not None:
+            before.task.cancel()
+            self._outages.well(str(before.resource))
+        source.task = asyncio.create_task(informer.run(), name=f"watch {resource}")
+
+    def _stop(self, where: tuple[str, str], source: _Source) -> None:
+        """The resource is not served any more (its CRD is gone): so are its objects."""
+        del self._sources[where]
+        if source.task is not None:
+            source.task.cancel()
+        self._outages.well(str(source.resource))
+        for item in list(source.informer.objects.values()):
+            self._handle(Change(ChangeKind.DELETED, item, item), source.resource)
+
+    def _arrived(self, before: _Source | None) -> None:
+        """A source is synced; what only its predecessor (another version of the resource) knew is gone."""
+        if before is not None:
+            where = (before.kind.KIND, before.resource.group)
+            now = self._sources[where].informer.objects
+            for key, item in before.informer.objects.items():
+                if key not in now:
+                    self._handle(Change(ChangeKind.DELETED, item, item), before.resource)
+        self._check_synced()
+
+    def _check_synced(self) -> None:
+        if not self._synced.is_set() and self._sources and all(source.ready for source in self._sources.values()):
+            self._synced.set()
+            self._wake()
+
+    def _handle(self, change: Change[Any], resource: Resource) -> None:
+        self._changes.append((change, resource))
+        if self._synced.is_set():
+            self._wake()
+
+    def _unreadable(self, kind: type[KubernetesObject], resource: Resource, meta: Metadata, error: InputError) -> None:
+        """An object is left out, or stays as it was: who made it looks at its events, not into this log."""
+        known = ObjectMeta(name=meta.name, namespace=meta.namespace, uid=meta.uid)
+        item = kind(metadata=known)
+        if isinstance(item, o.PodGroup) and resource.api_version in FOREIGN_VERSIONS:
+            item = msgspec.structs.replace(item, foreign=ForeignGroup(api_version=resource.api_version))
+        self._ignored(item, f"{error.path}: {error.message}" if error.path else error.message)
+
+    def _warn_once(self, text: str) -> None:
+        if text not in self._warned:
+            if len(self._warned) >= _MOST_WARNINGS:
+                self._warned.clear()
+            self._warned.add(text)
+            self._trouble(WATCH, text)
+
+    # -- applying --------------------------------------------------------------------------------------
+
+    def apply(self, now: float, *, seconds: float = float("inf"), clock: Clock | None = None) -> bool:
+        """Bring what has changed to the engine, for at most `seconds`; whether all of it is there now.
+
+        `now` is the engine's time (seconds since the epoch). Not to be called while a cycle runs.
+        """
+        if not self._synced.is_set():
+            return False
+        if not self._fed:
+            self._first_feed(now)
+        self._update_owner_kinds(now)
+        changes = self._changes
+        ends = clock.monotonic() + seconds if clock is not None else float("inf")
+        count = 0
+        while changes:
+            self._take(*changes.popleft(), now)
+            count += 1
+            if clock is not None and count % 16 == 0 and clock.monotonic() >= ends:
+                break
+        return not changes
+
+    def _update_owner_kinds(self, now: float) -> None:
+        """Pods wait for their controller only where it is watched (workloads.md 2.10)."""
+        kinds = frozenset(
+            source.kind.KIND
+            for source in self._sources.values()
+            if issubclass(source.kind, GroupOwner) and not source.refused and OWNERS in self._engine.sources
+        )
+        if kinds != self._owner_kinds:
+            self._owner_kinds = kinds
+            self._engine.watch_owners(kinds, now)
+
+    def _first_feed(self, now: float) -> None:
+        """Everything there is, in order; what the queue holds is part of it."""
+        self._update_owner_kinds(now)
+        self._changes.clear()
+        found: list[tuple[KubernetesObject, float]] = []
+        where: dict[int, Resource] = {}
+        for source in self._sources.values():
+            for _, item in sorted(source.informer.objects.items()):
+                found.append((item, _created(item)))
+                where[id(item)] = source.resource
+        # What groups count as is looked up among the classes.
+        for item, _ in sorted(in_order(found), key=lambda entry: not isinstance(entry[0], o.PriorityClass)):
+            self._take(Change(ChangeKind.ADDED, item, None), where[id(item)], now)
+        self._engine.complete(now)
+        self._fed = True
+
+    def _take(self, change: Change[Any], resource: Resource, now: float) -> None:
+        """One change; an object that the engine cannot take in is reported and left out: the others go on."""
+        try:
+            self._dispatch(change, resource, now)
+        except Exception as error:
+            item = change.object
+            self._trouble(WATCH, f"{item.KIND} {item.key} not taken in: {type(error).__name__}: {error}")
+
+    def _dispatch(self, change: Change[Any], resource: Resource, now: float) -> None:
+        item = change.object
+        if isinstance(item, o.PodGroup):
+            self._take_group(change, resource, now)
+            return
+        if isinstance(item, o.CompositePodGroup):
+            if change.kind is ChangeKind.DELETED:
+                self._remarks.forget(item)
+            self._composites.take(change, resource, now)
+            return
+        if change.kind is ChangeKind.DELETED:
+            self._gone(item, now)
+        else:
+            self._there(item, now)
+        self._listener(change, resource)
+
+    def _there(self, item: KubernetesObject, now: float) -> None:
+        engine = self._engine
+        self._remarks.inspect(item)
+        if isinstance(item, o.Pod):
+            record = engine.set_pod(item, now, created=self._arrival(item))
+            if record is not None and record.group in self._open:
+                given = self._open[record.group]
+                if given is None or record.priority > given:
+                    self._give_priority(record.group, now)
+        elif isinstance(item, o.Node):
+            engine.set_node(item, now)
+        elif isinstance(item, o.PodDisruptionBudget):
+            engine.set_budget(item, now)
+        elif isinstance(item, o.PriorityClass):
+            engine.set_class(item, now)
+            for key in self._victims.set_class(item):
+                self._set_group_again(key, now)
+            self._composites.set_class(item, now)
+            self._remarks.classes_changed()
+        elif isinstance(item, o.Namespace):
+            engine.set_namespace(item, now)
+        elif isinstance(item, GroupOwner):
+            engine.set_owner(item, now)
+        elif isinstance(item, SELECTOR_OWNER_KINDS):
+            engine.set_selector_owner(item, now)
+        else:
+            engine.set_resource(item, now)
+
+    def _arrival(self, pod: o.Pod) -> float | None:
+        """When a new pod was created, to the second as the API has it, and in the order of arrival within that."""
+        if pod.metadata.uid in self._engine.cluster.pods:
+            return None
+        self._arrived_pods = (self._arrived_pods + 1) % _ARRIVALS
+        return _created(pod) + self._arrived_pods / (_ARRIVALS + 1)
+
+    def _gone(self, item: KubernetesObject, now: float) -> None:
+        engine = self._engine
+        self._remarks.forget(item)
+        if isinstance(item, o.Pod):
+            known = engine.cluster.pods.get(item.metadata.uid)
+            engine.pod_gone(item.metadata.uid, now)
+            if known is not None and known.group is not None:
+                self._lower_priority(known.group, known.priority, now)
+        elif isinstance(item, o.Node):
+            engine.remove_node(item.name, now)
+        elif isinstance(item, o.PodDisruptionBudget):
+            engine.remove_budget(item.key, now)
+        elif isinstance(item, o.PriorityClass):
+            self._victims.remove_class(item.name)
+            self._composites.remove_class(item.name)
+            engine.remove_class(item.name, now)
+            self._remarks.classes_changed()
+        elif isinstance(item, o.Namespace):
+            engine.remove_namespace(item.name, now)
+        elif isinstance(item, GroupOwner):
+            engine.remove_owner(item.KIND, item.metadata.namespace or "default", item.name, now)
+        elif isinstance(item, SELECTOR_OWNER_KINDS):
+            engine.remove_selector_owner(item.KIND, item.namespace, item.name, now)
+        else:
+            engine.remove_resource(item.KIND, item.namespace, item.name, now)
+
+    def _take_group(self, change: Change[o.PodGroup], resource: Resource, now: float) -> None:
+        """Of two groups of one name that of the stronger API group counts, whichever came first."""
+        item = change.object
+        counted = self._counted(item.key)
+        self._namesakes.take(change, resource)
+        best = self._namesakes.counting(item.key)
+        if best is None:
+            self._open.pop(item.key, None)
+            self._victims.forget(item.key)
+            self._remarks.forget(item)
+            parent = self._parent(item.key)
+            self._engine.remove_group(item.key, now)
+            self._composites.settled(parent, now)
+            self._listener(change, resource)
+        elif best[0] is not counted:
+            if counted is not None and counted.metadata.uid != best[0].metadata.uid:
+                self._engine.remove_group(item.key, now)
+                self._listener(Change(ChangeKind.DELETED, counted, counted), resource)
+                counted = None
+            kind = ChangeKind.ADDED if counted is None else ChangeKind.UPDATED
+            self._set_group(best[0], now)
+            self._listener(Change(kind, best[0], counted), best[1])
+
+    def _set_group(self, group: o.PodGroup, now: float) -> None:
+        self._open.pop(group.key, None)
+        if group.spec.priority is None:
+            self._open[group.key] = None
+            if self._give_priority(group.key, now):
+                return
+        self._bring(group, now)
+        self._composites.settled(self._parent(group.key), now)
+
+    def _bring(self, group: o.PodGroup, now: float) -> None:
+        resolved = self._victims.resolved(group)
+        self._remarks.inspect(resolved)
+        self._engine.set_group(resolved, now, created=_created(group))
+
+    def _set_group_again(self, key: str, now: float) -> None:
+        """What a group says means something else now."""
+        group = self._counted(key)
+        if group is not None:
+            self._set_group(group, now)
+
+    def _lower_priority(self, key: str, gone: int, now: float) -> None:
+        """A member of that priority is gone: a group that had it of this one alone has that of those that are left."""
+        given = self._open.get(key)
+        if given is None or gone < given:
+            return
+        state = self._engine.cluster.groups.get(key)
+        if state is None or not any(pod.priority >= given for pod in state.members.values()):
+            self._set_group_again(key, now)
+
+    def _give_priority(self, key: str, now: float) -> bool:
+        """A group without a priority gets the highest of its members; whether there are any."""
+        state = self._engine.cluster.groups.get(key)
+        members = state.members.values() if state is not None else ()
+        priority = max((pod.priority for pod in members), default=0)
+        group = self._counted(key)
+        if group is None or not members:
+            return False
+        self._open[key] = priority
+        given = msgspec.structs.replace(group, spec=msgspec.structs.replace(group.spec, priority=priority))
+        self._bring(given, now)
+        self._composites.settled(self._parent(key), now)
+        return True
+
+    def _parent(self, key: str) -> str | None:
+        state = self._engine.cluster.groups.get(key)
+        return state.spec.parent if state is not None and state.spec is not None else None
+
+    def _counted(self, key: str) -> o.PodGroup | None:
+        """Of the groups of one name the one that counts."""
+        found = self._namesakes.counting(key)
+        return found[0] if found is not None else None
+
+    def _refuse(self, group: o.PodGroup | o.CompositePodGroup, why: str) -> None:
+        self._trouble(WATCH, f"{group.KIND} {group.key}: {why}")
+        self._refused(group, why)
+
+
+def _created(item: KubernetesObject) -> float:
+    stamp = item.metadata.creation_timestamp
+    return stamp.timestamp() if stamp is not None else 0.0

@@ -1,0 +1,139 @@
+"""A whole cluster on one machine: the control plane in this process, the scheduler in a child (`reprieve up`).
+
+Invariants: what is handed out is ready - the API serves and the scheduler has its picture; the scheduler speaks to the
+control plane over the API alone, as anywhere else; on the way out the scheduler stops before the API it speaks to.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import aiohttp
+
+from kube_standin.security import write_kubeconfig
+from kube_standin.server.serving import MEMORY, ServeOptions, Serving, serving
+from reprieve.live.supervising import ChildRefusedError, Restarts, Supervisor
+
+EXTENSION: Final = "reprieve.dev/scheduler"
+"""The extension of the kubeconfig's context that says where the scheduler answers (`reprieve explain`)."""
+BAD_INPUT: Final = 2
+"""The exit code of a command that refuses its input (interfaces.md): starting it again changes nothing."""
+_READY_SECONDS: Final = 60.0
+_LOOPBACK: Final = "127.0.0.1"
+
+
+@dataclass
+class LocalOptions:
+    """What is asked for. `metrics_port` 0 takes a free one.
+
+    `arguments` are further ones of `reprieve scheduler`; what it writes goes to the descriptor `output`, by default
+    our stderr. `report` is called when it died.
+    """
+
+    serve: ServeOptions
+    metrics_port: int = 0
+    arguments: tuple[str, ...] = ()
+    report: Callable[[str], None] = lambda text: None
+    restarts: Restarts = field(default_factory=Restarts)
+    output: int | None = None
+
+
+class LocalCluster:
+    """A running one. `failed` ends with the error, should the scheduler refuse to run."""
+
+    def __init__(self, server: Serving, supervisor: Supervisor, scheduler_url: str, run: asyncio.Task[None]) -> None:
+        self.server = server
+        self.supervisor = supervisor
+        self.scheduler_url = scheduler_url
+        self.failed = run
+
+    @property
+    def kubeconfig(self) -> Path:
+        """For kubectl and everybody else."""
+        return self.server.kubeconfig.resolve()
+
+
+@asynccontextmanager
+async def local_cluster(options: LocalOptions) -> AsyncIterator[LocalCluster]:
+    """Run one while the context lasts.
+
+    Raises OSError for a port that is taken, StorageError or ValueError as `serving` does, ChildRefusedError if the
+    scheduler does not take its arguments.
+    """
+    with kept_port(options.metrics_port) as port:
+        url = f"http://{_LOOPBACK}:{port}"
+        options.serve.context_extensions = {**options.serve.context_extensions, EXTENSION: {"url": url}}
+        async with serving(options.serve) as server:
+            supervisor = Supervisor(
+                scheduler_command(server, port, options.arguments),
+                final=(BAD_INPUT,),
+                report=lambda text: options.report(f"the scheduler {text}"),
+                restarts=options.restarts,
+                output=options.output,
+            )
+            running = asyncio.create_task(supervisor.run(), name="scheduler")
+            try:
+                await _until_ready(url, running)
+                supervisor.proven = True
+                yield LocalCluster(server, supervisor, url, running)
+            finally:
+                running.cancel()
+                await asyncio.gather(running, return_exceptions=True)
+
+
+def scheduler_command(server: Serving, metrics_port: int, arguments: Sequence[str]) -> list[str]:
+    """The command line of the scheduler of a server."""
+    kubeconfig = server.directory / "scheduler.kubeconfig"
+    write_kubeconfig(kubeconfig, server=server.url, ca=server.ca, token=server.keys.admin_token, name="scheduler")
+    command = [
+        *(sys.executable, "-m", "reprieve.cli.child_process", "scheduler"),
+        f"--kubeconfig={kubeconfig}",
+        "--no-leader-elect",
+        f"--bind-address={_LOOPBACK}",
+        f"--port={metrics_port}",
+    ]
+    if str(server.options.data_dir) != MEMORY:
+        command.append(f"--records={server.directory / 'decisions.db'}")
+    return [*command, *arguments]
+
+
+@contextmanager
+def kept_port(wanted: int) -> Iterator[int]:
+    """Keep a port of loopback, any free one for 0, for a child. Raises OSError, which names the port.
+
+    The child takes it seconds later, and again whenever it is started again. On Linux a socket that is bound and does
+    not listen keeps it for whoever asks for it by its number: it is given to nobody who wants just any. Elsewhere it
+    would keep it from the child as well, and is closed at once.
+    """
+    with socket.socket() as kept:
+        kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            kept.bind((_LOOPBACK, wanted))
+        except OSError as error:
+            raise OSError(error.errno, f"cannot listen on {_LOOPBACK}:{wanted}: {error.strerror}") from error
+        port = int(kept.getsockname()[1])
+        if sys.platform != "linux":
+            kept.close()
+        yield port
+
+
+async def _until_ready(url: str, running: asyncio.Task[None]) -> None:
+    """Wait until the scheduler says it is ready. Raises what ended it, or TimeoutError."""
+    async with asyncio.timeout(_READY_SECONDS), aiohttp.ClientSession() as session:
+        while not running.done():
+            try:
+                async with session.get(f"{url}/readyz") as answer:
+                    if answer.status == 200:
+                        return
+            except aiohttp.ClientError:
+                pass
+            await asyncio.sleep(0.05)
+    await running
+    raise ChildRefusedError(0)

@@ -1,0 +1,173 @@
+"""The settings of the live scheduler: from flags and a `KubeSchedulerConfiguration` to one value.
+
+Rules: a flag that is given wins over the file, as in kube-scheduler. Leader election is on by default, as there. The
+pace of the client is what the file says of it (`clientConnection.qps`, `burst`); without an explicit value there is no
+limit: kube-scheduler's defaults, 50 and 100, would keep a cluster from being filled faster than 50 pods a second, and
+API servers protect themselves (priority and fairness).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from kube_rules.group_sources import DEFAULT_SOURCES, GroupSources
+from reprieve.client.leading import LeaseOptions
+from reprieve.framework.configuration import (
+    ConfigurationError,
+    LeaderElection,
+    ProfileConfiguration,
+    SchedulerConfiguration,
+)
+from reprieve.framework.gates import FeatureGates
+from reprieve.framework.profile import Profile
+from reprieve.live.event_handlers import ClusterFeedOptions
+from reprieve.live.extenders import ExtenderCalls
+from reprieve.live.loop import Pace
+from reprieve.live.serving import ServingOptions
+from reprieve.queueing.queue import Timing
+
+SCHEDULER_NAME: Final = "reprieve-scheduler"
+LEASE_NAME: Final = "reprieve-scheduler"
+_UNLIMITED: Final = 0.0
+_DURATION: Final = re.compile(r"(?:(\d+)h)?(?:(\d+)m(?!s))?(?:(\d+(?:\.\d+)?)s)?(?:(\d+)ms)?")
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Everything `reprieve.live.app.run` needs; times in seconds."""
+
+    profiles: Mapping[str, Profile]
+    gates: FeatureGates = field(default_factory=FeatureGates)
+    timing: Timing = field(default_factory=Timing)
+    seed: int | None = None
+    sources: GroupSources = DEFAULT_SOURCES
+    """By what pods say that they belong together."""
+    extenders: ExtenderCalls | None = None
+    """The way to HTTP extenders, where there are any."""
+    kubeconfig: str | None = None
+    context: str | None = None
+    qps: float = _UNLIMITED
+    """Requests a second; 0: no limit."""
+    burst: int = 100
+    election: LeaseOptions | None = None
+    """None: this is the only one, it acts at once."""
+    serving: ServingOptions | None = None
+    records: Path | None = None
+    """The file decision records are kept in; None: in memory."""
+    verbosity: int = 2
+    log_format: str = "text"
+    feed: ClusterFeedOptions = field(default_factory=ClusterFeedOptions)
+    pace: Pace = field(default_factory=Pace)
+    environment: Mapping[str, str] | None = field(default=None, repr=False)
+
+    @property
+    def scheduler_name(self) -> str:
+        """The name events are written under: the first profile's."""
+        return next(iter(self.profiles))
+
+
+def named(
+    configuration: SchedulerConfiguration | None, scheduler_name: str, also_known_as: Sequence[str] = ()
+) -> SchedulerConfiguration:
+    """The configuration with a profile of that name, and of those besides, where it has none of its own."""
+    found = configuration or SchedulerConfiguration()
+    if found.profiles:
+        return found
+    further = tuple(dict.fromkeys(name for name in also_known_as if name != scheduler_name))
+    only = ProfileConfiguration(scheduler_name=scheduler_name, also_known_as=further)
+    return msgspec.structs.replace(found, profiles=(only,))
+
+
+def seconds(text: str) -> float:
+    """A duration as Go writes it (`15s`, `1m30s`, `500ms`). Raises ValueError."""
+    found = _DURATION.fullmatch(text.strip())
+    if found is None or not any(found.groups()):
+        raise ValueError(f"{text!r}: want a duration like 15s or 1m30s")
+    hours, minutes, whole, milli = (float(part or 0) for part in found.groups())
+    return hours * 3600 + minutes * 60 + whole + milli / 1000
+
+
+def election_of(
+    configured: LeaderElection | None,
+    *,
+    elect: bool | None = None,
+    lease_duration: str | None = None,
+    renew_deadline: str | None = None,
+    retry_period: str | None = None,
+    resource_name: str | None = None,
+    resource_namespace: str | None = None,
+    resource_lock: str | None = None,
+) -> LeaseOptions | None:
+    """How to stand for leader; None: not at all. What is given here wins over the file. Raises ConfigurationError."""
+    file = configured or LeaderElection(resource_name=LEASE_NAME)
+    if not (file.leader_elect if elect is None else elect):
+        return None
+    lock = resource_lock or file.resource_lock
+    if lock != "leases":
+        raise ConfigurationError("leaderElection.resourceLock", f"{lock!r}: only leases are supported")
+    times = {}
+    for name, flag, value in (
+        ("leaseDuration", lease_duration, file.lease_duration),
+        ("renewDeadline", renew_deadline, file.renew_deadline),
+        ("retryPeriod", retry_period, file.retry_period),
+    ):
+        try:
+            times[name] = seconds(flag if flag is not None else value)
+        except ValueError as error:
+            raise ConfigurationError(f"leaderElection.{name}", str(error)) from None
+    try:
+        return LeaseOptions(
+            namespace=resource_namespace or file.resource_namespace,
+            name=resource_name or file.resource_name,
+            identity=f"{socket.gethostname()}_{uuid.uuid4()}",
+            duration=times["leaseDuration"],
+            renew_deadline=times["renewDeadline"],
+            retry=times["retryPeriod"],
+        )
+    except ValueError as error:
+        raise ConfigurationError("leaderElection", str(error)) from None
+
+
+def timing_of(configuration: SchedulerConfiguration | None) -> Timing:
+    """Backoffs as configured."""
+    if configuration is None:
+        return Timing()
+    return Timing(float(configuration.pod_initial_backoff_seconds), float(configuration.pod_max_backoff_seconds))
+
+
+def pace_of(configuration: SchedulerConfiguration | None) -> tuple[float, int]:
+    """Requests a second (0: no limit) and burst, as configured (see the module)."""
+    connection = configuration.client_connection if configuration is not None else None
+    if connection is None or connection.qps is None:
+        return _UNLIMITED, 100
+    burst = connection.burst if connection.burst is not None else 100
+    return max(float(connection.qps), 0.0), max(burst, 1)
+
+
+def serving_of(
+    address: str, port: int, *, certificate: str | None = None, key: str | None = None
+) -> ServingOptions | None:
+    """Where to serve metrics and health; port 0: nowhere. Raises ConfigError."""
+    if port == 0:
+        return None
+    return ServingOptions(
+        host=address,
+        port=port,
+        certificate=Path(certificate) if certificate else None,
+        key=Path(key) if key else None,
+        names=("localhost", socket.gethostname()),
+    )
+
+
+def environment_of(settings: Settings) -> Mapping[str, str]:
+    """The environment connections are read from."""
+    return os.environ if settings.environment is None else settings.environment

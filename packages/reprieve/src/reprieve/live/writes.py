@@ -1,0 +1,451 @@
+"""The calls that change something in a cluster, each with its rules about what an answer means.
+
+Every call goes through a `WriterPool`: in order per object, none after leadership is lost, repeated when the server is
+in trouble (429, 5xx) or the outcome is unsure (cut, no answer in time), not repeated when it is refused.
+
+A call that is repeated after an unsure outcome may find its own work done. So "already bound" is a success where the
+pod is bound to the node that was asked for, "already exists" after an unsure creation too, and a deletion that finds
+no object, or another object of the name, has nothing left to do.
+
+A 409 to a write that names its object by UID has two meanings: another object has the name, or the object changed
+while the server carried the write out. So the object is read: in the first case the write fails with 404, in the
+second it is sent again (preemption.md 7.7).
+
+Invariants: whatever is written about a pod or group carries its UID, so that it never hits another object of the same
+name; the future of a call ends with None, with the error of the last attempt, or with LeadershipLostError; an error
+that nobody asks for makes no noise. Sources: scheduling.md 2, preemption.md 7.2, api.md "Kinds it writes".
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Final
+from urllib.parse import quote
+
+import msgspec
+
+from kube_rules.decoding import KINDS
+from kube_rules.foreign_groups import FOREIGN_VERSIONS, status_of
+from kube_rules.versions import SCHEDULING_GROUP, from_internal
+from reprieve.client.discovery import Resource, Served
+from reprieve.client.errors import ApiError, ClientError, UnreachableError
+from reprieve.client.transport import MERGE_PATCH, STRATEGIC_MERGE_PATCH, ApiClient
+from reprieve.client.writing import WriterPool
+from reprieve.cluster.pods import PodRecord
+from reprieve.framework.instructions import CreateObject, DeleteObject, PatchObject
+
+EVENTS: Final = Resource("events.k8s.io", "v1", "events", "Event", True)
+_PODS: Final = "/api/v1/namespaces/"
+_BRIEF: Final = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
+"""Metadata are answer enough: nobody reads what a patch made of the object, the informer will tell."""
+_REREADS: Final = 10
+_encode: Final = msgspec.json.Encoder().encode
+
+
+class UnservedError(ClientError):
+    """The server does not have the kind that is to be written."""
+
+
+def superseded(error: BaseException | None) -> bool:
+    """Whether a refusal means that the object of that UID is not there any more: gone, or another one of its name.
+
+    404; and 422 for the UID alone, which is how kube-apiserver words a patch that carries another object's UID.
+    """
+    if not isinstance(error, ApiError):
+        return False
+    return error.code == 404 or (error.code == 422 and "metadata.uid" in error.message)
+
+
+def refused(error: BaseException | None) -> bool:
+    """Whether a write that ended so was certainly not carried out: the server said so, or never got it."""
+    return isinstance(error, ApiError | UnreachableError) and not _unsure(error)
+
+
+class Writes:
+    """See the module docstring. `events` is the pool for events where they are not to wait among the other writes."""
+
+    def __init__(
+        self, client: ApiClient, served: Served, pool: WriterPool, *, events: WriterPool | None = None
+    ) -> None:
+        self._client = client
+        self._served = served
+        self._pool = pool
+        self._events = events or pool
+        self._binds: dict[str, asyncio.Future[None]] = {}
+        """By UID, until they have ended."""
+        self._sent: set[str] = set()
+        """UIDs whose binding has been sent, or is just about to be."""
+
+    # -- pods --------------------------------------------------------------------------------------
+
+    def bind(self, pod: PodRecord, node: str) -> asyncio.Future[None]:
+        """POST pods/NAME/binding with the pod's UID (scheduling.md 2).
+
+        Fails with ApiError 404 (no such pod) or 409 (another of its name, bound elsewhere, gated, going).
+        """
+        namespace, name, uid = pod.namespace, pod.name, pod.uid
+        path = f"{_pod_path(namespace, name)}/binding"
+        body = _encode(
+            {
+                "apiVersion": "v1",
+                "kind": "Binding",
+                "metadata": {"name": name, "namespace": namespace, "uid": uid},
+                "target": {"apiVersion": "v1", "kind": "Node", "name": node},
+            }
+        )
+
+        async def act() -> None:
+            self._sent.add(uid)
+            try:
+                await self._client.request("POST", path, body=body, guard=self._pool.guard)
+            except ApiError as error:
+                if error.code != 409 or not await self._is_bound(namespace, name, uid, node):
+                    raise
+
+        def ended(_: asyncio.Future[None]) -> None:
+            self._binds.pop(uid, None)
+            self._sent.discard(uid)
+
+        result = self._pool.submit(f"Pod {namespace}/{name}", act)
+        self._binds[uid] = result
+        result.add_done_callback(ended)
+        return result
+
+    def take_back(self, uid: str) -> asyncio.Future[None] | None:
+        """Cancel the binding of a pod if it has not been sent (its future ends cancelled) and return None.
+
+        Returns the future where it was sent already: what became of it is known when that has ended. None also if no
+        binding is under way.
+        """
+        result = self._binds.get(uid)
+        if result is None or uid in self._sent:
+            return result
+        result.cancel()
+        return None
+
+    def patch_pod_status(self, namespace: str, name: str, uid: str, patch: Mapping[str, Any]) -> asyncio.Future[None]:
+        """Strategic merge patch of `status`: conditions merge by type, None removes a field.
+
+        `patch` is what goes below `status`. Fails with ApiError where `superseded` says whether the pod is gone.
+        """
+        path = f"{_pod_path(namespace, name)}/status"
+        body = _encode({"metadata": {"uid": uid}, "status": patch})
+        patching = self._patching(path, body, STRATEGIC_MERGE_PATCH)
+        return self._pool.submit(
+            f"Pod {namespace}/{name}", lambda: self._by_uid(_pod_path(namespace, name), uid, patching)
+        )
+
+    def delete_pod(self, namespace: str, name: str, uid: str) -> asyncio.Future[None]:
+        """DELETE with the UID as precondition and the pod's own grace period (preemption.md 7.2).
+
+        A pod that is gone or terminating, and another pod of the name, count as done. Of a call that fails `refused`
+        says whether the pod certainly stays.
+        """
+        path = _pod_path(namespace, name)
+        body = _encode({"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": uid}})
+        unsure = False
+
+        async def act() -> None:
+            nonlocal unsure
+            try:
+                await self._deleting(path, uid, body)
+            except (ApiError, UnreachableError) as error:
+                if unsure and refused(error):  # an earlier attempt may have been carried out all the same
+                    raise UnreachableError(str(error), sent=True, lasting=True) from None
+                unsure = unsure or _unsure(error)
+                raise
+
+        return self._pool.submit(f"Pod {namespace}/{name}", act)
+
+    async def stays(self, namespace: str, name: str, uid: str) -> bool:
+        """Whether the API has this very pod, and it is not terminating. Raises as `ApiClient.get`."""
+        try:
+            found = (await self._client.get(_pod_path(namespace, name))).read(dict)["metadata"]
+        except ApiError as error:
+            if error.code != 404:
+                raise
+            return False
+        return found.get("uid") == uid and not found.get("deletionTimestamp")
+
+    async def _is_bound(self, namespace: str, name: str, uid: str, node: str) -> bool:
+        """Whether the API has this very pod on this node. Raises as `ApiClient.get`."""
+        found = (await self._client.get(_pod_path(namespace, name))).read(dict)
+        return found["metadata"].get("uid") == uid and (found.get("spec") or {}).get("nodeName") == node
+
+    # -- groups ------------------------------------------------------------------------------------
+
+    def patch_group_status(
+        self,
+        namespace: str,
+        name: str,
+        uid: str,
+        conditions: Sequence[Mapping[str, Any]],
+        *,
+        kind: str = "PodGroup",
+        resource: Resource | None = None,
+    ) -> asyncio.Future[None]:
+        """Set conditions (internal type names) on a group of that kind, in the form of the version it came from.
+
+        `resource` is where the group was read; None: the best version that is served. Conditions of other types stay.
+        A PodGroup of another scheduler gets the terms of its own API, as far as that has any (workloads.md 4).
+        """
+        where = resource or next(iter(self._served.readable(kind)), None)
+        if where is None:
+            return _failed(UnservedError(f"{kind} is not served"))
+        key = f"{kind}.{where.group} {namespace}/{name}"
+        if where.api_version in FOREIGN_VERSIONS:
+            parts = [status_of(where.api_version, condition) for condition in conditions]
+            status = {key: found for each in parts for key, found in each.items()}
+            return self.patch_foreign_status(namespace, name, uid, status, resource=where)
+        path = where.path(namespace, name, "status")
+        status = {"conditions": [dict(condition) for condition in conditions]}
+        if kind == "PodGroup":  # a composite has one form in all its versions
+            status = from_internal({"kind": kind, "status": status}, where.api_version)["status"]
+        if where.group == SCHEDULING_GROUP:
+            body = _encode({"metadata": {"uid": uid}, "status": status})
+            patching = self._patching(path, body, STRATEGIC_MERGE_PATCH)
+            return self._pool.submit(key, lambda: self._by_uid(where.path(namespace, name), uid, patching))
+        return self._pool.submit(key, lambda: self._patch_custom(where, namespace, name, uid, status))
+
+    def patch_foreign_status(
+        self, namespace: str, name: str, uid: str, status: Mapping[str, Any], *, resource: Resource
+    ) -> asyncio.Future[None]:
+        """Set fields of the status of a PodGroup of another scheduler; `conditions` are merged by type.
+
+        A definition without a status subresource (Volcano's) has its status written with the object.
+        """
+        key = f"PodGroup.{resource.group} {namespace}/{name}"
+        if not status:
+            return self._pool.submit(key, _nothing)
+        return self._pool.submit(key, lambda: self._patch_custom(resource, namespace, name, uid, status))
+
+    async def _patch_custom(
+        self, where: Resource, namespace: str, name: str, uid: str, status: Mapping[str, Any]
+    ) -> None:
+        """Custom resources know no merging of lists: write the whole list, on top of what was just read."""
+        conditions: Sequence[Mapping[str, Any]] = status.get("conditions", ())
+        target = "/status"
+        path = where.path(namespace, name)
+        for turn in range(_REREADS):
+            found = (await self._client.get(path)).read(dict)
+            metadata = found["metadata"]
+            if metadata.get("uid") != uid:
+                raise _another(path)
+            changed = dict(status)
+            if conditions:
+                merged = {item.get("type"): item for item in (found.get("status") or {}).get("conditions") or ()}
+                merged |= {item["type"]: item for item in conditions}
+                changed["conditions"] = list(merged.values())
+            here = {"uid": uid, "resourceVersion": metadata.get("resourceVersion")}
+            body = _encode({"metadata": here, "status": changed})
+            try:
+                await self._patching(f"{path}{target}", body, MERGE_PATCH)()
+            except ApiError as error:
+                if error.code == 404 and target and where.api_version in FOREIGN_VERSIONS:
+                    target = ""  # the object was just there: it is the subresource that is not
+                elif error.code != 409 or turn == _REREADS - 1:  # somebody wrote in between: read again
+                    raise
+            else:
+                return
+
+    # -- whatever a plugin or the observer wants written -----------------------------------------------
+
+    def patch_object(self, instruction: PatchObject) -> asyncio.Future[None]:
+        """Carry out a patch with its preconditions. 409 where they do not hold; UnservedError for unknown kinds.
+
+        After an unsure outcome a 409 is checked: the patch may have been what changed the object.  Where the
+        instruction says so (`again`) the patch is made to the object as it is now.
+        """
+        where = self._resource(instruction.kind)
+        if where is None:
+            return _failed(UnservedError(f"{instruction.kind} is not served"))
+        path = where.path(instruction.namespace, instruction.name)
+        conditions = {"uid": instruction.uid, "resourceVersion": instruction.resource_version}
+        metadata = {**(instruction.patch.get("metadata") or {}), **{k: v for k, v in conditions.items() if v}}
+        patch = {**instruction.patch, **({"metadata": metadata} if metadata else {})}
+        target = f"{path}/{instruction.subresource}" if instruction.subresource else path
+        form = STRATEGIC_MERGE_PATCH if instruction.strategic else MERGE_PATCH
+        write = self._patching(target, _encode(patch), form)
+        unsure = False
+
+        async def act() -> None:
+            nonlocal unsure, write
+            for turn in range(_REREADS):
+                try:
+                    await write()
+                except (ApiError, UnreachableError) as error:
+                    conflict = isinstance(error, ApiError) and error.code == 409
+                    if not conflict or not (unsure or instruction.again):
+                        unsure = unsure or _unsure(error)
+                        raise
+                    found = (await self._client.get(path)).read(dict)
+                    same = not instruction.uid or found["metadata"].get("uid") == instruction.uid
+                    if same and unsure and _holds(instruction.patch, found):
+                        return
+                    wanted = same and instruction.again is not None and instruction.again(found)
+                    if not wanted or turn == _REREADS - 1:
+                        raise
+                    now = {**metadata, "resourceVersion": found["metadata"].get("resourceVersion", "")}
+                    write = self._patching(target, _encode({**patch, "metadata": now}), form)
+                else:
+                    return
+
+        return self._pool.submit(f"{instruction.kind} {instruction.namespace}/{instruction.name}", act)
+
+    def create_object(self, instruction: CreateObject) -> asyncio.Future[None]:
+        """Create an object. 409 if it exists already, unless an attempt whose outcome is unsure may have made it."""
+        where = self._resource(instruction.kind)
+        if where is None:
+            return _failed(UnservedError(f"{instruction.kind} is not served"))
+        name = (instruction.body.get("metadata") or {}).get("name", "")
+        write = self._creating(where.path(instruction.namespace), _encode(instruction.body))
+        return self._pool.submit(f"{instruction.kind} {instruction.namespace}/{name}", write)
+
+    def delete_object(self, instruction: DeleteObject) -> asyncio.Future[None]:
+        """Delete an object, its finalizer taken off first; nothing is done if it is gone, or another of its name."""
+        where = self._resource(instruction.kind)
+        if where is None:
+            return _failed(UnservedError(f"{instruction.kind} is not served"))
+        path = where.path(instruction.namespace, instruction.name)
+        meta: dict[str, Any] = {"uid": instruction.uid} if instruction.uid else {}
+        meta["$deleteFromPrimitiveList/finalizers"] = [instruction.finalizer]
+        loosen = self._patching(path, _encode({"metadata": meta}), STRATEGIC_MERGE_PATCH)
+        only = {"preconditions": {"uid": instruction.uid}} if instruction.uid else {}
+        options = _encode({"apiVersion": "v1", "kind": "DeleteOptions", **only})
+
+        async def act() -> None:
+            try:
+                if instruction.finalizer:
+                    await self._by_uid(path, instruction.uid, loosen)
+            except ApiError as error:
+                if error.code != 404:
+                    raise
+            else:
+                await self._deleting(path, instruction.uid, options)
+
+        return self._pool.submit(f"{instruction.kind} {instruction.namespace}/{instruction.name}", act)
+
+    def write_event(self, body: Mapping[str, Any]) -> asyncio.Future[None]:
+        """Create an events.k8s.io/v1 Event; one with a `series` is an earlier one that happened again: patched.
+
+        An earlier one that has expired is created anew, as client-go does.
+        """
+        metadata = body["metadata"]
+        namespace, name = metadata.get("namespace") or "default", metadata["name"]
+        create = self._creating(EVENTS.path(namespace), _encode(body))
+        if not body.get("series"):
+            return self._events.submit(f"Event {namespace}/{name}", create)
+        patch = self._patching(EVENTS.path(namespace, name), _encode({"series": body["series"]}), MERGE_PATCH)
+
+        async def act() -> None:
+            try:
+                await patch()
+            except ApiError as error:
+                if error.code != 404:
+                    raise
+                await create()
+
+        return self._events.submit(f"Event {namespace}/{name}", act)
+
+    # -- inside ------------------------------------------------------------------------------------
+
+    async def _by_uid(
+        self,
+        path: str,
+        uid: str,
+        write: Callable[[], Awaitable[None]],
+        done: Callable[[Mapping[str, Any]], bool] = lambda metadata: False,
+    ) -> None:
+        """Carry out a write of the object of that UID (empty: whichever has the name) and look into a 409.
+
+        It is sent again while the object is there and `done` of its metadata is False, ten times at most. Raises
+        ApiError: 404 where the object is gone or another one has its name.
+        """
+        for turn in range(_REREADS):
+            try:
+                await write()
+            except ApiError as error:
+                if error.code != 409 or turn == _REREADS - 1:
+                    raise
+                found = (await self._client.get(path)).read(dict)["metadata"]
+                if uid and found.get("uid") != uid:
+                    raise _another(path) from None
+                if done(found):
+                    return
+            else:
+                return
+
+    async def _deleting(self, path: str, uid: str, options: bytes) -> None:
+        """DELETE the object of that UID; one that is gone or terminating needs no more. Raises ApiError."""
+
+        async def delete() -> None:
+            await self._client.request("DELETE", path, body=options, accept=_BRIEF, guard=self._pool.guard)
+
+        try:
+            await self._by_uid(path, uid, delete, lambda metadata: bool(metadata.get("deletionTimestamp")))
+        except ApiError as error:
+            if error.code != 404:
+                raise
+
+    def _resource(self, kind: str) -> Resource | None:
+        return next(iter(self._served.readable(kind)), None) if kind in KINDS else None
+
+    def _patching(self, path: str, body: bytes, content_type: str) -> Callable[[], Awaitable[None]]:
+        async def act() -> None:
+            await self._client.request(
+                "PATCH", path, body=body, content_type=content_type, accept=_BRIEF, guard=self._pool.guard
+            )
+
+        return act
+
+    def _creating(self, path: str, body: bytes) -> Callable[[], Awaitable[None]]:
+        unsure = False
+
+        async def act() -> None:
+            nonlocal unsure
+            try:
+                await self._client.request("POST", path, body=body, accept=_BRIEF, guard=self._pool.guard)
+            except (ApiError, UnreachableError) as error:
+                if unsure and isinstance(error, ApiError) and error.code == 409:
+                    return
+                unsure = unsure or _unsure(error)
+                raise
+
+        return act
+
+
+def _pod_path(namespace: str, name: str) -> str:
+    return f"{_PODS}{quote(namespace, safe='')}/pods/{quote(name, safe='')}"
+
+
+def _another(path: str) -> ApiError:
+    return ApiError(404, "NotFound", f"{path}: another object of this name")
+
+
+def _unsure(error: ApiError | UnreachableError) -> bool:
+    """Whether the request may have been carried out all the same."""
+    return error.sent if isinstance(error, UnreachableError) else error.code >= 500
+
+
+def _holds(patch: Mapping[str, Any], found: Mapping[str, Any]) -> bool:
+    """Whether an object is as a merge patch would make it."""
+    for key, wanted in patch.items():
+        there = found.get(key)
+        if isinstance(wanted, Mapping):
+            if not _holds(wanted, there if isinstance(there, Mapping) else {}):
+                return False
+        elif there != wanted:
+            return False
+    return True
+
+
+async def _nothing() -> None:
+    return None
+
+
+def _failed(error: ClientError) -> asyncio.Future[None]:
+    result: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    result.set_exception(error)
+    result.exception()
+    return result

@@ -1,0 +1,71 @@
+"""Log lines: one per decision, as text or JSON, to stderr (observability.md).
+
+Verbosity is kube-scheduler's `-v`: 0 trouble and the course of the process, 2 every decision, 4 details of each, 5 what
+is only of use to whoever works on the scheduler.  Nothing of an object's content is logged but names, UIDs, priorities
+and the scheduler's own words, so no secret can get there.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from typing import Any, Final, TextIO
+
+import structlog
+from structlog.typing import EventDict, Processor, WrappedLogger
+
+from kube_rules.printable import printable
+
+DECISIONS: Final = 2
+DETAILS: Final = 4
+_SPECIAL: Final = re.compile(r'[ "=\\]')
+
+
+class Log:
+    """Writes lines of a verbosity up to `verbosity`. `form`: `text` or `json`."""
+
+    def __init__(self, verbosity: int = DECISIONS, *, form: str = "text", stream: TextIO | None = None) -> None:
+        if form not in ("text", "json"):
+            raise ValueError(f"log format {form!r} is neither text nor json")
+        self.verbosity = verbosity
+        last: Processor = structlog.processors.JSONRenderer() if form == "json" else _text
+        # UTC with microseconds, so that lines of several machines can be put in order.
+        stamp = structlog.processors.TimeStamper(fmt="iso", utc=True, key="ts")
+        to = stream if stream is not None else sys.stderr
+        self._logger: Any = structlog.wrap_logger(structlog.PrintLogger(to), processors=[stamp, last]).bind()
+
+    def at(self, level: int) -> bool:
+        """Whether lines of that verbosity are written: ask before working out expensive details."""
+        return level <= self.verbosity
+
+    def info(self, event: str, /, *, v: int = 0, **details: Any) -> None:
+        """A line of verbosity `v`."""
+        if v <= self.verbosity:
+            self._logger.info(event, level="info", **details)
+
+    def warning(self, event: str, /, **details: Any) -> None:
+        """A line about what is allowed and probably not meant; left out below verbosity 0 alone."""
+        if self.verbosity >= 0:
+            self._logger.warning(event, level="warning", **details)
+
+    def error(self, event: str, /, **details: Any) -> None:
+        """A line that is always written."""
+        self._logger.error(event, level="error", **details)
+
+
+def _text(_logger: WrappedLogger, _method: str, line: EventDict) -> str:
+    """`2026-07-01T12:00:00.000000Z info Decided pod=default/a seconds=0.001`: words with blanks are quoted."""
+    stamp, level, event = line.pop("ts"), line.pop("level"), line.pop("event")
+    rest = "".join(f" {key}={_value(value)}" for key, value in line.items())
+    return f"{stamp} {level} {printable(str(event), keep='')}{rest}"
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    text = str(value)
+    plain = text and text.isprintable() and _SPECIAL.search(text) is None
+    if plain:
+        return text
+    quoted = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{printable(quoted, keep="")}"'  # no name or error text of an object begins a line of its own

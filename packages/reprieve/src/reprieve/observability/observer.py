@@ -1,0 +1,480 @@
+"""Observes what happens: it makes metrics, log lines, events and decision records of it.
+
+Invariants: every call is synchronous, cheap and does no I/O beyond a log line; nothing here decides or fails a
+decision.  Times are seconds since the epoch, durations seconds.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from kube_rules.meta import KubernetesObject
+from kube_rules.objects import CompositePodGroup, PodGroup
+from reprieve.cluster.pods import PodRecord
+from reprieve.observability.events import (
+    NORMAL,
+    WARNING,
+    EventRecorder,
+    Reference,
+    Sink,
+    group_reference,
+    pod_reference,
+)
+from reprieve.observability.logs import DECISIONS, DETAILS, Log
+from reprieve.observability.metrics import (
+    ERROR,
+    SCHEDULED,
+    SUCCESS,
+    UNSCHEDULABLE,
+    WAITING_ON_PREEMPTION,
+    Metrics,
+    attempts_label,
+)
+from reprieve.observability.stopwatch import Stopwatch
+from reprieve.preemption.cost_report import counts_work, lost_text
+from reprieve.preemption.lost_work import EvictedPods, lost_work
+from reprieve.preemption.outcome import NoRoom, Preemption, PreemptionInVain
+from reprieve.scheduling.decision import SCHEDULER_ERROR, Decision, GroupCondition, Result
+from reprieve.scheduling.engine import Engine
+from reprieve.scheduling.held_room import ReleasedRoom
+
+_GROUP_RESULTS: Final = {
+    Result.SCHEDULED: SCHEDULED,
+    Result.UNSCHEDULABLE: UNSCHEDULABLE,
+    Result.WAITING: WAITING_ON_PREEMPTION,
+    Result.ERROR: ERROR,
+}
+_STATUS_OF: Final = {NoRoom.NO_LOWER_PRIORITY: "UnschedulableAndUnresolvable", NoRoom.ERROR: "Error"}
+_ASSUMED_LIMIT: Final = 200_000
+_MOST_NODES: Final = 6
+"""Nodes that an event names."""
+
+
+class Recorder(Protocol):
+    """Keeps decision records (`reprieve.observability.recording.RecordKeeper`)."""
+
+    def attach(self, engine: Engine) -> None:
+        """Whose decisions these are."""
+
+    def decided(self, decision: Decision, *, seconds: float, now: float) -> None:
+        """An attempt ended."""
+
+    def room_released(self, room: ReleasedRoom) -> None:
+        """The room of that preemptor is not held any more."""
+
+    def preemption_ended(
+        self, preemption: Preemption, *, seconds: float, error: str | None, evicted: EvictedPods
+    ) -> None:
+        """What the last preemption of that preemptor came to; `evicted`: the pods whose calls were made."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Assumed:
+    """What has to be known of a pod's attempt when its binding is confirmed."""
+
+    began: float
+    queued: float
+    attempts: int
+    profile: str
+
+
+def _no_sink(_body: dict[str, object]) -> None:
+    """Events go nowhere."""
+
+
+class Observer:
+    """See the module docstring.
+
+    `sink` takes event bodies (`reprieve.observability.events.Sink`); `controller` is the scheduler's name and
+    `instance` the machine's, for events; `group_version` and `composite_version` the apiVersions
+    that groups are served under.
+    """
+
+    def __init__(
+        self,
+        *,
+        metrics: Metrics | None = None,
+        sink: Sink | None = None,
+        log: Log | None = None,
+        records: Recorder | None = None,
+        controller: str = "default-scheduler",
+        instance: str = "localhost",
+        group_version: str = "scheduling.k8s.io/v1beta1",
+        composite_version: str = "scheduling.k8s.io/v1alpha3",
+    ) -> None:
+        self.metrics = metrics or Metrics()
+        self.log = log or Log()
+        self._versions = {PodGroup.KIND: group_version, CompositePodGroup.KIND: composite_version}
+        self._controller = controller
+        self._events = EventRecorder(sink or _no_sink, controller=controller, instance=instance)
+        self._records = records
+        self._stopwatch = Stopwatch(self.metrics)
+        self._assumed: OrderedDict[str, _Assumed] = OrderedDict()
+        self._permit_since: OrderedDict[str, float] = OrderedDict()
+        self._engine: Engine | None = None
+        self._passes: dict[str, int] = {}
+        self._evicted: dict[str, EvictedPods] = {}
+        """By preemptor, of preemptions that have not ended."""
+
+    def attach(self, engine: Engine) -> None:
+        """Read state from that engine."""
+        self._engine = engine
+        self.metrics.attach(engine)
+        engine.watch = self._stopwatch.attempt
+        if self._records is not None:
+            self._records.attach(engine)
+
+    # -- attempts ----------------------------------------------------------------------------------
+
+    def decided(self, decision: Decision, *, seconds: float, now: float) -> None:
+        """One attempt ended (after `Engine.step`); `now` is the end of the attempt, `seconds` how long it took."""
+        metrics = self.metrics
+        is_group = not decision.key.startswith("pod/")
+        profile = decision.profile
+        began = now - seconds
+        if is_group:
+            result = _GROUP_RESULTS[decision.result]
+            metrics.group_attempts.labels(result, profile).inc()
+            metrics.group_attempt_seconds.labels(result, profile).observe(seconds)
+            metrics.group_algorithm_seconds.observe(seconds)
+        else:
+            metrics.algorithm_seconds.observe(seconds)
+        self._count_batch(profile)
+        assumed = _Assumed(began, decision.queued, decision.attempt, profile)
+        for bindings in (decision.bindings, decision.waiting):
+            for binding in bindings:
+                self._assumed[binding.pod.uid] = assumed
+        for binding in decision.waiting:
+            self._permit_since[binding.pod.uid] = now
+        while len(self._permit_since) > _ASSUMED_LIMIT:
+            self._permit_since.popitem(last=False)
+        while len(self._assumed) > _ASSUMED_LIMIT:
+            self._assumed.popitem(last=False)
+        for rejection in decision.rejections:
+            error = rejection.reason == SCHEDULER_ERROR
+            metrics.pod_attempt(ERROR if error else UNSCHEDULABLE, profile, seconds)
+            self._event(rejection.pod, None, WARNING, "FailedScheduling", "Scheduling", rejection.message, now)
+        if decision.condition is not None:
+            self._report_foreign(decision.condition, now)
+        if decision.preemption is not None:
+            self._count_preemption(decision.preemption, seconds)
+        elif decision.in_vain is not None:
+            self._count_in_vain(decision.in_vain, seconds)
+        elif decision.result is Result.UNSCHEDULABLE and not is_group:  # victims were searched for, in vain
+            metrics.preemption_attempts.inc()
+            metrics.evaluation_seconds.labels("pod", UNSCHEDULABLE).observe(seconds)
+        self._log_decision(decision, seconds)
+        if self._records is not None:
+            self._records.decided(decision, seconds=seconds, now=now)
+        self._events.tick(now)
+
+    def permitted(self, pod: PodRecord, result: str, *, now: float) -> None:
+        """A Permit plugin that let the pod wait has decided; `result` is a status code as kube-scheduler names it."""
+        since = self._permit_since.pop(pod.uid, None)
+        if since is not None:
+            self.metrics.permit_seconds.labels(result).observe(max(0.0, now - since))
+
+    def bound(self, pod: PodRecord, node: str, *, now: float) -> None:
+        """The API confirmed a binding."""
+        assumed = self._assumed.pop(pod.uid, None)
+        if assumed is not None:
+            self.metrics.pod_attempt(SCHEDULED, assumed.profile, max(0.0, now - assumed.began))
+            self.metrics.pod_attempts.observe(assumed.attempts)
+            label = attempts_label(assumed.attempts)
+            self.metrics.sli_seconds.labels(label).observe(max(0.0, now - assumed.queued))
+        note = f"Successfully assigned {pod.key} to {node}"
+        self._event(pod, None, NORMAL, "Scheduled", "Binding", note, now)
+        self.log.info("Bound pod", v=DECISIONS, pod=pod.key, node=node)
+
+    def bind_failed(self, pod: PodRecord, node: str, error: str, *, now: float) -> None:
+        """A binding failed for good; the pod is tried again."""
+        assumed = self._assumed.pop(pod.uid, None)
+        if assumed is not None:
+            self.metrics.pod_attempt(ERROR, assumed.profile, max(0.0, now - assumed.began))
+        self._event(pod, None, WARNING, "FailedScheduling", "Scheduling", error, now)
+        self.log.error("Binding failed", pod=pod.key, node=node, error=error)
+
+    # -- preemptions -------------------------------------------------------------------------------
+
+    def evicted(self, pod: PodRecord, preemption: Preemption, *, now: float) -> None:
+        """A victim's API calls were made."""
+        by = self._preemptor(preemption)
+        note = f"Preempted by {by.kind.lower()} {by.uid} on node {preemption.domain}"
+        kind = preemption.kind
+        self.metrics.evicted_pods.labels(kind).inc()
+        cluster = self._engine.cluster if self._engine is not None else None
+        evicted = self._evicted.setdefault(preemption.key, EvictedPods())
+        if cluster is not None:
+            lost = lost_work(cluster, (pod,))
+            evicted.add(pod, lost, now)
+            self.metrics.lost_gpu_seconds.labels(kind).inc(lost.gpu)
+        if cluster is not None and counts_work(cluster, preemption, (pod,)):
+            text = lost_text(lost_work(cluster, (pod,)))
+            note += f"; {text} of its work are lost" if text else "; no work of it is lost"
+        preemptors = [nominated for nominated, _ in preemption.nominations]
+        who = preemptors[0] if preemptors else pod
+        self._event(pod, by, NORMAL, "Preempted", "Preempting", note, now, who=who)
+        self.log.info("Preempted pod", v=DECISIONS, pod=pod.key, by=preemption.key, domain=preemption.domain)
+
+    def preemption_ended(self, preemption: Preemption, *, seconds: float, error: str | None, now: float) -> None:
+        """All API calls of a preemption were made, or one failed with `error`."""
+        metrics = self.metrics
+        result = SUCCESS if error is None else ERROR
+        metrics.tasks.labels(result).inc()
+        metrics.task_seconds.labels(result).observe(seconds)
+        metrics.execution_seconds.labels(preemption.kind, result).observe(seconds)
+        evicted = self._evicted.pop(preemption.key, EvictedPods())
+        if error is None:
+            self._count_done(preemption)
+            self._report_to_victim_groups(preemption, now)
+            self.log.info("Preemption carried out", v=DECISIONS, by=preemption.key, seconds=seconds)
+        else:
+            self.log.error("Preemption failed", by=preemption.key, seconds=seconds, error=error)
+            if preemption.group is not None:
+                metrics.group_preemption_attempts.labels(ERROR).inc()
+                metrics.workload_attempts.labels("Error").inc()
+        if self._records is not None:
+            self._records.preemption_ended(preemption, seconds=seconds, error=error, evicted=evicted)
+
+    def preemption_failed(self, preemption: Preemption, pods: Iterable[PodRecord], message: str, *, now: float) -> None:
+        """The preemptor's nominations were taken back: an event on each of its `pods`, and on its group."""
+        if preemption.group is not None and preemption.group.spec is not None and preemption.group.spec.foreign != "":
+            name = preemption.nominations[0][0].scheduler_name if preemption.nominations else ""
+            self._events.record(
+                group_reference(preemption.group, self._versions[preemption.group.kind]),
+                None,
+                kind=WARNING,
+                reason="FailedScheduling",
+                action="Preempting",
+                note=message,
+                now=now,
+                controller=self._profile(name),
+            )
+        for pod in pods:
+            self._event(pod, None, WARNING, "FailedScheduling", "Preempting", message, now)
+
+    def _report_to_victim_groups(self, preemption: Preemption, now: float) -> None:
+        """On each group that went as a whole: for whom, by name."""
+        by = self._preemptor(preemption)
+        first = preemption.nominations[0][0] if preemption.nominations else None
+        for verdict in preemption.victims:
+            for group in verdict.unit.groups:
+                if group.spec is not None and group.spec.foreign != "":
+                    self._events.record(
+                        group_reference(group, self._versions[group.kind]),
+                        by,
+                        kind=NORMAL,
+                        reason="Preempted",
+                        action="Preempting",
+                        note=f"Preempted by {by.kind.lower()} {by.namespace}/{by.name}",
+                        now=now,
+                        controller=self._profile(first.scheduler_name) if first is not None else self._controller,
+                    )
+
+    def room_released(self, room: ReleasedRoom, *, now: float) -> None:
+        """Room that was held for a preemptor is free for others again (cost.md 5): events on the group and its pods."""
+        for pod, node in room.pods:
+            note = f"Room held on {node} is released: {room.message}"
+            self._event(pod, None, NORMAL, "RoomReleased", "Preempting", note, now)
+        nodes = room.nodes
+        if room.group is not None and room.group.spec is not None and room.group.spec.foreign != "":
+            more = f" and {len(nodes) - _MOST_NODES} more" if len(nodes) > _MOST_NODES else ""
+            note = f"Room held on {', '.join(nodes[:_MOST_NODES])}{more} is released: {room.message}"
+            about = group_reference(room.group, self._versions[room.group.kind])
+            name = room.pods[0][0].scheduler_name
+            self._events.record(
+                about,
+                None,
+                kind=NORMAL,
+                reason="RoomReleased",
+                action="Preempting",
+                note=note,
+                now=now,
+                controller=self._profile(name),
+            )
+        self.log.info(
+            "Released held room", v=DECISIONS, by=room.key, pods=len(room.pods), nodes=len(nodes), reason=room.message
+        )
+        if self._records is not None:
+            self._records.room_released(room)
+
+    def refused(self, group: PodGroup | CompositePodGroup, why: str, *, now: float) -> None:
+        """Something that is written on a group does not count: its owner reads it among its events."""
+        about = self._about(group)
+        self._events.record(
+            about, None, kind=WARNING, reason="InvalidPreemptionPriority", action="Scheduling", note=why, now=now
+        )
+
+    def ignored(self, item: KubernetesObject, why: str, *, now: float) -> None:
+        """Something of an object is not read, or cannot be: its owner reads it among the object's events."""
+        reason = "InvalidAnnotation" if why.startswith("metadata.") else "NotRead"
+        self._events.record(
+            self._about(item), None, kind=WARNING, reason=reason, action="Scheduling", note=why, now=now
+        )
+
+    def _about(self, item: KubernetesObject) -> Reference:
+        version = self._versions.get(item.KIND, item.API_VERSION)
+        if isinstance(item, PodGroup) and item.foreign is not None:
+            version = item.foreign.api_version
+        return Reference(version, item.KIND, item.metadata.namespace, item.name, item.metadata.uid)
+
+    # -- the rest ----------------------------------------------------------------------------------
+
+    def trouble(self, where: str, text: str) -> None:
+        """Something went wrong outside of an attempt. `where` is one of a few fixed words (it is a label)."""
+        self.trouble_again(where)
+        self.log.error(text, where=where)
+
+    def trouble_again(self, where: str) -> None:
+        """The same, where it has been logged already."""
+        self.metrics.trouble.labels(where).inc()
+
+    def tick(self, now: float) -> None:
+        """Time passes although nothing happens: series of events end. Call it once a minute or so."""
+        self._events.tick(now)
+
+    def close(self, now: float) -> None:
+        """The scheduler stops: write the counts of events that go on."""
+        self._events.flush(now)
+
+    def _count_batch(self, profile: str) -> None:
+        running = self._engine.running.get(profile) if self._engine is not None else None
+        if running is None:
+            return
+        passes = running.evaluator.passes
+        used = passes == self._passes.get(profile)
+        self._passes[profile] = passes
+        self.metrics.batch_attempts.labels(profile, "hint_used" if used else "no_hint").inc()
+
+    def _count_preemption(self, preemption: Preemption, seconds: float) -> None:
+        """A decision; one that has victims counts as a success when their calls were made, else as an error."""
+        metrics = self.metrics
+        metrics.evaluation_seconds.labels(preemption.kind, SUCCESS).observe(seconds)
+        if preemption.group is None:
+            metrics.preemption_attempts.inc()
+        else:
+            metrics.group_preemption_seconds.observe(seconds)
+        if not preemption.victims:
+            self._count_done(preemption)
+
+    def _count_done(self, preemption: Preemption) -> None:
+        metrics = self.metrics
+        kind = preemption.kind
+        victims = preemption.victims
+        pods = sum(len(verdict.unit.pods) for verdict in victims)
+        if preemption.group is None:
+            metrics.preemption_victims.observe(pods)
+        else:
+            metrics.group_preemption_attempts.labels(SUCCESS).inc()
+            metrics.workload_attempts.labels("Success").inc()
+            metrics.group_preemption_victims.observe(pods)
+            metrics.group_preemption_reprieved.inc(preemption.reprieved)
+            metrics.workload_victims.observe(pods)
+        disruptions = sum(1 for verdict in victims if verdict.unit.in_group)
+        if disruptions:
+            metrics.disruptions.labels(kind).observe(disruptions)
+        if preemption.pdb_violations:
+            metrics.pdb_violations.labels(kind).inc(preemption.pdb_violations)
+
+    def _count_in_vain(self, in_vain: PreemptionInVain, seconds: float) -> None:
+        """Of a group. `workload_preemption_attempts` counts as kube-scheduler does: every call, by its status."""
+        metrics = self.metrics
+        metrics.workload_attempts.labels(_STATUS_OF.get(in_vain.why, "Unschedulable")).inc()
+        if not in_vain.attempted:
+            return
+        result = ERROR if in_vain.why is NoRoom.ERROR else UNSCHEDULABLE
+        metrics.group_preemption_attempts.labels(result).inc()
+        metrics.group_preemption_seconds.observe(seconds)
+        metrics.evaluation_seconds.labels(in_vain.group.kind.lower(), result).observe(seconds)
+
+    def _log_decision(self, decision: Decision, seconds: float) -> None:
+        if not self.log.at(DECISIONS):
+            return
+        what, name = self._entity(decision)
+        details: dict[str, object] = {what: name, "result": decision.result.name.lower(), "seconds": seconds}
+        if decision.attempt > 1:
+            details["attempt"] = decision.attempt
+        if decision.bindings:
+            details["bindings"] = len(decision.bindings)
+        if decision.rejections:
+            details["rejected"] = len(decision.rejections)
+        preemption = decision.preemption
+        if preemption is not None:
+            victims = preemption.victims
+            details["victims"] = len(victims)
+            details["victim_pods"] = sum(len(verdict.unit.pods) for verdict in victims)
+            details["reprieved"] = preemption.reprieved
+            details["domain"] = preemption.domain
+        if decision.result is not Result.SCHEDULED:
+            if decision.condition is not None:
+                details["reason"] = decision.condition.message
+            elif decision.rejections:
+                details["reason"] = decision.rejections[0].message
+        self.log.info("Decided", v=DECISIONS, **details)
+        if self.log.at(DETAILS):
+            for rejection in decision.rejections:
+                self.log.info("Rejected pod", v=DETAILS, pod=rejection.pod.key, reason=rejection.message)
+
+    def _report_foreign(self, condition: GroupCondition, now: float) -> None:
+        """On the PodGroup of another scheduler, whose status may have no words for it (workloads.md 4.5)."""
+        group = self._engine.cluster.trees.find(condition.ref) if self._engine is not None else None
+        if group is None or group.spec is None or not group.spec.foreign:
+            return
+        self._events.record(
+            group_reference(group, group.spec.foreign),
+            None,
+            kind=NORMAL if condition.scheduled else WARNING,
+            reason="Scheduled" if condition.scheduled else "FailedScheduling",
+            action="Scheduling",
+            note=f"{group.scheduled} pods have a node" if condition.scheduled else condition.message,
+            now=now,
+        )
+
+    @staticmethod
+    def _entity(decision: Decision) -> tuple[str, str]:
+        kind, _, key = decision.key.partition("/")
+        if kind != "pod":
+            return "podgroup" if kind == "group" else "compositepodgroup", key
+        for some in (decision.bindings, decision.waiting, decision.rejections):
+            if some:
+                return "pod", some[0].pod.key
+        return "pod", decision.key
+
+    def _preemptor(self, preemption: Preemption) -> Reference:
+        if preemption.group is not None:
+            return group_reference(preemption.group, self._versions[preemption.group.kind])
+        if preemption.pod is None:
+            raise ValueError("a preemption without a preemptor")
+        return pod_reference(preemption.pod)
+
+    def _event(
+        self,
+        pod: PodRecord,
+        related: Reference | None,
+        kind: str,
+        reason: str,
+        action: str,
+        note: str,
+        now: float,
+        *,
+        who: PodRecord | None = None,
+    ) -> None:
+        # The profile that acts reports, under the name by which pods ask for it: that of the pod it acts for, `who`.
+        name = self._profile((who or pod).scheduler_name)
+        self._events.record(
+            pod_reference(pod),
+            related,
+            kind=kind,
+            reason=reason,
+            action=action,
+            note=note,
+            now=now,
+            controller=name,
+        )
+
+    def _profile(self, name: str) -> str:
+        """Under which name a profile reports: the one pods ask for it by, where it is there."""
+        return name if self._engine is None or name in self._engine.running else self._controller

@@ -1,0 +1,219 @@
+"""What dashboards of kube-scheduler draw beside its decisions: requests, watches, leadership, tasks, hints, the build.
+
+Names, labels and buckets are those of client-go, of component-base and of kube-scheduler (observability.md, "Metrics").
+Events and hints are timed by shadowing the queue's methods on the instance, as `reprieve.observability.stopwatch` does
+with plugins: the queue knows nothing of it.
+
+Invariants: labels come from fixed sets, from the configuration or from the server's address, never from objects.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from importlib.metadata import distribution
+from platform import machine, python_implementation, python_version, system
+from typing import Any, Final
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from kube_rules.versions import KUBERNETES_VERSION
+from reprieve.framework.events import ClusterEvent
+from reprieve.observability.metrics import event_label, exponential
+from reprieve.queueing.queue import SchedulingQueue
+
+QUEUED: Final = "Queue"
+SKIPPED: Final = "QueueSkip"
+_REQUEST_SECONDS: Final = (0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0)
+_UNANSWERED: Final = "<error>"
+_REVISION_DIGITS: Final = 15
+"""Last digits of a revision that are shown: a sample is a double."""
+
+ResourceRevisions = Mapping[tuple[str, str, str], str]
+"""(API group, version, plural) of a resource -> the `resourceVersion` up to which it has been observed."""
+
+
+def build_labels() -> dict[str, str]:
+    """The labels of `kubernetes_build_info`, by upstream's names (component-base, `metrics/prometheus/version`).
+
+    The commit is known of a package that was installed from a repository; nothing tells when it was built.
+    """
+    package = distribution("reprieve")
+    try:
+        origin = json.loads(package.read_text("direct_url.json") or "{}")
+    except ValueError:
+        origin = {}
+    source = origin.get("vcs_info") if isinstance(origin, dict) else None
+    commit = source.get("commit_id") if isinstance(source, dict) else None
+    commit = commit if isinstance(commit, str) else ""
+    major, minor = KUBERNETES_VERSION.split(".")[:2]
+    return {
+        "major": major,
+        "minor": minor,
+        "git_version": f"v{KUBERNETES_VERSION}+reprieve.{package.version}",
+        "git_commit": commit,
+        "git_tree_state": "clean" if commit else "",
+        "build_date": "",
+        "go_version": f"python{python_version()}",
+        "compiler": python_implementation(),
+        "platform": f"{system().lower()}/{machine()}",
+    }
+
+
+class RuntimeMetrics:
+    """See the module docstring. `clock`: seconds that only go forward."""
+
+    def __init__(self, registry: CollectorRegistry, clock: Callable[[], float] = time.perf_counter) -> None:
+        self._clock = clock
+        self._tasks: dict[str, Callable[[], int]] = {}
+        self._inflight: Callable[[], Mapping[str, int]] = dict
+        self._informers: dict[str, Callable[[], ResourceRevisions]] = {}
+        registry.register(_Read(self))
+
+        def histogram(name: str, text: str, bounds: Sequence[float], labels: Sequence[str]) -> Histogram:
+            return Histogram(name, text, labels, buckets=bounds, registry=registry)
+
+        self._requests = Counter(
+            "rest_client_requests",
+            "Number of HTTP requests, partitioned by status code, method, and host.",
+            ["code", "method", "host"],
+            registry=registry,
+        )
+        self._request_seconds = histogram(
+            "rest_client_request_duration_seconds",
+            "Request latency in seconds. Broken down by verb, and host.",
+            _REQUEST_SECONDS,
+            ["verb", "host"],
+        )
+        self._limiter_seconds = histogram(
+            "rest_client_rate_limiter_duration_seconds",
+            "Client side rate limiter latency in seconds. Broken down by verb, and host.",
+            _REQUEST_SECONDS,
+            ["verb", "host"],
+        )
+        self._leads = Gauge(
+            "leader_election_master_status",
+            "Gauge of if the reporting system is master of the relevant lease, 0 indicates backup, 1 indicates master. "
+            "'name' is the string used to identify the lease.",
+            ["name"],
+            registry=registry,
+        )
+        self._event_seconds = histogram(
+            "scheduler_event_handling_duration_seconds",
+            "Event handling latency in seconds: telling all who wait of it.",
+            exponential(0.0001, 2, 12),
+            ["event"],
+        )
+        self._hint_seconds = histogram(
+            "scheduler_queueing_hint_execution_duration_seconds",
+            "Duration for running a queueing hint function of a plugin.",
+            exponential(0.00001, 1.5, 20),
+            ["plugin", "event", "hint"],
+        )
+        build = build_labels()
+        Gauge(
+            "kubernetes_build_info",
+            "A metric with a constant '1' value labeled by the Kubernetes version whose behaviour this scheduler has, "
+            "and its own: git_version is vKUBERNETES+reprieve.VERSION. What is not known of the build is empty.",
+            list(build),
+            registry=registry,
+        ).labels(**build).set(1)
+
+    # -- requests (`reprieve.client.transport.RequestWatch`) -------------------------------------------------------
+
+    def held_back(self, method: str, host: str, seconds: float) -> None:
+        """A request waited for so long for its turn."""
+        self._limiter_seconds.labels(method, host).observe(seconds)
+
+    def answered(self, method: str, host: str, code: int | None, seconds: float) -> None:
+        """A request was answered, or (None) was not."""
+        self._requests.labels(_UNANSWERED if code is None else str(code), method, host).inc()
+        self._request_seconds.labels(method, host).observe(seconds)
+
+    # -- the process -----------------------------------------------------------------------------------------------
+
+    def reads_leadership(self, lease: str, leads: Callable[[], bool]) -> None:
+        """Whether this candidate leads is read from `leads`."""
+        self._leads.labels(lease).set_function(lambda: float(leads()))
+
+    def counts_tasks(self, operation: str, count: Callable[[], int]) -> None:
+        """How many tasks of a kind there are is read from `count`."""
+        self._tasks[operation] = count
+
+    def reads_revisions(self, name: str, revisions: Callable[[], ResourceRevisions]) -> None:
+        """How far the informers called `name` are is read from `revisions`."""
+        self._informers[name] = revisions
+
+    # -- the queue -------------------------------------------------------------------------------------------------
+
+    def attach(self, queue: SchedulingQueue) -> None:
+        """Time the events that the queue is notified of, and the hints that it calls."""
+        clock, on_event, ask = self._clock, queue.on_event, queue.ask
+
+        def timed_event(event: ClusterEvent, now: float, *, but: str = "") -> None:
+            began = clock()
+            try:
+                on_event(event, now, but=but)
+            finally:
+                self._event_seconds.labels(event_label(event.kind)).observe(clock() - began)
+
+        def timed_ask(plugin: str, hint: Any, cluster: Any, pod: Any, event: ClusterEvent) -> bool:
+            began = clock()
+            answer = ask(plugin, hint, cluster, pod, event)
+            seconds = clock() - began
+            labels = (plugin, event_label(event.kind), QUEUED if answer else SKIPPED)
+            self._hint_seconds.labels(*labels).observe(seconds)
+            return answer
+
+        def inflight() -> Mapping[str, int]:
+            counts: dict[str, int] = {}
+            for kind, count in queue.kept_events().items():
+                label = event_label(kind)
+                counts[label] = counts.get(label, 0) + count
+            return counts
+
+        queue.on_event = timed_event  # type: ignore[method-assign]
+        queue.ask = timed_ask
+        self._inflight = inflight
+
+    def read(self) -> Iterable[Metric]:
+        """What is a state, as it is now."""
+        tasks = GaugeMetricFamily(
+            "scheduler_goroutines",
+            "Number of running tasks (asyncio) split by the work they do such as binding.",
+            labels=["operation"],
+        )
+        for operation, count in self._tasks.items():
+            tasks.add_metric([operation], count())
+        yield tasks
+        inflight = GaugeMetricFamily(
+            "scheduler_inflight_events",
+            "Number of events kept for entities that are in their cycle or wait for the end of their preemption.",
+            labels=["event"],
+        )
+        for event, number in self._inflight().items():
+            inflight.add_metric([event], number)
+        yield inflight
+        observed = GaugeMetricFamily(
+            "informer_store_resource_version",
+            "The 15 least significant digits of the resource version of the store.",
+            labels=["name", "group", "version", "resource"],
+        )
+        for name, revisions in self._informers.items():
+            for labels, revision in revisions().items():
+                if revision.isdecimal():
+                    observed.add_metric([name, *labels], int(revision[-_REVISION_DIGITS:]))
+        yield observed
+
+
+class _Read(Collector):
+    """What is read when somebody scrapes."""
+
+    def __init__(self, metrics: RuntimeMetrics) -> None:
+        self._metrics = metrics
+
+    def collect(self) -> Iterable[Metric]:
+        return self._metrics.read()

@@ -1,0 +1,138 @@
+"""NodeAffinity: nodeSelector, required and preferred node affinity (`reprieve.cluster.node_affinity_masks`)."""
+
+from typing import ClassVar
+
+import numpy as np
+
+from kube_rules import objects
+from reprieve.cluster.node_affinity_masks import affinity_mask, required_mask, term_mask
+from reprieve.cluster.pods import PodRecord
+from reprieve.cluster.signature import PodSpecSignature
+from reprieve.cluster.state import ClusterState
+from reprieve.framework.events import ClusterEvent, EventKind, Hints
+from reprieve.framework.plugin import (
+    Codes,
+    CycleState,
+    FilterPlugin,
+    Mask,
+    Rows,
+    Scope,
+    ScorePlugin,
+    Scores,
+    default_normalize,
+    row_count,
+)
+from reprieve.framework.status import SUCCESS, UNRESOLVABLE, Code, Status
+
+
+def _selects(signature: PodSpecSignature) -> bool:
+    return bool(signature.node_selector) or (
+        signature.affinity is not None and signature.affinity.node_affinity is not None
+    )
+
+
+def _preferred(affinity: objects.NodeAffinity | None) -> tuple[objects.PreferredSchedulingTerm, ...]:
+    return affinity.preferred_during_scheduling_ignored_during_execution if affinity is not None else ()
+
+
+NOT_MATCHED = "node(s) didn't match Pod's node affinity/selector"
+CONFLICT = "pod affinity terms conflict"
+_CONFLICT = Status(Code.UNRESOLVABLE, CONFLICT, "NodeAffinity")
+NOT_ENFORCED = "node(s) didn't match scheduler-enforced node affinity"
+
+
+class NodeAffinity(FilterPlugin, ScorePlugin):
+    """Node selectors and node affinity. Default weight 2.
+
+    `added` is node affinity that every pod of the profile has on top of its own (NodeAffinityArgs.addedAffinity).
+    """
+
+    name = "NodeAffinity"
+    scope: ClassVar[Scope] = Scope.STATIC
+    by_node_constraints: ClassVar[bool] = True
+    normalizes: ClassVar[bool] = True
+
+    def __init__(self, added: objects.NodeAffinity | None = None) -> None:
+        self._added = added
+
+    def pre_filter(self, state: CycleState) -> Status:
+        """Terms of which each names nodes that contradict each other match nowhere."""
+        return _CONFLICT if _named(state) == set() else SUCCESS
+
+    def narrowed(self, state: CycleState) -> Mask | None:
+        """The named nodes, where every required term names its nodes: pods of a DaemonSet are filtered there only."""
+        names = _named(state)
+        if names is None:
+            return None
+        nodes = state.cluster.nodes
+        mask = np.zeros(len(nodes), dtype=np.bool_)
+        mask[[nodes.row_of[name] for name in names if name in nodes.row_of]] = True
+        return mask
+
+    def filter(self, state: CycleState, rows: Rows) -> Codes:
+        """See `FilterPlugin.filter`; preemption cannot cure a label."""
+        if not _selects(state.signature) and self._added is None:
+            return np.zeros(row_count(state.cluster, rows), dtype=np.int8)
+        nodes = state.cluster.nodes
+        mask = required_mask(nodes, state.signature)
+        if self._added is not None:
+            mask = mask & affinity_mask(nodes, self._added)
+        return (~mask[rows]).astype(np.int8) * np.int8(UNRESOLVABLE)
+
+    def reasons(self, state: CycleState, rows: Rows) -> list[tuple[str, Mask]]:
+        """Upstream's texts; the profile's own affinity is asked first."""
+        rejected = self.filter(state, rows) != 0
+        found = []
+        if self._added is not None:
+            enforced = affinity_mask(state.cluster.nodes, self._added)[rows]
+            found.append((NOT_ENFORCED, rejected & ~enforced))
+            rejected = rejected & enforced
+        return [(NOT_MATCHED, rejected), *found]
+
+    def pre_score(self, state: CycleState) -> bool:
+        """Only preferred terms score."""
+        affinity = state.signature.affinity
+        return bool(_preferred(self._added)) or (affinity is not None and bool(_preferred(affinity.node_affinity)))
+
+    def score(self, state: CycleState, rows: Rows) -> Scores:
+        """Sum of the weights of the preferred terms that match, the added ones too."""
+        nodes = state.cluster.nodes
+        total = np.zeros(len(nodes), dtype=np.int64)
+        affinity = state.signature.affinity
+        own = _preferred(affinity.node_affinity) if affinity is not None else ()
+        for preferred in (*_preferred(self._added), *own):
+            term = preferred.preference
+            if preferred.weight and (term.match_expressions or term.match_fields):
+                total += preferred.weight * term_mask(nodes, term)
+        return total[rows]
+
+    def normalize(self, state: CycleState, scores: Scores) -> Scores:
+        """The heaviest match is 100."""
+        return default_normalize(scores, reverse=False)
+
+    def events(self) -> Hints:
+        """A node whose labels match."""
+        return {EventKind.NODE_ADDED: self._matches_now, EventKind.NODE_CHANGED: self._matches_now}
+
+    def _matches_now(self, cluster: ClusterState, pod: PodRecord, event: ClusterEvent) -> bool:
+        own = not _selects(pod.signature) or bool(required_mask(cluster.nodes, pod.signature)[event.row])
+        return own and (self._added is None or bool(affinity_mask(cluster.nodes, self._added)[event.row]))
+
+
+def _named(state: CycleState) -> set[str] | None:
+    """The names of nodes that are left where every required term names its nodes; None: any node may do."""
+    affinity = state.signature.affinity
+    required = (
+        affinity.node_affinity.required_during_scheduling_ignored_during_execution
+        if affinity is not None and affinity.node_affinity is not None
+        else None
+    )
+    if required is None or not required.node_selector_terms:
+        return None
+    left: set[str] = set()
+    for term in required.node_selector_terms:
+        named = [r.values for r in term.match_fields if r.key == "metadata.name" and r.operator == "In"]
+        if not named:
+            return None
+        left.update(set(named[0]).intersection(*named[1:]))
+    return left

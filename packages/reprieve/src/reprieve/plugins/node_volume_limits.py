@@ -1,0 +1,128 @@
+"""NodeVolumeLimits: how many volumes of a CSI driver a node can attach.
+
+Rules (devices.md 1; kubernetes/kubernetes pkg/scheduler/framework/plugins/nodevolumelimits): what counts, and where, is
+the business of `reprieve.cluster.attachments`.  Taking pods away frees their volumes, where no VolumeAttachment keeps
+the place: the failure is curable.
+"""
+
+from typing import ClassVar
+
+import numpy as np
+
+from kube_rules.storage import CSIDriver, CSINode, VolumeAttachment
+from reprieve.cluster.attachments import ALL_MIGRATED, IN_TREE, attached_by, by_driver, limits_of
+from reprieve.cluster.pods import PodRecord
+from reprieve.cluster.state import ClusterState
+from reprieve.cluster.volumes import VolumeObjects, not_found
+from reprieve.framework.events import ClusterEvent, EventKind, Hints, about_own_claim
+from reprieve.framework.plugin import Codes, CycleState, FilterPlugin, Mask, Rows, Scope, row_count
+from reprieve.framework.status import SUCCESS, UNRESOLVABLE, UNSCHEDULABLE, Code, Status
+
+TOO_MANY = "node(s) exceed max volume count"
+
+_SKIP = Status(Code.SKIP)
+
+
+class NodeVolumeLimits(FilterPlugin):
+    """See the module docstring. `scaling`: drivers may ask to be there before a pod is (gate VolumeLimitScaling)."""
+
+    name = "NodeVolumeLimits"
+    scope: ClassVar[Scope] = Scope.CLUSTER
+
+    def __init__(self, *, scaling: bool = True) -> None:
+        self._scaling = scaling
+
+    def concerns(self, state: CycleState) -> bool:
+        """Pods with claims, or with disks of a plugin that has been migrated."""
+        volumes = state.pod.volumes
+        return volumes is not None and (bool(volumes.claims) or any(disk.source in IN_TREE for disk in volumes.disks))
+
+    def pre_filter(self, state: CycleState) -> Status:
+        """Skipped for pods without volumes that could count."""
+        return SUCCESS if self.concerns(state) else _SKIP
+
+    def filter(self, state: CycleState, rows: Rows) -> Codes:
+        """See `FilterPlugin.filter`."""
+        cluster = state.cluster
+        if missing_claim(cluster.volumes, state.pod) is not None:
+            return np.full(row_count(cluster, rows), UNRESOLVABLE, dtype=np.int8)
+        bad = np.zeros(row_count(cluster, rows), dtype=np.bool_)
+        for _, mask in self._judged(state, rows):
+            bad |= mask
+        return np.where(bad, UNSCHEDULABLE, 0).astype(np.int8)
+
+    def reasons(self, state: CycleState, rows: Rows) -> list[tuple[str, Mask]]:
+        """See `FilterPlugin.reasons`."""
+        missing = missing_claim(state.cluster.volumes, state.pod)
+        if missing is not None:
+            text = f"looking up PVC {missing[0]}: {not_found(missing[1])}"
+            return [(text, np.ones(row_count(state.cluster, rows), dtype=np.bool_))]
+        return self._judged(state, rows)
+
+    def _judged(self, state: CycleState, rows: Rows) -> list[tuple[str, Mask]]:
+        """What is wrong, with where; a node that lacks a driver has no further reason."""
+        attached, overlaid = state.cluster.attached, state.cluster.overlaid
+        numbers = np.arange(len(state.cluster.nodes), dtype=np.int64)[rows]
+        found: list[tuple[str, Mask]] = []
+        left: Mask = np.ones(len(numbers), dtype=np.bool_)
+        lacking = attached.without_driver(state.pod, numbers, overlaid=overlaid) if self._scaling else {}
+        for driver, mask in sorted(lacking.items()):
+            found.append((f"{driver} CSI driver is not installed on the node", mask & left))
+            left &= ~mask
+        found.append((TOO_MANY, attached.exceeding(state.pod, numbers, overlaid=overlaid) & left))
+        return found
+
+    def events(self) -> Hints:
+        """Pods with volumes leave, volumes are detached, a CSINode comes or allows more, the claim comes."""
+        return {
+            EventKind.POD_GONE: _freed_volumes,
+            EventKind.CSI_NODE_CHANGED: _allows_more,
+            EventKind.CSI_DRIVER_CHANGED: _asks_for_less,
+            EventKind.CLAIM_CHANGED: _claim_came,
+            EventKind.VOLUME_ATTACHMENT_CHANGED: _detached,
+        }
+
+
+def missing_claim(store: VolumeObjects, pod: PodRecord) -> tuple[str, str] | None:
+    """(key, name) of the first claim of a pod that does not exist."""
+    for used in pod.volumes.claims if pod.volumes is not None else ():
+        if used.key not in store.claims:
+            return used.key, used.name
+    return None
+
+
+def _claim_came(cluster: ClusterState, pod: PodRecord, event: ClusterEvent) -> bool:
+    return event.before is None and about_own_claim(cluster, pod, event)
+
+
+def _freed_volumes(_cluster: ClusterState, _pod: PodRecord, event: ClusterEvent) -> bool:
+    return event.pod is None or event.pod.volumes is not None
+
+
+def _detached(cluster: ClusterState, pod: PodRecord, event: ClusterEvent) -> bool:
+    """A volume of a driver that the pod needs takes no place on its node any more, or one on another node."""
+    before, after = event.before, event.item
+    if not isinstance(before, VolumeAttachment):
+        return False
+    if isinstance(after, VolumeAttachment) and after.spec == before.spec:
+        return False
+    return before.spec.attacher in by_driver(attached_by(cluster.volumes, pod, ALL_MIGRATED))
+
+
+def _asks_for_less(_cluster: ClusterState, _pod: PodRecord, event: ClusterEvent) -> bool:
+    """A driver is gone, or may be missing on a node now."""
+    before, after = event.before, event.item
+    if not isinstance(before, CSIDriver) or not before.spec.prevent_pod_scheduling_if_missing:
+        return False
+    return not isinstance(after, CSIDriver) or not after.spec.prevent_pod_scheduling_if_missing
+
+
+def _allows_more(_cluster: ClusterState, _pod: PodRecord, event: ClusterEvent) -> bool:
+    """A new CSINode, another driver on it, a higher limit, or one that is gone: its node limits nothing any more."""
+    if not isinstance(event.before, CSINode) or not isinstance(event.item, CSINode):
+        return True
+    installed = {driver.name for driver in event.item.spec.drivers}
+    if not installed <= {driver.name for driver in event.before.spec.drivers}:
+        return True
+    before, after = limits_of(event.before), limits_of(event.item)
+    return any(driver not in after or after[driver] > count for driver, count in before.items())

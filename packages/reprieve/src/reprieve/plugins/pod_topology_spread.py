@@ -1,0 +1,438 @@
+"""PodTopologySpread: like pods in like numbers over zones, racks, nodes.
+
+Terms: a *constraint* counts the pods of its selector in the pod's namespace by *domain*, the value of its topology key.
+Nodes are *eligible* for a constraint when they have the topology keys of all constraints and satisfy its inclusion
+policies.  The *skew* of a node is what its domain would hold, less the least that any eligible domain holds.
+
+Rules (kubernetes/kubernetes pkg/scheduler/framework/plugins/podtopologyspread):
+- DoNotSchedule filters: skew at most `maxSkew`.  With fewer eligible domains than `minDomains` the least counts as 0.
+  A node without the topology key cannot be cured by taking pods away; too much skew can.
+- ScheduleAnyway scores: for each constraint pods in the domain * ln(domains among the candidates + 2) + maxSkew - 1,
+  summed and rounded; then reversed over 0..100.  For the hostname key each candidate is a domain of its own.
+- Pods on their way out do not count.  A selector that is empty counts nobody (but the pod itself matches it).
+- Pods without constraints get the defaults of the configuration with the selectors of their services and controllers;
+  the built-in defaults also rank nodes that lack one of their keys.
+"""
+
+import math
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from kube_rules import objects
+from kube_rules.selectors import NOTHING, Selector, compile_label_selector
+from reprieve.cluster.affinity_terms import Matcher, merged_with_keys
+from reprieve.cluster.node_affinity_masks import required_mask
+from reprieve.cluster.nodes import NodeColumns
+from reprieve.cluster.pod_affinity_index import PodAffinityIndex
+from reprieve.cluster.pods import PodRecord
+from reprieve.cluster.signature import PodSpecSignature
+from reprieve.cluster.state import ClusterState
+from reprieve.cluster.taints import untolerated
+from reprieve.framework.events import ClusterEvent, EventKind, Hint, Hints, always
+from reprieve.framework.plugin import (
+    MAX_NODE_SCORE,
+    Codes,
+    CycleState,
+    FilterPlugin,
+    IncrementalFilter,
+    Mask,
+    Rows,
+    Scope,
+    ScorePlugin,
+    Scores,
+    row_count,
+)
+from reprieve.framework.status import SUCCESS, UNRESOLVABLE, UNSCHEDULABLE, Code, Status
+
+NOT_SPREAD = "node(s) didn't match pod topology spread constraints"
+NO_LABEL = NOT_SPREAD + " (missing required label)"
+HOSTNAME = "kubernetes.io/hostname"
+ZONE = "topology.kubernetes.io/zone"
+DO_NOT_SCHEDULE = "DoNotSchedule"
+SCHEDULE_ANYWAY = "ScheduleAnyway"
+
+SYSTEM_DEFAULTS = (
+    objects.TopologySpreadConstraint(max_skew=3, topology_key=HOSTNAME, when_unsatisfiable=SCHEDULE_ANYWAY),
+    objects.TopologySpreadConstraint(max_skew=5, topology_key=ZONE, when_unsatisfiable=SCHEDULE_ANYWAY),
+)
+
+Counts = npt.NDArray[np.int64]
+_SKIP = Status(Code.SKIP)
+_HIGHEST = np.iinfo(np.int64).max
+_IGNORED = -1
+"""Raw score of a candidate that lacks a topology key."""
+
+
+@dataclass(frozen=True, slots=True)
+class Constraint:
+    """One constraint of a pod. `own`: 1 if the pod matches the selector itself."""
+
+    max_skew: int
+    key: str
+    matcher: Matcher
+    min_domains: int
+    honors_affinity: bool
+    honors_taints: bool
+    own: int
+
+
+class _Domains:
+    """What one constraint counts. `counts`: by domain, over eligible nodes; `there`: which domains those are in."""
+
+    __slots__ = ("counts", "eligible", "number", "there")
+
+    def __init__(self, counts: Counts, there: Mask, eligible: Mask) -> None:
+        self.counts = counts
+        self.there = there
+        self.eligible = eligible
+        self.number = int(np.count_nonzero(there))
+
+    def least(self, min_domains: int) -> int | None:
+        """The global minimum; None where no node is eligible at all."""
+        if self.number < min_domains:
+            return 0
+        return int(self.counts[self.there].min()) if self.number else None
+
+
+class PodTopologySpread(FilterPlugin, ScorePlugin):
+    """Topology spread constraints. Default weight 2.
+
+    `defaults` are for pods that have none of their own; `system` says that they are the built-in ones.
+    """
+
+    name = "PodTopologySpread"
+    scope: ClassVar[Scope] = Scope.CLUSTER
+    incremental: ClassVar[bool] = True
+    normalizes: ClassVar[bool] = True
+
+    def __init__(
+        self, defaults: Sequence[objects.TopologySpreadConstraint] = SYSTEM_DEFAULTS, *, system: bool = True
+    ) -> None:
+        self._defaults = tuple(defaults)
+        self._system = system
+        self._filtering_defaults = any(c.when_unsatisfiable == DO_NOT_SCHEDULE for c in self._defaults)
+
+    # -- filter ------------------------------------------------------------------------------------
+
+    def concerns(self, state: CycleState) -> bool:
+        """The pod has constraints that filter."""
+        if not state.signature.spread and not (self._filtering_defaults and state.cluster.default_selectors):
+            return False
+        return bool(self._constraints(state.cluster, state.pod, DO_NOT_SCHEDULE))
+
+    def pre_filter(self, state: CycleState) -> Status:
+        """Count by domain, in the present view."""
+        if not self.concerns(state):
+            return _SKIP
+        constraints = self._constraints(state.cluster, state.pod, DO_NOT_SCHEDULE)
+        labelled = _labelled(state.cluster, constraints)
+        state.data[self.name] = [_domains(state, constraint, labelled) for constraint in constraints]
+        return SUCCESS
+
+    def add_pod(self, state: CycleState, pod: PodRecord, row: int) -> bool:
+        """See `FilterPlugin.add_pod`."""
+        return self._count(state, pod, row, 1)
+
+    def remove_pod(self, state: CycleState, pod: PodRecord, row: int) -> bool:
+        """See `FilterPlugin.remove_pod`."""
+        return self._count(state, pod, row, -1)
+
+    def incremental_filter(self, states: Sequence[CycleState], rows: Sequence[int]) -> IncrementalFilter:
+        """See `FilterPlugin.incremental_filter`."""
+        return _Incremental(self.name, states, rows, [constraint for constraint, _ in self._counted(states[0])])
+
+    def filter(self, state: CycleState, rows: Rows) -> Codes:
+        """See `FilterPlugin.filter`. The first constraint that fails decides whether it is curable."""
+        codes = np.zeros(row_count(state.cluster, rows), dtype=np.int8)
+        for constraint, counted in self._counted(state):
+            here = state.cluster.pod_affinity.domains(constraint.key)[0][rows]
+            open_ = codes == 0
+            codes[open_ & (here == 0)] = UNRESOLVABLE
+            least = counted.least(constraint.min_domains)
+            if least is not None:
+                skewed = counted.counts[here] + constraint.own - least > constraint.max_skew
+                codes[open_ & (here > 0) & skewed] = UNSCHEDULABLE
+        return codes
+
+    def reasons(self, state: CycleState, rows: Rows) -> list[tuple[str, Mask]]:
+        """See `FilterPlugin.reasons`."""
+        codes = self.filter(state, rows)
+        return [(NO_LABEL, codes == UNRESOLVABLE), (NOT_SPREAD, codes == UNSCHEDULABLE)]
+
+    def _counted(self, state: CycleState) -> list[tuple[Constraint, _Domains]]:
+        counted = state.data[self.name]
+        assert isinstance(counted, list)
+        constraints = self._constraints(state.cluster, state.pod, DO_NOT_SCHEDULE)
+        return list(zip(constraints, counted, strict=True))
+
+    def _count(self, state: CycleState, pod: PodRecord, row: int, by: int) -> bool:
+        index = state.cluster.pod_affinity
+        counts = False
+        for constraint, counted in self._counted(state):
+            if counted.eligible[row] and index.accepted((constraint.matcher,), pod):
+                counted.counts[index.domains(constraint.key)[0][row]] += by
+                counts = True
+        return counts
+
+    # -- score -------------------------------------------------------------------------------------
+
+    def pre_score(self, state: CycleState) -> bool:
+        """The pod has constraints that score."""
+        if not state.signature.spread and not (self._defaults and state.cluster.default_selectors):
+            return False
+        return bool(self._constraints(state.cluster, state.pod, SCHEDULE_ANYWAY))
+
+    def score(self, state: CycleState, rows: Rows) -> Scores:
+        """How full the domains of each node are, weighted, before normalizing; `rows` are all the candidates."""
+        cluster, index = state.cluster, state.cluster.pod_affinity
+        constraints = self._constraints(cluster, state.pod, SCHEDULE_ANYWAY)
+        all_keys = bool(state.signature.spread) or not self._system
+        labelled = _labelled(cluster, constraints) if all_keys else cluster.nodes.alive[: len(cluster.nodes)]
+        if not isinstance(rows, slice) and len(rows) == len(labelled):
+            rows = slice(0, len(labelled))  # all of them: nothing has to be picked out
+        candidates = labelled[rows]
+        count = int(np.count_nonzero(candidates))
+        everywhere = count == len(candidates)
+        total = np.zeros(len(candidates), dtype=np.float64)
+        for constraint in constraints:
+            labels, highest = index.domains(constraint.key)
+            domains = _or_empty(cluster, constraint.key, labels)
+            pods = index.counts((constraint.matcher,))
+            if constraint.key == HOSTNAME:
+                part = pods[rows] * math.log(count + 2) + (constraint.max_skew - 1)
+            else:
+                there = np.flatnonzero(pods)
+                there = there[(labelled & _eligible(cluster.nodes, state.signature, constraint))[there]]
+                sums = np.bincount(domains[there], weights=pods[there], minlength=highest + 1)
+                here = domains[rows]
+                some = np.zeros(len(sums), dtype=np.bool_)
+                some[here if everywhere else here[candidates]] = True
+                size = int(np.count_nonzero(some))
+                part = (sums * math.log(size + 2) + (constraint.max_skew - 1))[here]
+            if not (everywhere and all_keys):  # else every candidate has the label
+                without = labels[rows] == 0
+                if without.any():
+                    part[without] = 0.0
+            total += part
+        floor = np.floor(total)
+        rounded: Scores = (floor + (total - floor >= 0.5)).astype(np.int64)
+        if not everywhere:
+            rounded[~candidates] = _IGNORED
+        return rounded
+
+    def normalize(self, state: CycleState, scores: Scores) -> Scores:
+        """The emptiest is best; candidates without the labels get 0."""
+        low, high = int(scores.min(initial=_HIGHEST)), int(scores.max(initial=_IGNORED))
+        if high == _IGNORED:
+            return np.zeros_like(scores)
+        ranked = None
+        if low == _IGNORED:
+            ranked = scores != _IGNORED
+            low = int(scores[ranked].min())
+        if high == 0:
+            high = low = 1
+            scores = np.ones_like(scores)
+        normalized: Scores = MAX_NODE_SCORE * (high + low - scores) // high
+        return normalized if ranked is None else np.where(ranked, normalized, 0)
+
+    # -- constraints -------------------------------------------------------------------------------
+
+    def filtering(self, cluster: ClusterState, pod: PodRecord) -> tuple[Constraint, ...]:
+        """The constraints that the pod states itself and that filter."""
+        return self._constraints(cluster, pod, DO_NOT_SCHEDULE) if pod.signature.spread else ()
+
+    def _constraints(self, cluster: ClusterState, pod: PodRecord, action: str) -> tuple[Constraint, ...]:
+        """The pod's constraints of one kind, compiled once per label_class, signature and owner."""
+        label_class = cluster.pod_affinity.label_class(pod)
+        stated = pod.signature.spread
+        version = -1 if stated else cluster.default_selectors.version
+        key = (self.name, pod.signature.constraints.id if stated else id(self), action, None if stated else pod.owner)
+        known = label_class.memo.get(key)
+        if known is not None and isinstance(known, tuple) and known[0] == version:
+            found: tuple[Constraint, ...] = known[1]
+            return found
+        if stated:
+            found = tuple(_compiled(c, pod, None) for c in stated if c.when_unsatisfiable == action)
+        else:
+            found = ()
+            wanted = [c for c in self._defaults if c.when_unsatisfiable == action]
+            selector = (
+                cluster.default_selectors.default_selector(pod.namespace, pod.labels, pod.owner) if wanted else None
+            )
+            if selector is not None:
+                found = tuple(_compiled(c, pod, selector) for c in wanted)
+        label_class.memo[key] = (version, found)
+        return found
+
+    # -- events ------------------------------------------------------------------------------------
+
+    def events(self) -> Hints:
+        """Pods of the selectors come, change or go; nodes with the topology labels."""
+        counted = self._is_counted
+        return {
+            EventKind.POD_PLACED: counted,
+            EventKind.POD_GONE: counted,
+            EventKind.POD_TERMINATING: counted,
+            EventKind.POD_RELABELED: _same_namespace,
+            EventKind.NODE_ADDED: self._has_the_labels(),
+            EventKind.NODE_CHANGED: always,
+            EventKind.NODE_REMOVED: always,
+            EventKind.SELECTOR_CHANGED: always,
+        }
+
+    def _is_counted(self, cluster: ClusterState, pod: PodRecord, event: ClusterEvent) -> bool:
+        other = event.pod
+        if other is None:
+            return True
+        return other.namespace == pod.namespace and any(
+            constraint.matcher.selector.matches(other.labels)
+            for constraint in self._constraints(cluster, pod, DO_NOT_SCHEDULE)
+        )
+
+    def _has_the_labels(self) -> Hint:
+        def hint(cluster: ClusterState, pod: PodRecord, event: ClusterEvent) -> bool:
+            labels = cluster.nodes.labels[event.row]
+            return all(c.key in labels for c in self._constraints(cluster, pod, DO_NOT_SCHEDULE))
+
+        return hint
+
+
+class _Incremental(IncrementalFilter):
+    """What each pod of a kind counted at first is kept; what has happened since is the same for all of them."""
+
+    def __init__(
+        self, name: str, states: Sequence[CycleState], rows: Sequence[int], constraints: Sequence[Constraint]
+    ) -> None:
+        self._name = name
+        self._states = states
+        self._pod_affinity = states[0].cluster.pod_affinity
+        self._constraints = constraints
+        self._rows = np.array(rows, dtype=np.int64)
+        self._first: list[list[_Domains]] = []
+        for state in states:
+            counted = state.data[name]
+            assert isinstance(counted, list)
+            self._first.append(counted)
+        self._counts = [np.stack([first[turn].counts for first in self._first]) for turn in range(len(constraints))]
+        """For each constraint int64[pods, highest domain + 1]."""
+        self._since: list[Counts] = [np.zeros(counts.shape[1], dtype=np.int64) for counts in self._counts]
+        self._counting: dict[int, list[int]] = {}
+        """By label_class of a pod that comes or goes: turns of the constraints that select it."""
+        self._touched: list[set[int]] = [set() for _ in constraints]
+
+    def count(self, pod: PodRecord, row: int, by: int) -> bool:
+        """See `IncrementalFilter.count`."""
+        label_class = self._pod_affinity.label_class(pod).id
+        turns = self._counting.get(label_class)
+        if turns is None:
+            turns = [t for t, c in enumerate(self._constraints) if self._pod_affinity.accepted((c.matcher,), pod)]
+            self._counting[label_class] = turns
+        counts = False
+        for turn in turns:
+            if self._first[0][turn].eligible[row]:
+                domain = int(self._pod_affinity.domains(self._constraints[turn].key)[0][row])
+                self._since[turn][domain] += by
+                self._touched[turn].add(domain)
+                counts = True
+        return counts
+
+    def suspects(self) -> Collection[int]:
+        """Those in a domain that got more, if it now has too many: with more elsewhere nobody is worse off."""
+        found: set[int] = set()
+        for turn, (constraint, touched) in enumerate(zip(self._constraints, self._touched, strict=True)):
+            if not touched:
+                continue
+            here = self._pod_affinity.domains(constraint.key)[0][self._rows]
+            there = np.flatnonzero(np.isin(here, list(touched)))
+            if len(there):
+                counted = self._first[0][turn]
+                counts = self._counts[turn][there] + self._since[turn]
+                own = counts[np.arange(len(there)), here[there]] + constraint.own
+                if counted.number < constraint.min_domains or not counted.number:
+                    least: Counts | int = 0
+                else:
+                    least = counts[:, counted.there].min(axis=1)
+                found.update(there[own - least > constraint.max_skew].tolist())
+            self._touched[turn] = set()
+        return found
+
+    def update_state(self, position: int) -> None:
+        """See `IncrementalFilter.update_state`."""
+        self._states[position].data[self._name] = [
+            _Domains(counts[position] + since, first.there, first.eligible)
+            for first, counts, since in zip(self._first[position], self._counts, self._since, strict=True)
+        ]
+
+
+def _same_namespace(_cluster: ClusterState, pod: PodRecord, event: ClusterEvent) -> bool:
+    return event.pod is None or event.pod.namespace == pod.namespace
+
+
+def _compiled(stated: objects.TopologySpreadConstraint, pod: PodRecord, default: Selector | None) -> Constraint:
+    if default is not None:
+        selector = default
+    else:
+        selector = compile_label_selector(stated.label_selector)
+        selector = merged_with_keys(selector, stated.match_label_keys or (), (), pod.labels)
+    counted = NOTHING if selector.everything else selector
+    return Constraint(
+        max_skew=stated.max_skew,
+        key=stated.topology_key,
+        matcher=Matcher(frozenset((pod.namespace,)), NOTHING, counted, staying=True),
+        min_domains=stated.min_domains if stated.min_domains is not None else 1,
+        honors_affinity=stated.node_affinity_policy != "Ignore",
+        honors_taints=stated.node_taints_policy == "Honor",
+        own=int(selector.matches(pod.labels)),
+    )
+
+
+def eligible(
+    cluster: ClusterState, signature: PodSpecSignature, constraints: Sequence[Constraint], constraint: Constraint
+) -> Mask:
+    """`bool[rows]`: the nodes on which one of the constraints of a pod with that signature counts pods."""
+    return _labelled(cluster, constraints) & _eligible(cluster.nodes, signature, constraint)
+
+
+def _labelled(cluster: ClusterState, constraints: Sequence[Constraint]) -> Mask:
+    """`bool[rows]`: live nodes with the topology keys of all constraints."""
+    mask = cluster.nodes.alive[: len(cluster.nodes)].copy()
+    for constraint in constraints:
+        mask &= cluster.pod_affinity.domains(constraint.key)[0] > 0
+    return mask
+
+
+def _domains(state: CycleState, constraint: Constraint, labelled: Mask) -> _Domains:
+    index: PodAffinityIndex = state.cluster.pod_affinity
+    eligible = labelled & _eligible(state.cluster.nodes, state.signature, constraint)
+    counts = index.by_domain(constraint.key, np.where(eligible, index.counts((constraint.matcher,)), 0))
+    there = np.zeros(len(counts), dtype=np.bool_)
+    there[index.domains(constraint.key)[0][eligible]] = True
+    return _Domains(counts, there, eligible)
+
+
+def _eligible(nodes: NodeColumns, signature: PodSpecSignature, constraint: Constraint) -> Mask:
+    """`bool[rows]`: what the inclusion policies leave; kept with the node constraints until a node changes."""
+    key = f"PodTopologySpread/{constraint.honors_affinity}/{constraint.honors_taints}"
+    version = nodes.version
+    known = signature.constraints.nodes.memo.get(key)
+    if isinstance(known, tuple) and known[0] == version:
+        mask: Mask = known[1]
+        return mask
+    mask = np.ones(len(nodes), dtype=np.bool_)
+    if constraint.honors_affinity:
+        mask &= required_mask(nodes, signature)
+    if constraint.honors_taints:
+        rejects = np.array([untolerated(signature.tolerations, taints) for taints in nodes.taint_sets], dtype=np.bool_)
+        mask &= ~rejects[nodes.taint_set[: len(nodes)]]
+    signature.constraints.nodes.memo[key] = (version, mask)
+    return mask
+
+
+def _or_empty(cluster: ClusterState, key: str, domains: Counts) -> Counts:
+    """Where scoring looks up a domain, a node without the label counts as one whose label is empty."""
+    empty = cluster.nodes.label_column(key)[1].get("")
+    return domains if empty is None else np.where(domains == 0, empty + 1, domains)

@@ -1,0 +1,176 @@
+"""VolumeZone: a bound volume's zone and region labels against those of the node.
+
+Rules (kubernetes/kubernetes pkg/scheduler/framework/plugins/volumezone):
+- The labels are `topology.kubernetes.io/zone` and `region` and their beta forms; a beta label of a volume also looks at
+  the node's label of today.  A volume's value may name several zones, joined by `__`.
+- A node with none of these labels is in a cluster without zones and takes any volume.
+- Claims that wait for their pod have no zone yet.  Taking pods away changes nothing.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar, Final
+
+import numpy as np
+
+from kube_rules.storage import PersistentVolume, StorageClass
+from reprieve.cluster.nodes import ABSENT, NodeColumns
+from reprieve.cluster.pods import PodRecord
+from reprieve.cluster.state import ClusterState
+from reprieve.cluster.volumes import WAIT_FOR_CONSUMER, class_of, not_found
+from reprieve.framework.events import ClusterEvent, EventKind, Hints, about_own_claim, always
+from reprieve.framework.plugin import Codes, CycleState, FilterPlugin, Mask, Rows, Scope, row_count
+from reprieve.framework.status import SUCCESS, UNRESOLVABLE, Code, Status
+
+ZONE_CONFLICT = "node(s) had no available volume zone"
+
+_SKIP = Status(Code.SKIP)
+_NOW: Final = {
+    "failure-domain.beta.kubernetes.io/zone": "topology.kubernetes.io/zone",
+    "failure-domain.beta.kubernetes.io/region": "topology.kubernetes.io/region",
+}
+LABELS: Final = (*_NOW, *_NOW.values())
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """What a volume asks of the node's label."""
+
+    key: str
+    values: frozenset[str]
+
+
+class VolumeZone(FilterPlugin):
+    """See the module docstring."""
+
+    name = "VolumeZone"
+    scope: ClassVar[Scope] = Scope.CLUSTER
+    incremental: ClassVar[bool] = True
+
+    def concerns(self, state: CycleState) -> bool:
+        """Pods with claims of their own."""
+        volumes = state.pod.volumes
+        return volumes is not None and any(not claim.ephemeral for claim in volumes.claims)
+
+    def pre_filter(self, state: CycleState) -> Status:
+        """Look the volumes up; what cannot be looked up rejects the pod everywhere."""
+        if not self.concerns(state):
+            return _SKIP
+        found = _wanted(state.cluster, state.pod)
+        state.data[self.name] = found
+        if isinstance(found, str):
+            return Status(Code.UNRESOLVABLE, found, self.name)
+        return SUCCESS if found else _SKIP
+
+    def add_pod(self, state: CycleState, pod: PodRecord, row: int) -> bool:
+        """Who runs where does not matter here."""
+        return False
+
+    def remove_pod(self, state: CycleState, pod: PodRecord, row: int) -> bool:
+        """Who runs where does not matter here."""
+        return False
+
+    def filter(self, state: CycleState, rows: Rows) -> Codes:
+        """See `FilterPlugin.filter`."""
+        found = self._found(state)
+        if isinstance(found, str):
+            return np.full(row_count(state.cluster, rows), UNRESOLVABLE, dtype=np.int8)
+        return _mismatch(state.cluster.nodes, found)[rows].astype(np.int8) * np.int8(UNRESOLVABLE)
+
+    def reasons(self, state: CycleState, rows: Rows) -> list[tuple[str, Mask]]:
+        """See `FilterPlugin.reasons`."""
+        found = self._found(state)
+        return [(found if isinstance(found, str) else ZONE_CONFLICT, self.filter(state, rows) != 0)]
+
+    def _found(self, state: CycleState) -> "tuple[_Wanted, ...] | str":
+        if self.name not in state.data:
+            self.pre_filter(state)
+        found = state.data.get(self.name, ())
+        assert isinstance(found, tuple | str)
+        return found
+
+    def events(self) -> Hints:
+        """Nodes come or change labels, classes that wait for pods come, the claims and volumes with labels change."""
+        return {
+            EventKind.NODE_ADDED: always,
+            EventKind.NODE_CHANGED: always,
+            EventKind.STORAGE_CLASS_CHANGED: _waiting_class_came,
+            EventKind.CLAIM_CHANGED: about_own_claim,
+            EventKind.VOLUME_CHANGED: _volume_moved,
+        }
+
+
+def _wanted(cluster: ClusterState, pod: PodRecord) -> tuple[_Wanted, ...] | str:
+    """What the bound volumes ask for, or why that cannot be known."""
+    store = cluster.volumes
+    wanted: list[_Wanted] = []
+    for used in pod.volumes.claims if pod.volumes is not None else ():
+        if used.ephemeral:
+            continue
+        if not used.name:
+            return "PersistentVolumeClaim had no name"
+        claim = store.claims.get(used.key)
+        if claim is None:
+            return not_found(used.name)
+        name = claim.spec.volume_name
+        if not name:
+            class_name = class_of(claim)
+            if not class_name:
+                return "PersistentVolumeClaim had no pv name and storageClass name"
+            found = store.classes.get(class_name)
+            if found is None:
+                return f'storageclass.storage.k8s.io "{class_name}" not found'
+            if found.volume_binding_mode == WAIT_FOR_CONSUMER:
+                continue
+            return "PersistentVolume had no name"
+        volume = store.volumes.get(name)
+        if volume is None:
+            return f'persistentvolume "{name}" not found'
+        wanted += _zones(volume)
+    return tuple(wanted)
+
+
+def _zones(volume: PersistentVolume) -> list[_Wanted]:
+    found = []
+    for key in LABELS:
+        text = volume.metadata.labels.get(key)
+        if text is not None:
+            values = [part.strip() for part in text.split("__")]
+            if all(values):  # a value that does not parse is ignored
+                found.append(_Wanted(key, frozenset(values)))
+    return found
+
+
+def _mismatch(nodes: NodeColumns, wanted: tuple[_Wanted, ...]) -> Mask:
+    n = len(nodes)
+    zoned = np.zeros(n, dtype=np.bool_)
+    for key in LABELS:
+        zoned |= nodes.label_column(key)[0] != ABSENT
+    wrong = np.zeros(n, dtype=np.bool_)
+    for one in wanted:
+        column, numbers = nodes.label_column(one.key)
+        good = _among(column, numbers, one.values)
+        today = _NOW.get(one.key)
+        if today is not None:
+            newer, names = nodes.label_column(today)
+            good |= (column == ABSENT) & _among(newer, names, one.values)
+        wrong |= ~good
+    return zoned & wrong
+
+
+def _among(
+    column: "np.ndarray[tuple[int], np.dtype[np.int32]]", numbers: dict[str, int], values: frozenset[str]
+) -> Mask:
+    wanted = [numbers[value] for value in values if value in numbers]
+    mask: Mask = np.isin(column, np.array(wanted, dtype=np.int32))
+    return mask
+
+
+def _waiting_class_came(_cluster: ClusterState, _pod: PodRecord, event: ClusterEvent) -> bool:
+    new = event.item
+    return event.before is None and isinstance(new, StorageClass) and new.volume_binding_mode == WAIT_FOR_CONSUMER
+
+
+def _volume_moved(_cluster: ClusterState, _pod: PodRecord, event: ClusterEvent) -> bool:
+    if not isinstance(event.item, PersistentVolume):
+        return False
+    return not isinstance(event.before, PersistentVolume) or _zones(event.before) != _zones(event.item)

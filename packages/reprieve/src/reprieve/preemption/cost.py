@@ -1,0 +1,360 @@
+"""What an eviction costs, for choosing between domains, placements and units (preemption.md 3; cost.md 1).
+
+The comparison is a list of criteria; the first in which two evictions differ decides.  `DEFAULT` is the list that
+counts if nothing is configured; with `UPSTREAM` what is decided is what kube-scheduler's comparison decides.  The fast
+paths and the search know both of these *native* lists by themselves.
+"""
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+
+from kube_rules.unknown_fields import nearest
+from reprieve.cluster.state import ClusterState
+from reprieve.framework.configuration import ConfigurationError
+from reprieve.framework.evaluation import Evaluator
+from reprieve.framework.plugin import Plugin
+from reprieve.framework.preemption_cost import Costs, EvictionUnits, PreemptionCost
+from reprieve.preemption.criteria import (
+    IN_TREE,
+    PRIORITY_OFFSET,
+    STANDARD,
+    UPSTREAM_ORDER,
+    Cascade,
+    GangsBroken,
+    HighestPriority,
+    LostWorkCost,
+    PdbViolations,
+    StartTime,
+    TenantSpread,
+)
+from reprieve.preemption.gangs import broken, losses, slack_of, standing
+from reprieve.preemption.outcome import Cost as Cost
+from reprieve.preemption.outcome import Criterion, Verdict
+from reprieve.preemption.units import PreemptionUnit
+
+BY_NAME: Final = "first by name"
+NOBODY: Final = "nobody has to go"
+
+
+@dataclass(frozen=True)
+class Criteria:
+    """Criteria in the order in which they decide."""
+
+    costs: tuple[PreemptionCost, ...]
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """What configurations call them."""
+        return tuple(cost.name for cost in self.costs)
+
+    @cached_property
+    def texts(self) -> tuple[str, ...]:
+        """What each prefers, in a few words."""
+        return tuple(cost.text or f"least {cost.name}" for cost in self.costs)
+
+    @cached_property
+    def described(self) -> tuple[Criterion, ...]:
+        """The criteria as a decision keeps them."""
+        return tuple(Criterion(*each) for each in zip(self.names, self.texts, self._measures, strict=True))
+
+    @property
+    def _measures(self) -> tuple[str, ...]:
+        return tuple(cost.measure for cost in self.costs)
+
+    @cached_property
+    def upstream(self) -> bool:
+        """It is kube-scheduler's comparison."""
+        return self.names == UPSTREAM_ORDER
+
+    @cached_property
+    def native(self) -> bool:
+        """It is the default comparison or kube-scheduler's: the search and the fast paths know them by themselves."""
+        return self.upstream or self.names == STANDARD
+
+    @cached_property
+    def counts_gangs(self) -> bool:
+        """Gangs that fall below their minimum count."""
+        return GangsBroken.name in self.names
+
+    @cached_property
+    def never_less(self) -> int:
+        """By so many criteria, the first ones, a set of units never costs less than a part of it does."""
+        for turn, cost in enumerate(self.costs):
+            if isinstance(cost, StartTime) and HighestPriority.name in self.names[:turn]:
+                continue
+            if not cost.additive and not isinstance(cost, HighestPriority | GangsBroken | TenantSpread | LostWorkCost):
+                return turn
+        return len(self.costs)
+
+    @cached_property
+    def in_tree(self) -> bool:
+        """No plugin adds any of them."""
+        return all(name in IN_TREE for name in self.names)
+
+    @cached_property
+    def timeless(self) -> bool:
+        """The same units always cost the same."""
+        return all(cost.timeless for cost in self.costs)
+
+    def beyond_the_node(self, cluster: ClusterState) -> Hashable | None:
+        """What evictions on a node cost is the same until something on it changes, or this; None: it is not."""
+        if self.upstream:
+            return ()
+        found = tuple(cost.beyond_the_node(cluster) for cost in self.costs)
+        return None if None in found else found
+
+    @cached_property
+    def by_terms(self) -> bool:
+        """What users say of their work counts."""
+        return any(cost.by_terms for cost in self.costs)
+
+    @cached_property
+    def by_gang(self) -> bool:
+        """How many pods of the groups run counts, on whatever nodes."""
+        return any(cost.by_gang for cost in self.costs)
+
+    def costing(
+        self, cluster: ClusterState, evaluator: Evaluator | None, units: Sequence[PreemptionUnit]
+    ) -> "Costing | None":
+        """What the criteria need to know before anybody is displaced; upstream's comparison needs nothing."""
+        return None if self.upstream else Costing(cluster, evaluator, units)
+
+    def cost_of(self, verdicts: Sequence[Verdict], costing: "Costing | None" = None) -> Cost | None:
+        """A sortable cost, cheapest first: a number by each criterion, in order. None where nobody has to go.
+
+        `costing`: needed unless it is upstream's comparison.
+        """
+        evicted = [v for v in verdicts if v.evicted]
+        if not evicted:
+            return None
+        if self.upstream:
+            return _native_cost(evicted)
+        assert costing is not None
+        if self.native:
+            pods = (pod for v in evicted for pod in v.unit.pods)
+            return _native_cost(evicted, len(broken(pods, costing.slack)))
+        victims = costing.columns([v.unit for v in evicted], [v.violates_pdb for v in evicted])
+        return tuple(cost.total(victims) for cost in self.costs)
+
+    def dearest_first(
+        self, units: Sequence[PreemptionUnit], violates: Sequence[bool], costing: "Costing | None" = None
+    ) -> list[int]:
+        """Indices of units, given by importance, in the order in which a reprieve tries them (preemption.md 3.4).
+
+        By a native comparison those first that violate a budget, each class by importance; where gangs count, of one
+        priority those first that a gang needs for its minimum.  By any other, what each costs alone decides, criterion
+        by criterion, the dearest first; what ties goes by importance.
+        """
+        if self.upstream or not units:
+            return sorted(range(len(units)), key=lambda i: not violates[i])
+        assert costing is not None
+        gangs = costing.standing(units) if self.counts_gangs else None
+        if self.native:
+            if gangs is None:
+                return sorted(range(len(units)), key=lambda i: not violates[i])
+            return sorted(range(len(units)), key=lambda i: (not violates[i], -units[i].priority, *gangs[i]))
+        columns = costing.columns(units, violates)
+        keys: list[Costs] = []
+        for cost in self.costs:
+            if isinstance(cost, GangsBroken):
+                keys.extend(np.array(gangs, dtype=np.float64).T if gangs is not None else ())
+            else:
+                keys.append(-cost.of_units(columns))
+        order: list[int] = np.lexsort(keys[::-1]).tolist() if keys else list(range(len(units)))
+        return order
+
+
+def _native_cost(evicted: Sequence[Verdict], gangs: int | None = None) -> Cost:
+    """In order: units that violate a budget; the highest victim priority; gangs that break, if they count; the sum of
+    the victims' priorities; the number of victim pods; and the earliest start among the highest-priority victims,
+    later being cheaper.
+    """
+    highest = max(v.unit.priority for v in evicted)
+    earliest = min(v.unit.start for v in evicted if v.unit.priority == highest)
+    return (
+        sum(1 for v in evicted if v.violates_pdb),
+        highest,
+        *(() if gangs is None else (gangs,)),
+        sum((v.unit.priority + PRIORITY_OFFSET) * len(v.unit.pods) for v in evicted),
+        sum(len(v.unit.pods) for v in evicted),
+        -earliest,
+    )
+
+
+class Costing:
+    """What criteria look at beside the units: the picture, and how many of each gang run before anybody goes.
+
+    To be made before anybody is displaced for a trial.
+    """
+
+    def __init__(self, cluster: ClusterState, evaluator: Evaluator | None, units: Sequence[PreemptionUnit]) -> None:
+        self.cluster, self.evaluator = cluster, evaluator
+        self.slack: Mapping[str, int] = slack_of(cluster, units)
+        """Of each gang with a pod among the units that has its minCount (`reprieve.preemption.gangs`)."""
+        self.scheduled: Mapping[str, int] = {
+            key: cluster.groups[key].scheduled
+            for key in {pod.group for unit in units for pod in unit.pods if pod.group is not None}
+            if key in cluster.groups
+        }
+
+    def losses(self, units: Sequence[PreemptionUnit]) -> list[dict[str, int]]:
+        """Of each unit: how many pods each gang with slack loses with it."""
+        slack = self.slack
+        return [losses(unit.pods, slack) for unit in units]
+
+    def standing(self, units: Sequence[PreemptionUnit]) -> list[tuple[bool, int]] | None:
+        """See `reprieve.preemption.gangs.standing`; None where no gang can break."""
+        return standing(self.losses(units), self.slack) if self.slack else None
+
+    def columns(self, units: Sequence[PreemptionUnit], violates: Sequence[bool]) -> EvictionUnits:
+        """Units, in order of importance, as criteria see them; `violates`: which of them violate a budget."""
+        return EvictionUnits(
+            cluster=self.cluster,
+            evaluator=self.evaluator,
+            names=[unit.name for unit in units],
+            pods=[unit.pods for unit in units],
+            rows=[unit.rows for unit in units],
+            priorities=np.array([unit.priority for unit in units], dtype=np.int64),
+            starts=np.array([unit.start for unit in units], dtype=np.float64),
+            violates=np.array(violates, dtype=np.bool_),
+            scheduled=self.scheduled,
+            slack=self.slack,
+        )
+
+
+def criteria_of(
+    names: Sequence[str], plugins: Sequence[Plugin] = (), where: str = "cost", *, depth: int = 0
+) -> Criteria:
+    """The criteria of these names; `plugins` may add to those that come with the product.
+
+    `depth`: how many rounds of cascades are evaluated.
+
+    Raises ConfigurationError, which says where in the list, for an unknown name and one that is given twice.
+    """
+    own = {plugin.name: plugin for plugin in plugins if isinstance(plugin, PreemptionCost)}
+    if not names:
+        raise ConfigurationError(where, "at least one criterion is needed")
+    found: list[PreemptionCost] = []
+    for index, name in enumerate(names):
+        at = f"{where}[{index}]"
+        if name in names[:index]:
+            raise ConfigurationError(at, f"{name!r} is given twice")
+        if name in IN_TREE:
+            if name == Cascade.name and not depth:
+                raise ConfigurationError(at, f"{name!r} needs a cascadeDepth of at least 1")
+            lost = name == LostWorkCost.name and GangsBroken.name in names
+            found.append(LostWorkCost(with_gangs=True) if lost else IN_TREE[name]())
+        elif name in own:
+            found.append(own[name])
+        else:
+            meant = nearest(name, (*IN_TREE, *own))
+            hint = f', did you mean "{meant}"?' if meant else ""
+            raise ConfigurationError(at, f"{name!r}: no such criterion{hint}; known: {', '.join((*IN_TREE, *own))}")
+    return Criteria(tuple(found))
+
+
+DEFAULT: Final = criteria_of(STANDARD)
+UPSTREAM: Final = criteria_of(UPSTREAM_ORDER)
+
+
+@dataclass(frozen=True, slots=True)
+class Pricing:
+    """The criteria for a search that tries evictions by the thousand: units are numbers, by importance (cost.md 4).
+
+    `weight[unit]` guides what is tried, near the order of the criteria; `price` decides.
+    """
+
+    criteria: Criteria
+    columns: EvictionUnits
+    vectors: tuple[tuple[float, ...] | None, ...]
+    """By criterion: what each unit costs, where the whole is the sum of its parts."""
+    weight: tuple[float, ...]
+    budgets_first: bool
+    """A violated budget weighs more than anything else."""
+    by_limit: bool
+    """The highest priority decides before anything but budgets."""
+    gang_weight: float
+    """What breaking a gang weighs beside that."""
+
+    def price(self, gone: Sequence[int], violations: Sequence[bool], gangs: int) -> Cost:
+        """What evicting these units costs, given by ascending number.
+
+        `violations` are counted over them, and so are the `gangs` that fall below their minimum.
+        """
+        total: list[float] = []
+        victims: EvictionUnits | None = None
+        for cost, vector in zip(self.criteria.costs, self.vectors, strict=True):
+            if isinstance(cost, PdbViolations):
+                total.append(sum(violations))
+            elif isinstance(cost, GangsBroken):
+                total.append(gangs)
+            elif vector is not None:
+                total.append(sum([vector[unit] for unit in gone]))
+            elif isinstance(cost, HighestPriority):
+                total.append(float(self.columns.priorities[gone[0]]))
+            else:
+                if victims is None:
+                    victims = _some(self.columns, gone, violations)
+                total.append(cost.total(victims))
+        return tuple(total)
+
+
+def pricing_of(
+    criteria: Criteria, units: Sequence[PreemptionUnit], violates: Sequence[bool], costing: Costing | None
+) -> Pricing | None:
+    """None for a native comparison, which the search knows by itself."""
+    if criteria.native:
+        return None
+    assert costing is not None
+    columns = costing.columns(units, violates)
+    alone = [cost.of_units(columns) for cost in criteria.costs]
+    vectors = [
+        tuple(vector.tolist()) if cost.additive and not isinstance(cost, PdbViolations) else None
+        for cost, vector in zip(criteria.costs, alone, strict=True)
+    ]
+    weight: Costs = _LEAST_WEIGHT * columns.sizes.astype(np.float64)
+    scale, gang_weight = _FIRST_SCALE, 0.0
+    for cost, vector in zip(criteria.costs, alone, strict=True):
+        if isinstance(cost, PdbViolations):
+            continue
+        if isinstance(cost, GangsBroken):
+            gang_weight = scale
+            scale *= _NEXT_SCALE
+            continue
+        finite = vector[np.isfinite(vector)]
+        low, high = (float(finite.min()), float(finite.max())) if len(finite) else (0.0, 0.0)
+        if cost.additive:
+            low = min(low, 0.0)
+        if high > low:
+            weight += scale * np.clip((vector - low) / (high - low), 0.0, 1.0)
+            scale *= _NEXT_SCALE
+    names = criteria.names
+    budgets_first = names[0] == PdbViolations.name
+    by_limit = names[int(budgets_first) : int(budgets_first) + 1] == (HighestPriority.name,)
+    return Pricing(criteria, columns, tuple(vectors), tuple(weight.tolist()), budgets_first, by_limit, gang_weight)
+
+
+_LEAST_WEIGHT = 1e-3
+_FIRST_SCALE = float(1 << 32)
+_NEXT_SCALE = 1e-3
+"""Of one criterion after the other in what guides the search: far enough apart to keep their order mostly."""
+
+
+def _some(columns: EvictionUnits, chosen: Sequence[int], violations: Sequence[bool]) -> EvictionUnits:
+    """The columns of some of the units."""
+    return EvictionUnits(
+        cluster=columns.cluster,
+        evaluator=columns.evaluator,
+        names=[columns.names[unit] for unit in chosen],
+        pods=[columns.pods[unit] for unit in chosen],
+        rows=[columns.rows[unit] for unit in chosen],
+        priorities=columns.priorities[list(chosen)],
+        starts=columns.starts[list(chosen)],
+        violates=np.array(violations, dtype=np.bool_),
+        scheduled=columns.scheduled,
+        slack=columns.slack,
+    )

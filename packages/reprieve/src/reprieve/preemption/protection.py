@@ -1,0 +1,114 @@
+"""Who is no victim because of annotations about work, and evictions that keep to every budget (cost.md 2.6 to 2.8).
+
+Rules: a unit within its minimum runtime is no potential victim; a gang that an eviction would leave below its minimum
+goes as a whole where it says so; a preemptor whose class respects budgets violates none, counted over all who would go
+and over those who are going already.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
+
+from kube_rules.durations import readable_time
+from kube_rules.work_annotations import ClassTerms
+from reprieve.cluster.budgets import BudgetIndex, exceeding
+from reprieve.cluster.pods import PodRecord
+from reprieve.cluster.state import ClusterState
+from reprieve.preemption.minimum_runtime import runtime_is_over
+from reprieve.preemption.outcome import PutOff, WaitsFor
+from reprieve.preemption.units import PreemptionUnit, units_below
+
+BUDGET_RESPECTED = "a PodDisruptionBudget would be violated"
+"""Why a node is no candidate for a preemptor of a class that respects budgets."""
+_SOONEST = 1.0
+"""Seconds after which who waits for a minimum runtime is tried again at the earliest."""
+
+
+def potential_victims(
+    cluster: ClusterState, priority: int, pods: Iterable[PodRecord], terms: ClassTerms, whole: Collection[str] = ()
+) -> list[PreemptionUnit]:
+    """The units that a preemptor of that priority and class may evict (preemption.md 1), in no particular order.
+
+    `whole`: groups that go as one (2.7).
+    """
+    units = units_below(cluster, priority, pods, whole)
+    if not cluster.rules_of_work or terms.may_break_minimum_runtime:
+        return units
+    return [unit for unit in units if _runtime_is_over(cluster, unit) <= cluster.now]
+
+
+def until_runtimes_are_over(
+    cluster: ClusterState, priority: int, pods: Iterable[PodRecord], terms: ClassTerms
+) -> PutOff | None:
+    """What a preemptor in vain waits for: the first of those within their minimum runtime to have run it.
+
+    None where nobody is.
+    """
+    if not cluster.rules_of_work or terms.may_break_minimum_runtime:
+        return None
+    units = units_below(cluster, priority, pods)
+    within = sorted((over, unit.name) for unit in units if (over := _runtime_is_over(cluster, unit)) > cluster.now)
+    if not within:
+        return None
+    until = max(within[0][0], cluster.now + _SOONEST)
+    number = "1 workload is" if len(within) == 1 else f"{len(within)} workloads are"
+    text = f"{number} within their minimum-runtime, {within[0][1]} until {readable_time(until)}"
+    return PutOff(WaitsFor.MINIMUM_RUNTIME, text, until)
+
+
+def _runtime_is_over(cluster: ClusterState, unit: PreemptionUnit) -> float:
+    return runtime_is_over(cluster, unit.pods, unit.start)
+
+
+def left_below_minimum(cluster: ClusterState, victims: Iterable[PreemptionUnit]) -> set[str]:
+    """Gangs that the eviction would leave below their minimum, with pods that go on running, and that then go whole.
+
+    To be asked with nobody displaced.
+    """
+    gone: Counter[str] = Counter()
+    going_whole: set[str] = set()
+    for unit in victims:
+        for pod in unit.pods:
+            if pod.group is not None and not pod.terminating:
+                gone[pod.group] += 1
+                if cluster.terms_of(pod).below_minimum_whole:
+                    going_whole.add(pod.group)
+    found = set()
+    for key in going_whole:
+        group = cluster.groups[key]
+        left = group.scheduled - gone[key]
+        if group.is_gang and 0 < left < group.min_count:
+            found.add(key)
+    return found
+
+
+class RespectedBudgets:
+    """What every budget allows beside those who are leaving, or are to leave, and may not be counted yet."""
+
+    def __init__(self, cluster: ClusterState) -> None:
+        leaving = {*cluster.departures, *cluster.doomed}
+        charged = Counter(
+            key for uid in leaving if uid in cluster.pods for key in cluster.budgets_counting(cluster.pods[uid])
+        )
+        self._index = BudgetIndex(
+            replace(budget, allowed=budget.allowed - charged[key] - cluster.unsettled_disruptions(key))
+            for key, budget in cluster.budgets.items()
+        )
+
+    def violated_by(self, victims: Sequence[PreemptionUnit]) -> bool:
+        """Whether evicting all of them violates a budget."""
+        charged = self._index.charges([unit.pods for unit in victims])
+        return any(exceeding(charged, self._index.allowed))
+
+    def affordable(self, units: Sequence[PreemptionUnit]) -> list[PreemptionUnit]:
+        """Units that may all go together, the least important first as long as no budget is violated."""
+        order = sorted(units, key=lambda unit: unit.importance, reverse=True)
+        charged = self._index.charges([unit.pods for unit in order])
+        left = list(self._index.allowed)
+        found = []
+        for unit, counts in zip(order, charged, strict=True):
+            if all(left[number] >= count for number, count in counts.items()):
+                for number, count in counts.items():
+                    left[number] -= count
+                found.append(unit)
+        return found

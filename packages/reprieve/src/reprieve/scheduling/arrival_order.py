@@ -1,0 +1,44 @@
+"""In which order a scheduler that starts up learns of what is there."""
+
+from collections.abc import Iterable
+from typing import Final
+
+from kube_rules import objects
+
+_APART: Final = 1e-6
+"""Seconds between pending pods that were created in the same second: what is written first is tried first."""
+
+
+def in_order(items: Iterable[tuple[objects.KubernetesObject, float]]) -> list[tuple[objects.KubernetesObject, float]]:
+    """Return objects, each with its creation time in seconds, in the order a starting scheduler learns of them.
+
+    Quotas and limit ranges, nodes, budgets, groups of every level, bound pods, pending pods; within a kind by creation,
+    then by the resource version, then as given.  Pending pods created at one time are set microseconds apart, as the
+    API has seconds only.  The decisions do not depend on the order but for the first-come order of pending pods.
+    """
+    found = []
+    latest = float("-inf")
+    for item, created in sorted(items, key=lambda entry: (_turn(entry[0]), entry[1], entry[0].metadata.revision)):
+        if _turn(item) == _PENDING:
+            created = latest = max(created, latest + _APART)
+        found.append((item, created))
+    return found
+
+
+_PENDING: Final = 5
+
+
+_TURNS = {
+    "ResourceQuota": -1,
+    "LimitRange": -1,
+    "Node": 0,
+    "PodDisruptionBudget": 1,
+    "CompositePodGroup": 2,
+    "PodGroup": 2,
+}
+
+
+def _turn(item: objects.KubernetesObject) -> int:
+    if isinstance(item, objects.Pod):
+        return 4 if item.spec.node_name else _PENDING
+    return _TURNS.get(type(item).__name__, 3)

@@ -1,0 +1,42 @@
+"""How an engine is set up: its profiles and gates, and what it may leave out where nobody would notice."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from kube_rules.group_sources import DEFAULT_SOURCES, GroupSources
+from reprieve.framework.gates import FeatureGates
+from reprieve.framework.profile import Profile
+from reprieve.queueing.queue import Timing
+from reprieve.scheduling.profiles import default_profile
+
+
+@dataclass(frozen=True, slots=True)
+class EngineOptions:
+    """See the module docstring. The defaults are those of a scheduler without a configuration file."""
+
+    profiles: Mapping[str, Profile] = field(default_factory=dict)
+    """By schedulerName; empty: the default profile alone."""
+    gates: FeatureGates = field(default_factory=FeatureGates)
+    timing: Timing = field(default_factory=Timing)
+    """Backoffs of the queue, in seconds."""
+    sources: GroupSources = DEFAULT_SOURCES
+    """By what pods say that they belong together (workloads.md 1); none without the gate GenericWorkload."""
+    seed: int | None = None
+    """Settles ties between nodes by a seeded choice instead of by name (scheduling.md 2)."""
+    any_scheduler: bool = False
+    """Pods of every schedulerName are scheduled, by the first profile (`plan`: what would happen, whoever is named)."""
+    current_reasons: bool = True
+    """False: nobody reads why pods wait, so they are not tried again to keep that current (`SchedulingQueue`)."""
+    share: bool = True
+    """Work is shared between identical pods; off only to compare (the answer is the same)."""
+    validate: bool = False
+    """For tests: every invariant of the picture is checked after every step, and a failure tells the history of the
+    objects it names (`reprieve.cluster.history`)."""
+
+    @property
+    def named_profiles(self) -> Mapping[str, Profile]:
+        """The profiles that run, by schedulerName: never empty."""
+        if self.profiles:
+            return self.profiles
+        profile = default_profile(self.gates)
+        return {profile.name: profile}

@@ -1,0 +1,165 @@
+"""PodGroups of Volcano whose pods have roles or form subgroups, as trees of groups (workloads.md 2.7 and 2.8).
+
+`minTaskMember`: the root needs a leaf for every task, each leaf its minimum; they count only where they do not ask for
+more than `minMember`, as in Volcano. What `minMember` asks beyond them is asked of the pods that are of none of these
+tasks, in a leaf that is there as long as one of them is. `subGroupPolicy`: pods that match a policy are divided by
+the values of some labels; each such subgroup is a leaf, and the root needs as many of them as the policy says.
+
+Invariant: names below the group have a colon, which no object of an API can have.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from kube_rules import objects
+from kube_rules.foreign_groups import ForeignGroup, below
+from kube_rules.selectors import Selector, compile_label_selector
+
+_REST: Final = "rest"
+_NO_TASKS: Final[Mapping[str, int]] = {}
+Tree = list[tuple[int, objects.CompositePodGroup | objects.PodGroup]]
+"""Groups with the place each has among its siblings, ties by name; parents before children."""
+Subgroup = tuple[int, objects.PodGroup]
+
+
+@dataclass(frozen=True, slots=True)
+class _Policy:
+    """A sub-group policy that says how large its subgroups are and how many are needed; others say nothing."""
+
+    name: str
+    keys: tuple[str, ...]
+    """Labels by whose values pods are divided into subgroups."""
+    size: int
+    least: int
+    matcher: Selector | None
+    """Whose pods it is about; None: all."""
+
+
+def _policies(foreign: ForeignGroup) -> list[_Policy]:
+    return [
+        _Policy(
+            each.name,
+            each.match_label_keys,
+            each.sub_group_size,
+            each.min_sub_groups,
+            compile_label_selector(each.label_selector) if each.label_selector is not None else None,
+        )
+        for each in foreign.sub_group_policy
+        if each.sub_group_size and each.min_sub_groups
+    ]
+
+
+class ForeignTree:
+    """The tree that one PodGroup stands for, by its policies or by its tasks; `tree_of` makes one.
+
+    `rest`: how many pods are asked for beyond the minima of `tasks`.
+    """
+
+    def __init__(
+        self,
+        group: objects.PodGroup,
+        policies: Sequence[_Policy] = (),
+        tasks: Mapping[str, int] = _NO_TASKS,
+        rest: int = 0,
+    ) -> None:
+        self._group = group
+        self._name = group.metadata.name
+        self._policies = policies
+        self._tasks = tasks
+        self._rest = rest
+
+    def leaf_of(self, task: str, labels: Mapping[str, str]) -> str | None:
+        """The name of the leaf of a pod; None for a pod that the minimum does not concern: it is by itself."""
+        for policy in self._policies:
+            if policy.matcher is None or policy.matcher.matches(labels):
+                values = [labels.get(key, "") for key in policy.keys]
+                return below(self._name, policy.name, *values)
+        if self._policies:
+            return None
+        if self._tasks.get(task):
+            return below(self._name, task)
+        return below(self._name, _REST, "") if self._rest > 0 else None
+
+    def groups(self, leaves: Sequence[str], priority: int | None) -> Tree:
+        """The tree while pods are in these leaves: the root first, then what is below it, in order."""
+        root = below(self._name)
+        if not self._policies:
+            found = [(below(self._name, task), least) for task, least in self._tasks.items() if least]
+            rest = below(self._name, _REST, "")
+            if rest in leaves:
+                found.append((rest, self._rest))
+            return [
+                (0, self._composite(root, len(found), "", priority)),
+                *((place, self._leaf(name, least, root, priority)) for place, (name, least) in enumerate(found, 1)),
+            ]
+        made: Tree = []
+        if len(self._policies) > 1:
+            made.append((0, self._composite(root, len(self._policies), "", priority)))
+        for place, policy in enumerate(self._policies):
+            parent = self._parent(policy)
+            above = "" if parent == root else root
+            made.append((place, self._composite(parent, policy.least, above, priority)))
+            made += (self._subgroup(place, policy, name, priority) for name in leaves if self._is_of(name, policy))
+        return made
+
+    def subgroup(self, leaf: str, priority: int | None) -> Subgroup | None:
+        """A leaf that comes with its first pod and goes with its last, while the rest of the tree stays as it is."""
+        for place, policy in enumerate(self._policies):
+            if self._is_of(leaf, policy):
+                return self._subgroup(place, policy, leaf, priority)
+        return None
+
+    def _parent(self, policy: _Policy) -> str:
+        return below(self._name) if len(self._policies) == 1 else below(self._name, policy.name, "")
+
+    def _subgroup(self, place: int, policy: _Policy, leaf: str, priority: int | None) -> Subgroup:
+        return place, self._leaf(leaf, policy.size, self._parent(policy), priority)
+
+    def _is_of(self, leaf: str, policy: _Policy) -> bool:
+        start = below(self._name, policy.name)
+        return leaf == start or leaf.startswith(f"{start}:")
+
+    def _meta(self, name: str) -> objects.ObjectMeta:
+        meta = self._group.metadata
+        return objects.ObjectMeta(
+            namespace=meta.namespace or "default",
+            name=name,
+            uid=meta.uid if name == below(self._name) else "",
+            annotations=meta.annotations,
+        )
+
+    def _composite(self, name: str, least: int, parent: str, priority: int | None) -> objects.CompositePodGroup:
+        gang = objects.CompositeGangSchedulingPolicy(min_group_count=least)
+        spec = objects.CompositePodGroupSpec(
+            parent_composite_pod_group_name=parent,
+            scheduling_policy=objects.CompositePodGroupSchedulingPolicy(gang=gang),
+            priority_class_name=self._group.spec.priority_class_name,
+            priority=priority,
+        )
+        return objects.CompositePodGroup(metadata=self._meta(name), spec=spec)
+
+    def _leaf(self, name: str, least: int, parent: str, priority: int | None) -> objects.PodGroup:
+        gang = objects.GangSchedulingPolicy(min_count=least)
+        spec = objects.PodGroupSpec(
+            parent_composite_pod_group_name=parent,
+            scheduling_policy=objects.PodGroupSchedulingPolicy(gang=gang),
+            priority_class_name=self._group.spec.priority_class_name,
+            priority=priority,
+            preemption_policy=objects.NO_POLICY_FIELD,
+        )
+        return objects.PodGroup(metadata=self._meta(name), spec=spec, foreign=self._group.foreign)
+
+
+def tree_of(group: objects.PodGroup) -> ForeignTree | None:
+    """The tree of a PodGroup; None where the group is flat."""
+    foreign = group.foreign
+    if foreign is None:
+        return None
+    policies = _policies(foreign)
+    if policies:
+        return ForeignTree(group, policies)
+    asked = sum(foreign.min_task_member.values())
+    if not 0 < asked <= foreign.min_member:
+        return None
+    return ForeignTree(group, tasks=foreign.min_task_member, rest=foreign.min_member - asked)

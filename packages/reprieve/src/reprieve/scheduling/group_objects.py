@@ -1,0 +1,348 @@
+"""Group objects as the engine is to know them: the API's own, and those that pods or foreign objects stand for.
+
+Groups of other APIs than `scheduling.k8s.io` may name no priority class and then have the highest priority of their
+pods (workloads.md 2.6); groups of a sized source have no object, their pods stand for it (2.4). What changes by an
+object or a pod that comes or goes is given back as changes, for the engine to make. A PodGroup of Volcano may stand for
+a tree of groups, and its pods then belong to the leaves (2.7, 2.8).
+
+Invariant: a key has at most one object at any time. Of several of one name that of the stronger API counts, and each of
+them before one that pods stand for (workloads.md 1.4); those of a source that is off are not there.
+"""
+
+from collections.abc import Mapping, Sequence
+from itertools import chain
+from typing import Final, NamedTuple
+
+from msgspec.structs import replace
+
+from kube_rules import objects
+from kube_rules.foreign_groups import FOREIGN_VERSIONS
+from kube_rules.group_owners import ANY, GroupOwner, OwnerOf, owner_of
+from kube_rules.group_sources import OWNERS, TASK_ANNOTATION, VOLCANO, GroupSources, Membership
+from reprieve.cluster.pods import PodRecord
+from reprieve.cluster.sized_groups import SizedGroups
+from reprieve.cluster.state import ClusterState
+from reprieve.scheduling.foreign_trees import ForeignTree, Tree, tree_of
+
+_APART: Final = 1e-6
+"""Seconds between the groups of one tree, so that they are tried in their order (composite.md 2)."""
+
+Group = objects.PodGroup | objects.CompositePodGroup
+
+
+class GroupChange(NamedTuple):
+    """A group appeared or changed; with `group` None: the one of that key (`namespace/name`) is gone."""
+
+    key: str
+    group: Group | None
+    created: float = 0.0
+    composite: bool = False
+    foreign: str | None = None
+    """Of a composite that a foreign PodGroup stands for: that one's apiVersion."""
+
+
+class Move(NamedTuple):
+    """A pod belongs to another group now (`namespace/name`), or to none."""
+
+    pod: PodRecord
+    key: str | None
+
+
+Changes = list[GroupChange | Move]
+
+
+class _Counts(NamedTuple):
+    """The object that counts for a key, and the priority it was given if it has none of its own."""
+
+    group: objects.PodGroup
+    created: float
+    given: int | None
+    tree: ForeignTree | None
+
+
+_OwnerKey = tuple[str, str, str]
+"""Kind, namespace and name of a controller."""
+
+
+class GroupObjects:
+    """See the module docstring. What is kept is bounded by the objects and pods that are there.
+
+    Without `trees` (gate CompositePodGroup) a PodGroup of Volcano is flat, whatever it says of tasks.
+    """
+
+    def __init__(self, cluster: ClusterState, sources: GroupSources, *, trees: bool) -> None:
+        self._cluster = cluster
+        self._sources = sources
+        self._trees = trees
+        self._sized = SizedGroups()
+        self._objects: dict[str, dict[int, tuple[objects.PodGroup, float]]] = {}
+        """Those of the API with their time of creation, by key, then by the rank of their API: 0 is the strongest."""
+        self._counts: dict[str, _Counts] = {}
+        """Foreign groups, and those that pods stand for, by key."""
+        self._made: dict[str, dict[tuple[bool, str], Group]] = {}
+        """The groups of the trees: by key of the foreign group, then by whether it is a composite, and its own key."""
+        self._tasks: dict[str, dict[str, tuple[PodRecord, str]]] = {}
+        """Pods of Volcano's groups with their tasks, by key of the group, then by UID."""
+        self._named: dict[str, str] = {}
+        """The key of the group that such a pod names, by UID: it may be in a leaf, or by itself."""
+        self.owner_kinds: frozenset[str] = frozenset()
+        """Kinds of controllers that are reported here; pods of others are by themselves."""
+        self._owners: dict[_OwnerKey, Mapping[str, int]] = {}
+        """How large the gangs of each controller are; empty for one that asks for none."""
+        self._owned: dict[_OwnerKey, dict[str, tuple[PodRecord, OwnerOf]]] = {}
+        """Pods by their controller, then by UID."""
+        self._owner_of: dict[str, _OwnerKey] = {}
+
+    def set(self, group: objects.PodGroup, created: float) -> Changes:
+        """An object of the API appeared or changed."""
+        if not self._sources.read(group):
+            return []
+        key = f"{group.metadata.namespace or 'default'}/{group.metadata.name}"
+        there = self._objects.setdefault(key, {})
+        there[_rank(group)] = (group, created)
+        counts = there[min(there)]
+        return self._there(key, *counts)
+
+    def remove(self, key: str) -> Changes:
+        """An object of the API is gone; one that pods stand for takes its place."""
+        if self._objects.pop(key, None) is None:
+            return []
+        gone = self._gone(key)
+        made = self._sized.group(key)
+        return gone if made is None else [*gone, *self._there(key, made)]
+
+    def key_of(self, pod: objects.Pod, membership: Membership) -> str:
+        """The key of the group that a new pod belongs to; empty if its group leaves it by itself."""
+        namespace = pod.metadata.namespace or "default"
+        owner = owner_of(pod.metadata) if membership.source.name == OWNERS else None
+        if owner is not None:
+            return self._owned_key(namespace, owner)
+        counts = self._counts.get(f"{namespace}/{membership.name}")
+        if counts is None or counts.tree is None or membership.source.name != VOLCANO:
+            return f"{namespace}/{membership.name}"
+        leaf = counts.tree.leaf_of(_task(pod), pod.metadata.labels)
+        return f"{namespace}/{leaf}" if leaf is not None else ""
+
+    def joined(self, pod: PodRecord, manifest: objects.Pod, membership: Membership) -> Changes:
+        """A pod that names a group is there."""
+        owner = owner_of(manifest.metadata) if membership.source.name == OWNERS else None
+        if owner is not None:
+            return self._joined_owner(pod, owner)
+        key = f"{pod.namespace}/{membership.name}"
+        if membership.source.name == VOLCANO:
+            self._tasks.setdefault(key, {})[pod.uid] = (pod, _task(manifest))
+            self._named[pod.uid] = key
+        if membership.size is not None and self._sized.joined(key, pod.uid, membership.size):
+            made = self._sized.group(key)
+            if made is not None and key not in self._objects:
+                return self._there(key, made)
+        held = self._counts.get(key)
+        if held is None:
+            return []
+        raised = held.group.spec.priority is None and (held.given is None or pod.priority > held.given)
+        if held.tree is None or pod.group is None or (False, pod.group) in self._made[key]:
+            return self._there(key, held.group, held.created) if raised else []
+        added = None if raised else held.tree.subgroup(_name(pod.group), held.given)
+        if added is None:
+            return self._there(key, held.group, held.created)
+        place, leaf = added
+        self._made[key][False, pod.group] = leaf
+        return [self._change(key, pod.group, place, leaf, held.created)]
+
+    def left(self, pod: PodRecord) -> Changes:
+        """A pod is gone, and not among the members any more."""
+        owner = self._owner_of.pop(pod.uid, None)
+        if owner is not None:
+            del self._owned[owner][pod.uid]
+            if not self._owned[owner]:
+                del self._owned[owner]
+        named = self._named.pop(pod.uid, None)
+        key = named or pod.group
+        if key is None:
+            return []
+        held = self._counts.get(key)
+        if named is not None:
+            del self._tasks[named][pod.uid]
+            if not self._tasks[named]:
+                del self._tasks[named]
+        elif self._sized.left(key, pod.uid) and key not in self._objects:
+            made = self._sized.group(key)
+            return self._gone(key) if made is None else self._there(key, made)
+        if held is None:
+            return []
+        if self._was_dearest(pod, key, held):
+            return self._there(key, held.group, held.created)
+        if named is None or held.tree is None or pod.group is None or not self._emptied(pod.group):
+            return []
+        if held.tree.subgroup(_name(pod.group), held.given) is None:
+            return self._there(key, held.group, held.created)
+        self._made[key].pop((False, pod.group), None)
+        return [GroupChange(pod.group, None)]
+
+    def _emptied(self, key: str) -> bool:
+        """Whether the pod that is gone was the last of its leaf, so that the tree is another."""
+        leaf = self._cluster.groups.get(key)
+        return leaf is None or not leaf.members
+
+    def _was_dearest(self, pod: PodRecord, key: str, held: _Counts) -> bool:
+        """Whether the group had its priority of this pod alone, which is gone (workloads.md 2.6)."""
+        if held.group.spec.priority is not None or held.given is None or pod.priority < held.given:
+            return False
+        state = self._cluster.groups.get(key)
+        rest = chain((other for other, _ in self._tasks.get(key, {}).values()), state.members.values() if state else ())
+        return not any(other.priority >= pod.priority for other in rest)
+
+    # -- controllers -------------------------------------------------------------------------------
+
+    def set_owner(self, owner: GroupOwner) -> Changes:
+        """A controller appeared or changed: its pods are gangs from now on, or not any more (workloads.md 2.10)."""
+        key = (owner.KIND, owner.metadata.namespace or "default", owner.metadata.name)
+        sizes = dict(owner.sizes()) if owner.asks else {}
+        if self._owners.get(key) == sizes:
+            return []
+        self._owners[key] = sizes
+        return self._owner_changed(key)
+
+    def remove_owner(self, kind: str, namespace: str, name: str) -> None:
+        """A controller is gone; its pods, which are about to go, stay what they are."""
+        self._owners.pop((kind, namespace, name), None)
+
+    def watched(self, kinds: frozenset[str]) -> Changes:
+        """Which kinds of controllers are reported from now on."""
+        before, self.owner_kinds = self.owner_kinds, kinds
+        concerned = [key for key in self._owned if (key[0] in before) != (key[0] in kinds)]
+        for key in [key for key in self._owners if key[0] not in kinds]:
+            del self._owners[key]
+        return [change for key in concerned for change in self._owner_changed(key)]
+
+    def _owned_key(self, namespace: str, owner: OwnerOf) -> str:
+        """The key of the gang of a pod; empty where it is by itself. Whose controller is not known yet waits for it."""
+        if owner.kind not in self.owner_kinds:
+            return ""
+        sizes = self._owners.get((owner.kind, namespace, owner.name))
+        return f"{namespace}/{owner.group}" if sizes is None or _size(sizes, owner) else ""
+
+    def _joined_owner(self, pod: PodRecord, owner: OwnerOf) -> Changes:
+        key = (owner.kind, pod.namespace, owner.name)
+        self._owned.setdefault(key, {})[pod.uid] = (pod, owner)
+        self._owner_of[pod.uid] = key
+        return self._count_owned(pod, owner)
+
+    def _owner_changed(self, key: _OwnerKey) -> Changes:
+        changes: Changes = []
+        for pod, owner in self._owned.get(key, {}).values():
+            wanted = self._owned_key(pod.namespace, owner) or None
+            before = pod.group
+            if wanted != before:
+                if before is not None and self._sized.left(before, pod.uid):
+                    made = self._sized.group(before)
+                    changes += self._there(before, made) if made is not None else self._gone(before)
+                changes.append(Move(pod, wanted))
+            if wanted is not None:
+                changes += self._count_owned(pod, owner, wanted)
+        return changes
+
+    def _count_owned(self, pod: PodRecord, owner: OwnerOf, key: str | None = None) -> Changes:
+        key = key or pod.group
+        size = _size(self._owners.get((owner.kind, pod.namespace, owner.name), {}), owner)
+        if key is None or not size:
+            return []
+        held = self._counts.get(key)
+        if not self._sized.joined(key, pod.uid, size) and held is not None and (held.given or 0) >= pod.priority:
+            return []
+        made = self._sized.group(key)
+        return self._there(key, made) if made is not None and key not in self._objects else []
+
+    def members(self, key: str) -> Sequence[PodRecord]:
+        """The pods that name the group, in whatever leaf they are."""
+        return self._pods(key)
+
+    # -- inside ------------------------------------------------------------------------------------
+
+    def _there(self, key: str, group: objects.PodGroup, created: float = 0.0) -> Changes:
+        """`created` orders the groups of a tree (composite.md 2.3); one that pods stand for is in none."""
+        if group.foreign is None:
+            return [*self._gone(key, stays=True), GroupChange(key, group, created)]
+        given = group.spec.priority
+        if given is None:
+            given = max((pod.priority for pod in self._pods(key)), default=None)
+        tree = tree_of(group) if self._trees else None
+        self._counts[key] = _Counts(group, created, given, tree)
+        if tree is None:
+            flat = replace(group, spec=replace(group.spec, priority=given))
+            changes: Changes = [*self._remake(key, [], created), GroupChange(key, flat, created)]
+            return [*changes, *self._moves(key)]
+        moves = self._moves(key)
+        leaves = {pod.group for pod in self._pods(key) if pod.group is not None}
+        leaves |= {move.key for move in moves if move.key is not None}
+        names = sorted(map(_name, leaves))
+        made = self._remake(key, tree.groups(names, given), created)
+        return [*made, *moves, GroupChange(key, None)]
+
+    def _gone(self, key: str, *, stays: bool = False) -> Changes:
+        """What stood for the key is gone; with `stays` an object of the same key takes its place."""
+        self._counts.pop(key, None)
+        changes = self._remake(key, [], 0.0)
+        return [*changes, *([] if stays else [GroupChange(key, None)]), *self._moves(key)]
+
+    def _remake(self, key: str, tree: Tree, created: float) -> Changes:
+        """Make the groups of the tree those that there are: parents come first and go last."""
+        namespace = key.partition("/")[0]
+        before = self._made.pop(key, {})
+        now: dict[tuple[bool, str], Group] = {}
+        changes: Changes = []
+        for place, group in tree:
+            name = f"{namespace}/{group.metadata.name}"
+            composite = isinstance(group, objects.CompositePodGroup)
+            now[composite, name] = group
+            if before.get((composite, name)) != group:
+                changes.append(self._change(key, name, place, group, created))
+        if now:
+            self._made[key] = now
+        gone = [
+            GroupChange(name, None, composite=composite) for composite, name in before if (composite, name) not in now
+        ]
+        return [*changes, *reversed(gone)]
+
+    def _change(self, key: str, name: str, place: int, group: Group, created: float) -> GroupChange:
+        """A group of the tree that the foreign group of that key stands for is there, or another than before."""
+        counts = self._counts.get(key)
+        foreign = counts.group.foreign.api_version if counts is not None and counts.group.foreign is not None else None
+        composite = isinstance(group, objects.CompositePodGroup)
+        return GroupChange(name, group, created + place * _APART, composite, foreign)
+
+    def _moves(self, key: str) -> list[Move]:
+        """Pods of Volcano's groups that belong elsewhere now."""
+        counts = self._counts.get(key)
+        tree = counts.tree if counts is not None else None
+        moves = []
+        for pod, task in self._tasks.get(key, {}).values():
+            leaf = tree.leaf_of(task, pod.labels) if tree is not None else _name(key)
+            wanted = f"{pod.namespace}/{leaf}" if leaf is not None else None
+            if wanted != pod.group:
+                moves.append(Move(pod, wanted))
+        return moves
+
+    def _pods(self, key: str) -> Sequence[PodRecord]:
+        state = self._cluster.groups.get(key)
+        tasks = self._tasks.get(key, {})
+        others = [pod for pod in state.members.values() if pod.uid not in tasks] if state is not None else []
+        return [*(pod for pod, _ in tasks.values()), *others]
+
+
+def _size(sizes: Mapping[str, int], owner: OwnerOf) -> int:
+    return sizes.get(owner.part, 0) or sizes.get(ANY, 0)
+
+
+def _rank(group: objects.PodGroup) -> int:
+    foreign = group.foreign
+    return 0 if foreign is None else 1 + FOREIGN_VERSIONS.index(foreign.api_version)
+
+
+def _name(key: str) -> str:
+    """Of `namespace/name`."""
+    return key.partition("/")[2]
+
+
+def _task(pod: objects.Pod) -> str:
+    return pod.metadata.annotations.get(TASK_ANNOTATION, "") if pod.metadata.annotations else ""

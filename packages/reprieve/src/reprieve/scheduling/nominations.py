@@ -1,0 +1,233 @@
+"""Nominations as the engine makes and ends them: in the picture, for the queue, and towards the API.
+
+A nomination is a pending pod's claim on room that is being made on a node.  It ends by a decision (the pod is bound or
+turns to another node, somebody more important takes this one), which reports it; or without one (its node is gone, its
+group may not be tried any more, the preemption failed, the room was held long enough), and then `take_ended` names the
+pod, whose `status.nominatedNodeName` is to be cleared.  Either way the room it held is free for others; whom it was
+held for and why it is not any more is in `take_released` (cost.md 5).
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+
+from kube_rules.work_annotations import LONGEST
+from reprieve.cluster.pods import PodRecord
+from reprieve.cluster.state import ClusterState
+from reprieve.framework.events import ClusterEvent, EventKind
+from reprieve.queueing.queue import SchedulingQueue
+from reprieve.scheduling.held_room import HeldRoom, Released, ReleasedRoom
+from reprieve.scheduling.nomination_echoes import NominationEchoes
+from reprieve.scheduling.preemptions_in_flight import PreemptionsInFlight
+
+Places = Iterable[tuple[PodRecord, int]]
+"""(pod, row)."""
+_MOST_NAMED = 3
+"""Nodes that a message names."""
+
+
+class Nominations:
+    """See the module docstring. `hold_seconds`: for how long room is held, by schedulerName; 0 without an end."""
+
+    def __init__(self, cluster: ClusterState, queue: SchedulingQueue, hold_seconds: Mapping[str, float]) -> None:
+        self._cluster = cluster
+        self._queue = queue
+        self._hold_seconds = hold_seconds
+        self._echoes = NominationEchoes()
+        self.held = HeldRoom()
+        self._released: list[ReleasedRoom] = []
+        self._ended: dict[str, PodRecord] = {}
+        """Pods whose nomination ended outside a decision, by UID, until somebody asks."""
+
+    # -- decided by a cycle ------------------------------------------------------------------------
+
+    def decide(
+        self, key: str, places: Places, priority: int, leaving: Iterable[PodRecord], now: float
+    ) -> tuple[PodRecord, ...]:
+        """Nominate in memory first; lower-priority nominations on the same nodes make way (preemption.md 7.1, 7.4).
+
+        The room is there when those have left who are leaving; from then on it is held for `hold_seconds` at most.
+        Returns the pods that lost theirs.
+        """
+        cluster = self._cluster
+        displaced: dict[str, list[tuple[PodRecord, int]]] = {}
+        places = tuple(places)
+        room_by = max((self._gone_by(pod, now) for pod in leaving), default=now)
+        if places:
+            self.held.begin(key, room_by, self._seconds_for(places[0][0]))
+        for pod, row in places:
+            for other in list(cluster.nodes.nominated.get(row, {}).values()):
+                if other.priority < priority:
+                    self.clear(other)
+                    displaced.setdefault(cluster.entity_ref(other), []).append((other, row))
+                    self.freed(other, row, now)
+            cluster.nominate(pod, row)
+            self._echoes.decided(pod.uid, cluster.nodes.names[row])
+            self._ended.pop(pod.uid, None)
+        for held in displaced.values():
+            self.release(held, Released.TAKEN, f"it is taken for priority {priority}", now)
+        return tuple(pod for held in displaced.values() for pod, _ in held)
+
+    def clear(self, pod: PodRecord) -> None:
+        """A decision ends the pod's nomination, and says so."""
+        self._cluster.clear_nomination(pod)
+        self._echoes.decided(pod.uid, "")
+
+    def freed(self, pod: PodRecord, row: int, now: float, *, but: str = "") -> None:
+        """Room held for a pod is free again: for all others but entity `but` as if a pod had left."""
+        self._queue.on_event(ClusterEvent(EventKind.POD_GONE, row=row, pod=pod, group=pod.group), now, but=but)
+
+    def overtake(self, placed: PodRecord, row: int, now: float, *, outside: bool = False) -> None:
+        """A pod was placed on a row: preemptors of lower priority that are nominated there are tried again.
+
+        `outside`: by another scheduler, which respects no nomination, so that any priority counts (preemption.md 2.7).
+        """
+        own = self._cluster.entity_ref(placed)
+        for other in list(self._cluster.nodes.nominated.get(row, {}).values()):
+            key = self._cluster.entity_ref(other)
+            if key != own and (outside or other.priority < placed.priority):
+                self._queue.overtake(key, now)
+
+    # -- ended without a decision ------------------------------------------------------------------
+
+    def end(self, pod: PodRecord) -> None:
+        """A nomination ends without a decision; the room is not reported, as with a node that is gone."""
+        self.clear(pod)
+        self._ended[pod.uid] = pod
+
+    def give_up(
+        self, pods: Iterable[PodRecord], now: float, why: Released | None = None, message: str = ""
+    ) -> list[PodRecord]:
+        """End the nominations among the pods; returns those that had one. It is reported where there is a reason."""
+        ended = [(pod, pod.nominated) for pod in pods if pod.nominated >= 0]
+        if why is not None:
+            self.release(ended, why, message, now)
+        for pod, row in ended:
+            self.end(pod)
+            self.freed(pod, row, now)
+        return [pod for pod, _ in ended]
+
+    def give_back_unused(self, in_flight: PreemptionsInFlight, now: float) -> list[str]:
+        """End what was held long enough; returns the keys of the entities it was held for (cost.md 5.2).
+
+        Victims that have not left by now are counted on no more.
+        """
+        ended = []
+        for key, seconds in self.held.end_due(now):
+            entity = self._queue.get(key)
+            if entity is None:
+                continue
+            if entity.blocked is not None:  # the calls are still being made: nobody has had the room yet
+                self.held.begin(key, now, seconds)
+                continue
+            rows = {pod.nominated for pod in entity.ready.values() if pod.nominated >= 0}
+            if not rows:
+                continue
+            there = [pod for row in rows for pod in self._cluster.nodes.pods[row].values()]
+            for uid in (*in_flight.victims_of(key), *(pod.uid for pod in there if pod.terminating and pod.preempted)):
+                self._cluster.set_overdue(uid)
+            text = f"it was held for {seconds:g} s and not used"
+            self.give_up(entity.ready.values(), now, Released.NOT_USED, text)
+            ended.append(key)
+        return ended
+
+    def release(self, places: Places, why: Released, message: str, now: float) -> None:
+        """Room that was held on these rows is not held any more, to be reported; all of it was for one preemptor."""
+        names = self._cluster.nodes.names
+        pods = tuple((pod, names[row]) for pod, row in places)
+        if pods:
+            first = pods[0][0]
+            ref = self._cluster.entity_ref(first)
+            group = self._cluster.trees.find(ref) if first.group is not None else None
+            self._released.append(ReleasedRoom(ref, group, pods, why, message, now))
+
+    def placed(self, places: Places, now: float) -> None:
+        """Members of one entity are about to get these rows: what was held for them elsewhere is free."""
+        places = tuple(places)
+        left = _unused(((pod, pod.nominated) for pod, _ in places if pod.nominated >= 0), places)
+        self.release(left, Released.PLACED_ELSEWHERE, f"there was room on {self._where(places)}", now)
+
+    def moved(self, before: Places, places: Places, now: float) -> None:
+        """Members of one entity are about to be nominated to these rows instead of those before."""
+        left = _unused(before, places)
+        self.release(left, Released.MOVED, f"room is made on {self._where(places)} instead", now)
+
+    def _where(self, places: Places) -> str:
+        nodes = list(dict.fromkeys(self._cluster.nodes.names[row] for _, row in places))
+        more = f" and {len(nodes) - _MOST_NAMED} more" if len(nodes) > _MOST_NAMED else ""
+        return ", ".join(nodes[:_MOST_NAMED]) + more
+
+    def take_released(self) -> list[ReleasedRoom]:
+        """Room that was given back without being used since the last call."""
+        released, self._released = self._released, []
+        return released
+
+    def _gone_by(self, pod: PodRecord, now: float) -> float:
+        """When a pod that leaves, or is about to be evicted, is gone at the latest."""
+        due = self._cluster.departures.get(pod.uid)
+        return min(max(due, now) if due is not None else now + pod.grace, now + LONGEST)
+
+    def _seconds_for(self, pod: PodRecord) -> float:
+        found = self._hold_seconds.get(pod.scheduler_name)
+        return found if found is not None else next(iter(self._hold_seconds.values()))
+
+    def _begin_known(self, pod: PodRecord, now: float) -> None:
+        """Hold room for a nomination that the API has: by another scheduler, or by this one before a restart."""
+        key = self._cluster.entity_ref(pod)
+        if key not in self.held and pod.nominated >= 0:
+            there = self._cluster.nodes.pods[pod.nominated].values()
+            leaving = [self._gone_by(other, now) for other in there if other.terminating and other.preempted]
+            self.held.begin(key, max(leaving, default=now), self._seconds_for(pod))
+
+    def take_ended(self) -> list[PodRecord]:
+        """Pods whose nomination ended without a decision since the last call, and that got no other place."""
+        if not self._ended:
+            return []
+        taken = [pod for pod in self._ended.values() if pod.nominated < 0 and pod.row < 0]
+        self._ended.clear()
+        return taken
+
+    # -- what the API says -------------------------------------------------------------------------
+
+    def known(self, pod: PodRecord, node: str, now: float) -> None:
+        """A pod that was not known came with a nomination."""
+        self._cluster.nominate(pod, self._cluster.nodes.row_for_pod(node))
+        self._begin_known(pod, now)
+        self._echoes.begin(pod.uid, node)
+
+    def observe(self, pod: PodRecord, node: str, now: float) -> None:
+        """A pending pod's nomination as the API has it: ours coming back, or somebody else's, which is taken over."""
+        if not self._echoes.observe(pod.uid, node):
+            return
+        before = pod.nominated
+        self._cluster.clear_nomination(pod)
+        self._ended.pop(pod.uid, None)
+        if node:
+            self._cluster.nominate(pod, self._cluster.nodes.row_for_pod(node))
+            self._begin_known(pod, now)
+        if before >= 0 and before != pod.nominated:
+            self.freed(pod, before, now)
+
+    def stands_in_api(self, pod: PodRecord) -> bool:
+        """Whether the API has a nomination of the pod, or will have one once everything is written."""
+        return self._echoes.stands(pod.uid)
+
+    def bound(self, uid: str) -> None:
+        """The pod is bound: the API clears its nomination."""
+        self._echoes.forget(uid)
+
+    def forget(self, uid: str) -> None:
+        """The pod is gone."""
+        self._echoes.forget(uid)
+        self._ended.pop(uid, None)
+
+
+def _unused(before: Places, places: Places) -> list[tuple[PodRecord, int]]:
+    """What was held and is not among the places: members of an entity may use each other's."""
+    used = Counter(row for _, row in places)
+    left = []
+    for pod, row in before:
+        if used[row]:
+            used[row] -= 1
+        else:
+            left.append((pod, row))
+    return left

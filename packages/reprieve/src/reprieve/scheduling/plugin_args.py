@@ -1,0 +1,382 @@
+"""The args of in-tree plugins in a configuration file, checked and turned into plugins (scheduling.md 6).
+
+Names, defaults and limits are those of `kubescheduler.config.k8s.io/v1`.  An arg that cannot be used is a
+`ConfigurationError` (or a msgspec one) whose path starts at the plugin's args.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from kube_rules import objects
+from kube_rules.labels import qualified_name_errors
+from kube_rules.selectors import SelectorError, compile_node_selector, compile_node_term
+from kube_rules.work_annotations import LONGEST
+from reprieve.framework.configuration import ConfigurationError, Int32, Int64, duration
+from reprieve.framework.gates import FeatureGates
+from reprieve.framework.plugin import Plugin
+from reprieve.framework.resource_strategies import (
+    LEAST_ALLOCATED,
+    MOST_ALLOCATED,
+    Strategy,
+    requested_to_capacity_ratio,
+)
+from reprieve.plugins.dynamic_resources import BINDING_TIMEOUT, DynamicResources
+from reprieve.plugins.gang_scheduling import GREEDY, RETRY, GangScheduling
+from reprieve.plugins.inter_pod_affinity import InterPodAffinity
+from reprieve.plugins.node_affinity import NodeAffinity
+from reprieve.plugins.node_resources_balanced import NodeResourcesBalancedAllocation
+from reprieve.plugins.node_resources_fit import NodeResourcesFit
+from reprieve.plugins.pod_topology_spread import (
+    DO_NOT_SCHEDULE,
+    SCHEDULE_ANYWAY,
+    SYSTEM_DEFAULTS,
+    PodTopologySpread,
+)
+from reprieve.plugins.volume_binding import VolumeBinding
+from reprieve.preemption.cascade import DEEPEST
+from reprieve.preemption.criteria import STANDARD
+from reprieve.preemption.default_preemption import DefaultPreemption
+from reprieve.preemption.options import PreemptionOptions
+from reprieve.preemption.outcome import COMPATIBLE, HOLD_SECONDS, MINIMIZE_VICTIMS, PRIORITY_FLOOR, REPRIEVE, SCORED
+
+Args = Mapping[str, Any]
+
+
+class _Args(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """Base of all args."""
+
+    api_version: str = ""
+    kind: str = ""
+
+
+class _ResourceSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    name: str
+    weight: Int64 = 1
+
+
+_CPU_AND_MEMORY = (_ResourceSpec(name="cpu"), _ResourceSpec(name="memory"))
+
+
+class _Point(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    utilization: Int32
+    score: Int32
+
+
+class _Ratio(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    shape: tuple[_Point, ...] = ()
+
+
+class _ScoringStrategy(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    type: str = ""
+    resources: tuple[_ResourceSpec, ...] = _CPU_AND_MEMORY
+    requested_to_capacity_ratio: _Ratio | None = None
+
+
+class _FitArgs(_Args, frozen=True, kw_only=True):
+    ignored_resources: tuple[str, ...] = ()
+    ignored_resource_groups: tuple[str, ...] = ()
+    scoring_strategy: _ScoringStrategy = _ScoringStrategy(type="LeastAllocated")
+
+
+class _BalancedArgs(_Args, frozen=True, kw_only=True):
+    resources: tuple[_ResourceSpec, ...] = _CPU_AND_MEMORY
+
+
+class _PreemptionArgs(_Args, frozen=True, kw_only=True):
+    """The numbers are accepted; every node is a candidate, nothing is sampled (preemption.md 3).
+
+    The others are ours (preemption.md 4, "Options"; cost.md 1, 5).
+    """
+
+    min_candidate_nodes_percentage: Int32 = 10
+    min_candidate_nodes_absolute: Int32 = 100
+    victim_search: str = REPRIEVE
+    cost: tuple[str, ...] = STANDARD
+    cascade_depth: Int32 = 0
+    placement: str = MINIMIZE_VICTIMS
+    hold_seconds: Int64 = int(HOLD_SECONDS)
+    successor: bool = True
+    wait_for_completions: str = "0s"
+
+
+class _GangArgs(_Args, frozen=True, kw_only=True):
+    """Ours (scheduling.md 3.9)."""
+
+    tree_search: str = GREEDY
+
+
+class _AffinityArgs(_Args, frozen=True, kw_only=True):
+    added_affinity: objects.NodeAffinity | None = None
+
+
+class _InterPodArgs(_Args, frozen=True, kw_only=True):
+    hard_pod_affinity_weight: Int32 = 1
+    ignore_preferred_terms_of_existing_pods: bool = False
+
+
+class _DefaultConstraint(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    max_skew: Int32 = 0
+    topology_key: str = ""
+    when_unsatisfiable: str = ""
+    label_selector: dict[str, Any] | None = None
+    min_domains: int | None = None
+    node_affinity_policy: str | None = None
+    node_taints_policy: str | None = None
+    match_label_keys: tuple[str, ...] = ()
+
+
+class _SpreadArgs(_Args, frozen=True, kw_only=True):
+    default_constraints: tuple[_DefaultConstraint, ...] = ()
+    defaulting_type: str = "System"
+
+
+class _BindingArgs(_Args, frozen=True, kw_only=True):
+    bind_timeout_seconds: Int64 = 600
+    shape: tuple[_Point, ...] | None = None
+
+
+# -- resources ------------------------------------------------------------------------------------------------------
+
+
+def node_resources_fit(_gates: FeatureGates, args: Args) -> Plugin:
+    """NodeResourcesFitArgs."""
+    found = msgspec.convert(args, _FitArgs)
+    for index, resource in enumerate(found.ignored_resources):
+        _label_name(f"ignoredResources[{index}]", resource)
+    for index, group in enumerate(found.ignored_resource_groups):
+        if "/" in group:
+            raise ConfigurationError(f"ignoredResourceGroups[{index}]", "resource group name can't contain '/'")
+        _label_name(f"ignoredResourceGroups[{index}]", group)
+    chosen = found.scoring_strategy
+    resources = _weighted(chosen.resources, "scoringStrategy.resources")
+    return NodeResourcesFit(
+        resources,
+        _strategy(chosen),
+        ignored=found.ignored_resources,
+        ignored_groups=found.ignored_resource_groups,
+    )
+
+
+def _strategy(chosen: _ScoringStrategy) -> Strategy:
+    ratio = chosen.type == "RequestedToCapacityRatio"
+    if chosen.requested_to_capacity_ratio is not None and not ratio:
+        where = "scoringStrategy.requestedToCapacityRatio"
+        raise ConfigurationError(where, "must be nil when type is not RequestedToCapacityRatio")
+    if chosen.type == "LeastAllocated":
+        return LEAST_ALLOCATED
+    if chosen.type == "MostAllocated":
+        return MOST_ALLOCATED
+    if not ratio:
+        known = "LeastAllocated, MostAllocated or RequestedToCapacityRatio"
+        raise ConfigurationError("scoringStrategy.type", f"{chosen.type!r}: want {known}")
+    if chosen.requested_to_capacity_ratio is None:
+        where = "scoringStrategy.requestedToCapacityRatio"
+        raise ConfigurationError(where, "must be specified when type is RequestedToCapacityRatio")
+    where = "scoringStrategy.requestedToCapacityRatio.shape"
+    shape = chosen.requested_to_capacity_ratio.shape
+    if not shape:
+        raise ConfigurationError(where, "at least one point must be specified")
+    for index, point in enumerate(shape):
+        if not 0 <= point.utilization <= 100:
+            raise ConfigurationError(f"{where}[{index}].utilization", f"{point.utilization}: not in range 0 to 100")
+        if not 0 <= point.score <= 10:
+            raise ConfigurationError(f"{where}[{index}].score", f"{point.score}: not in range 0 to 10")
+        if index and point.utilization <= shape[index - 1].utilization:
+            raise ConfigurationError(f"{where}[{index}].utilization", "values must be sorted in increasing order")
+    return requested_to_capacity_ratio([(point.utilization, point.score) for point in shape])
+
+
+def _weighted(resources: Sequence[_ResourceSpec], where: str) -> tuple[tuple[str, int], ...]:
+    """(name, weight) pairs; none given means cpu and memory, a weight of 0 means 1."""
+    found = []
+    for index, resource in enumerate(resources or _CPU_AND_MEMORY):
+        weight = resource.weight or 1
+        if not 1 <= weight <= 100:
+            raise ConfigurationError(
+                f"{where}[{index}].weight", f"resource weight of {resource.name} not in valid range [1, 100]"
+            )
+        found.append((resource.name, weight))
+    return tuple(found)
+
+
+def node_resources_balanced(_gates: FeatureGates, args: Args) -> Plugin:
+    """NodeResourcesBalancedAllocationArgs."""
+    resources = _weighted(msgspec.convert(args, _BalancedArgs).resources, "resources")
+    for index, (name, weight) in enumerate(resources):
+        if name in {other for other, _ in resources[:index]}:
+            raise ConfigurationError(f"resources[{index}].name", f"{name!r} is given twice")
+        if weight != 1:
+            raise ConfigurationError(f"resources[{index}].weight", f"resource weight of {name} should be 1")
+    return NodeResourcesBalancedAllocation([name for name, _ in resources])
+
+
+# -- affinity and spread --------------------------------------------------------------------------------------------
+
+
+def node_affinity(_gates: FeatureGates, args: Args) -> Plugin:
+    """NodeAffinityArgs."""
+    added = msgspec.convert(args, _AffinityArgs).added_affinity
+    if added is not None:
+        where = "addedAffinity.requiredDuringSchedulingIgnoredDuringExecution"
+        try:
+            if added.required_during_scheduling_ignored_during_execution is not None:
+                compile_node_selector(added.required_during_scheduling_ignored_during_execution)
+            for index, preferred in enumerate(added.preferred_during_scheduling_ignored_during_execution):
+                where = f"addedAffinity.preferredDuringSchedulingIgnoredDuringExecution[{index}]"
+                compile_node_term(preferred.preference)
+        except SelectorError as error:
+            raise ConfigurationError(where, str(error)) from None
+    return NodeAffinity(added)
+
+
+def inter_pod_affinity(_gates: FeatureGates, args: Args) -> Plugin:
+    """InterPodAffinityArgs."""
+    found = msgspec.convert(args, _InterPodArgs)
+    weight = found.hard_pod_affinity_weight
+    if not 0 <= weight <= 100:
+        raise ConfigurationError("hardPodAffinityWeight", f"{weight}: not in valid range [0-100]")
+    return InterPodAffinity(hard_weight=weight, ignore_preferred=found.ignore_preferred_terms_of_existing_pods)
+
+
+def pod_topology_spread(_gates: FeatureGates, args: Args) -> Plugin:
+    """PodTopologySpreadArgs."""
+    found = msgspec.convert(args, _SpreadArgs)
+    if found.defaulting_type not in ("System", "List"):
+        raise ConfigurationError("defaultingType", f"{found.defaulting_type!r}: want System or List")
+    if found.defaulting_type == "System":
+        if found.default_constraints:
+            raise ConfigurationError("defaultConstraints", "when .defaultingType is System, must be empty")
+        return PodTopologySpread(SYSTEM_DEFAULTS)
+    seen: set[tuple[str, str]] = set()
+    for index, constraint in enumerate(found.default_constraints):
+        same = (constraint.topology_key, constraint.when_unsatisfiable)
+        if same in seen:
+            text = f"{{{same[0]}, {same[1]}}} is given twice"
+            raise ConfigurationError(f"defaultConstraints[{index}]", text)
+        seen.add(same)
+    return PodTopologySpread(
+        [_default(c, f"defaultConstraints[{index}]") for index, c in enumerate(found.default_constraints)],
+        system=False,
+    )
+
+
+def _default(found: _DefaultConstraint, where: str) -> objects.TopologySpreadConstraint:
+    if found.max_skew <= 0:
+        raise ConfigurationError(f"{where}.maxSkew", f"{found.max_skew}: must be greater than zero")
+    if not found.topology_key:
+        raise ConfigurationError(f"{where}.topologyKey", "can not be empty")
+    _label_name(f"{where}.topologyKey", found.topology_key)
+    if found.when_unsatisfiable not in (DO_NOT_SCHEDULE, SCHEDULE_ANYWAY):
+        known = f"want {DO_NOT_SCHEDULE} or {SCHEDULE_ANYWAY}"
+        raise ConfigurationError(f"{where}.whenUnsatisfiable", f"{found.when_unsatisfiable!r}: {known}")
+    if found.label_selector is not None:
+        message = "constraint must not define a selector, as they deduced for each pod"
+        raise ConfigurationError(f"{where}.labelSelector", message)
+    return objects.TopologySpreadConstraint(
+        max_skew=found.max_skew,
+        topology_key=found.topology_key,
+        when_unsatisfiable=found.when_unsatisfiable,
+        min_domains=found.min_domains,
+        node_affinity_policy=found.node_affinity_policy or "Honor",
+        node_taints_policy=found.node_taints_policy or "Ignore",
+    )
+
+
+# -- devices --------------------------------------------------------------------------------------------------------
+
+
+class _DynamicResourcesArgs(_Args, frozen=True, kw_only=True):
+    filter_timeout: str = "10s"
+    binding_timeout: str = f"{BINDING_TIMEOUT:g}s"
+
+
+def dynamic_resources(gates: FeatureGates, args: Args) -> Plugin:
+    """DynamicResourcesArgs. `filterTimeout` is checked and not used: the search is bounded by steps, not by time."""
+    given = msgspec.convert(args, _DynamicResourcesArgs)
+    if _seconds(given.filter_timeout, "filterTimeout") < 0:
+        raise ConfigurationError("filterTimeout", "must be zero or positive")
+    seconds = _seconds(given.binding_timeout, "bindingTimeout")
+    if seconds < 1:
+        raise ConfigurationError("bindingTimeout", "must be at least 1 second")
+    return DynamicResources(binding_timeout=seconds, group_claims=gates.dra_workload_resource_claims)
+
+
+def _seconds(text: str, path: str) -> float:
+    try:
+        return duration(text)
+    except ValueError as error:
+        raise ConfigurationError(path, str(error)) from None
+
+
+# -- preemption -----------------------------------------------------------------------------------------------------
+
+
+def default_preemption(gates: FeatureGates, args: Args) -> Plugin:
+    """DefaultPreemptionArgs."""
+    found = msgspec.convert(args, _PreemptionArgs)
+    percentage, absolute = found.min_candidate_nodes_percentage, found.min_candidate_nodes_absolute
+    if not 0 <= percentage <= 100:
+        raise ConfigurationError("minCandidateNodesPercentage", f"{percentage}: not in valid range [0, 100]")
+    if absolute < 0:
+        raise ConfigurationError("minCandidateNodesAbsolute", f"{absolute}: not in valid range [0, inf)")
+    if percentage == absolute == 0:
+        text = "cannot be zero at the same time as minCandidateNodesAbsolute"
+        raise ConfigurationError("minCandidateNodesPercentage", text)
+    if not 0 <= found.cascade_depth <= DEEPEST:
+        raise ConfigurationError("cascadeDepth", f"{found.cascade_depth}: not in valid range [0, {DEEPEST}]")
+    _one_of("victimSearch", found.victim_search, (REPRIEVE, PRIORITY_FLOOR))
+    _one_of("placement", found.placement, (COMPATIBLE, MINIMIZE_VICTIMS, SCORED))
+    wait = _seconds(found.wait_for_completions, "waitForCompletions")
+    for where, seconds, given in (
+        ("holdSeconds", found.hold_seconds, found.hold_seconds),
+        ("waitForCompletions", wait, found.wait_for_completions),
+    ):
+        if not 0 <= seconds <= LONGEST:
+            raise ConfigurationError(where, f"{given}: must be zero or positive, and at most ten years")
+    options = PreemptionOptions(
+        group_policy=gates.pod_group_preemption_policy,
+        victim_search=found.victim_search,
+        placement=found.placement,
+        hold_seconds=float(found.hold_seconds),
+        successor=found.successor,
+        wait_for_completions=wait,
+        cost=found.cost,
+        cascade_depth=found.cascade_depth,
+    )
+    return DefaultPreemption(options)
+
+
+# -- groups ---------------------------------------------------------------------------------------------------------
+
+
+def gang_scheduling(_gates: FeatureGates, args: Args) -> Plugin:
+    """GangSchedulingArgs; kube-scheduler's plugin has none."""
+    found = msgspec.convert(args, _GangArgs)
+    _one_of("treeSearch", found.tree_search, (GREEDY, RETRY))
+    return GangScheduling(found.tree_search)
+
+
+def _label_name(path: str, name: str) -> None:
+    for problem in qualified_name_errors(name):
+        raise ConfigurationError(path, f"{name!r}: {problem}")
+
+
+def _one_of(path: str, value: str, known: Sequence[str]) -> None:
+    if value not in known:
+        raise ConfigurationError(path, f"{value!r}: want {' or '.join(known)}")
+
+
+# -- volumes --------------------------------------------------------------------------------------------------------
+
+
+def volume_binding(_gates: FeatureGates, args: Args) -> Plugin:
+    """VolumeBindingArgs."""
+    found = msgspec.convert(args, _BindingArgs)
+    if found.bind_timeout_seconds < 0:
+        message = "invalid BindTimeoutSeconds, should not be a negative value"
+        raise ConfigurationError("bindTimeoutSeconds", message)
+    if found.shape is not None:
+        raise ConfigurationError("shape", "unexpected field `shape`, feature StorageCapacityScoring is disabled")
+    return VolumeBinding(float(found.bind_timeout_seconds))

@@ -1,0 +1,67 @@
+"""Whom a change to a pod or a group wakes: the one who waits and reads otherwise now, or those it stood in the way of.
+
+Each brings the picture up to date and tells the queue.  `now` is in seconds.
+"""
+
+from collections.abc import Iterable
+
+from kube_rules import objects
+from kube_rules.work_annotations import WorkTerms
+from reprieve.cluster.groups import Group, all_below, running_below
+from reprieve.cluster.pods import PodRecord
+from reprieve.cluster.state import ClusterState
+from reprieve.framework.events import ClusterEvent, EventKind
+from reprieve.preemption.units import effective_priority
+from reprieve.queueing.queue import SchedulingQueue
+
+
+def spec_changed(cluster: ClusterState, queue: SchedulingQueue, known: PodRecord, pod: objects.Pod, now: float) -> None:
+    """Labels, start, or what the filters read of it: resized in place, tolerations added, a selector narrowed."""
+    labels = pod.metadata.labels or {}
+    start = pod.status.start_time.timestamp() if pod.status.start_time is not None else known.start
+    signature = cluster.signatures.intern(pod)
+    if signature is known.signature and labels == known.labels and start == known.start:
+        return
+    reads_otherwise = signature is not known.signature
+    relabelled = labels != known.labels
+    cluster.change_pod(known, signature=signature, labels=labels, start=start)
+    if relabelled and known.row >= 0:
+        event = ClusterEvent(EventKind.POD_RELABELED, row=known.row, pod=known, group=known.group)
+        queue.on_event(event, now)
+    elif relabelled and cluster.pod_affinity.active:
+        queue.update_pod(known, now)
+    if not reads_otherwise:
+        return
+    if known.row >= 0:
+        event = ClusterEvent(EventKind.POD_CHANGED, row=known.row, pod=known, group=known.group)
+        queue.on_event(event, now)
+    else:
+        queue.update_pod(known, now)
+
+
+def terms_changed(
+    cluster: ClusterState, queue: SchedulingQueue, known: PodRecord, terms: WorkTerms, now: float
+) -> None:
+    """What the pod says of its work; when it was saved last changes what it costs, and not who may go."""
+    before = known.terms
+    if terms == before:
+        return
+    cluster.set_terms(known, terms)
+    if before.decisive == terms.decisive:
+        return
+    if known.row >= 0:
+        queue.retry_above(effective_priority(cluster, known), now)
+    else:
+        queue.update_pod(known, now)
+
+
+def units_changed(cluster: ClusterState, queue: SchedulingQueue, group: Group, now: float) -> None:
+    """What a group object says decides who may be evicted with whom: preemptors that waited may be helped now."""
+    retry_preemptors_of(cluster, queue, running_below(all_below(group)), now)
+
+
+def retry_preemptors_of(cluster: ClusterState, queue: SchedulingQueue, pods: Iterable[PodRecord], now: float) -> None:
+    """These running pods may be evicted otherwise than before."""
+    lowest = min((effective_priority(cluster, pod) for pod in pods if pod.row >= 0), default=None)
+    if lowest is not None:
+        queue.retry_above(lowest, now)

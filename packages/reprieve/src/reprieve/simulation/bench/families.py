@@ -1,0 +1,479 @@
+"""The families of the benchmarks: kinds of cluster and work, each at any size, as data.
+
+A family has a function of the number of nodes and of pods to place.  Of `steady`, `churn` and `take-in` the pods come
+while time passes (`bench.over_time`): there is no work among what is built.
+"""
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+
+import msgspec
+from msgspec.structs import replace
+
+from kube_rules import objects, owners
+from reprieve.simulation.bench import unlike
+from reprieve.simulation.bench.building import (
+    GPU,
+    GPUS_PER_NODE,
+    HIGH,
+    HOSTNAME,
+    LAYOUT_SEED,
+    LOW,
+    POD_SIZES,
+    ZONE,
+    Cluster,
+    gpu_nodes,
+    make_gang,
+    make_node,
+    make_pods,
+    member_names,
+    metadata_named,
+    running_gangs,
+)
+
+ZONES, _MAX_SKEW, _FIRST_PORT = 10, 8, 20_000
+RUNNING_PER_NODE = 10
+_UNLIKE_PER_NODE = 4
+_SERVICES_PER_NODE, _NAMESPACES = 5, 200
+_IN_LEAF = 10
+RACK, _IN_RACK = "topology.example/rack", 5
+WAITING_GANG = 4
+"""Members of a gang of `waiting`."""
+SPREADING_GANG, FILLING = 12, 4
+"""Members of a gang of `waiting-spread`; pods that fill a node there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """`per_node` is the work per node when the family is run at growing sizes."""
+
+    build: Callable[[int, int], Cluster]
+    per_node: float
+
+
+def _basic(nodes: int, pods: int) -> Cluster:
+    """Single pods that fit."""
+    work = make_pods([f"pod-{i:05d}" for i in range(pods)], HIGH, {"cpu": "100m", "memory": "500Mi"})
+    return Cluster(tuple(make_node(i) for i in range(nodes)), tuple(work))
+
+
+def _preempt(nodes: int, pods: int) -> Cluster:
+    """4-CPU nodes with four pods of 900m each; pods of 3 CPU that need three of the four gone."""
+    machines = tuple(make_node(i, cpu="4", memory="32Gi") for i in range(nodes))
+    names = [f"low-{i:05d}-{k}" for i in range(nodes) for k in range(4)]
+    where = [machine.name for machine in machines for _ in range(4)]
+    running = make_pods(names, LOW, {"cpu": "900m", "memory": "500Mi"}, nodes=where)
+    work = make_pods([f"high-{i:05d}" for i in range(pods)], HIGH, {"cpu": "3", "memory": "500Mi"})
+    return Cluster(machines, tuple(work), running=tuple(running))
+
+
+def _one_gang(nodes: int, pods: int) -> Cluster:
+    """One gang of 1-GPU pods in an empty cluster."""
+    work = make_pods(member_names("gang", pods), HIGH, {"cpu": "1", "memory": "1Gi", GPU: "1"}, group="gang")
+    return Cluster(gpu_nodes(nodes), tuple(work), (make_gang("gang", HIGH, pods),))
+
+
+def _gangs(nodes: int, pods: int) -> Cluster:
+    """Gangs of 100 1-GPU pods in an empty cluster."""
+    groups: list[objects.PodGroup] = []
+    work: list[objects.Pod] = []
+    for start in range(0, pods, 100):
+        name, size = f"gang-{start // 100:03d}", min(100, pods - start)
+        groups.append(make_gang(name, HIGH, size))
+        work += make_pods(member_names(name, size), HIGH, {"cpu": "1", "memory": "1Gi", GPU: "1"}, group=name)
+    return Cluster(gpu_nodes(nodes), tuple(work), tuple(groups))
+
+
+def _gang_preempt(nodes: int, pods: int) -> Cluster:
+    """Nodes full of low-priority gangs and singles; a gang of 8-GPU pods that needs as many whole nodes."""
+    machines = gpu_nodes(nodes)
+    groups, running = running_gangs(machines)
+    work = make_pods(
+        member_names("gang", pods), HIGH, {"cpu": "1", "memory": "1Gi", GPU: str(GPUS_PER_NODE)}, group="gang"
+    )
+    return Cluster(machines, tuple(work), (make_gang("gang", HIGH, pods),), running=running, running_groups=groups)
+
+
+def _trees(nodes: int, pods: int) -> Cluster:
+    """`_gangs` where each gang of 100 is a tree: ten gangs of ten under one root that wants them all."""
+    roots: list[objects.CompositePodGroup] = []
+    groups: list[objects.PodGroup] = []
+    work: list[objects.Pod] = []
+    for start in range(0, pods, 100):
+        root = f"tree-{start // 100:03d}"
+        leaves, members = _leaves(root, min(100, pods - start), {"cpu": "1", "memory": "1Gi", GPU: "1"})
+        roots.append(_root(root, len(leaves)))
+        groups += leaves
+        work += members
+    return Cluster(gpu_nodes(nodes), tuple(work), tuple(groups), tuple(roots))
+
+
+def _tree_preempt(nodes: int, pods: int) -> Cluster:
+    """`_gang_preempt` where who needs the room is a tree: gangs of ten under one root that wants them all."""
+    machines = gpu_nodes(nodes)
+    running_groups, running = running_gangs(machines)
+    leaves, work = _leaves("tree", pods, {"cpu": "1", "memory": "1Gi", GPU: str(GPUS_PER_NODE)})
+    return Cluster(machines, tuple(work), tuple(leaves), (_root("tree", len(leaves)),), running, running_groups)
+
+
+def _root(name: str, least: int) -> objects.CompositePodGroup:
+    gang = objects.CompositeGangSchedulingPolicy(min_group_count=least)
+    return objects.CompositePodGroup(
+        metadata=metadata_named(name),
+        spec=objects.CompositePodGroupSpec(
+            scheduling_policy=objects.CompositePodGroupSchedulingPolicy(gang=gang), priority=HIGH
+        ),
+    )
+
+
+def _leaves(root: str, pods: int, requests: objects.ResourceList) -> tuple[list[objects.PodGroup], list[objects.Pod]]:
+    """Gangs of ten below a root, and their pods."""
+    groups: list[objects.PodGroup] = []
+    work: list[objects.Pod] = []
+    for start in range(0, pods, _IN_LEAF):
+        name, size = f"{root}-{start // _IN_LEAF:03d}", min(_IN_LEAF, pods - start)
+        gang = make_gang(name, HIGH, size)
+        groups.append(replace(gang, spec=replace(gang.spec, parent_composite_pod_group_name=root)))
+        work += make_pods(member_names(name, size), HIGH, requests, group=name)
+    return groups, work
+
+
+def _constrained(nodes: int, pods: int) -> Cluster:
+    """`_gang_preempt` where everybody carries a zone spread, an anti-affinity on the hostname and a host port.
+
+    The eight pods of a node have a slot each; pods of one slot keep apart.  The gang is of slot 0: it shares the port,
+    the anti-affinity and the count by zone with those of the victims that are, so who is put back matters to it.
+    """
+    machines = tuple(
+        make_node(i, gpus=GPUS_PER_NODE, labels={HOSTNAME: f"node-{i:05d}", ZONE: f"zone-{i % ZONES}"})
+        for i in range(nodes)
+    )
+    groups, plain = running_gangs(machines)
+    running = [_in_slot(pod, turn % GPUS_PER_NODE) for turn, pod in enumerate(plain)]
+    asked = make_pods(
+        member_names("gang", pods), HIGH, {"cpu": "1", "memory": "1Gi", GPU: str(GPUS_PER_NODE)}, group="gang"
+    )
+    work = [_in_slot(pod, 0) for pod in asked]
+    return Cluster(
+        machines, tuple(work), (make_gang("gang", HIGH, pods),), running=tuple(running), running_groups=groups
+    )
+
+
+def _in_slot(pod: objects.Pod, slot: int) -> objects.Pod:
+    """The pod with the rules of `_constrained`."""
+    alike = objects.LabelSelector(match_labels={"slot": str(slot)})
+    apart = objects.PodAffinityTerm(label_selector=alike, topology_key=HOSTNAME)
+    port = objects.ContainerPort(container_port=8080, host_port=_FIRST_PORT + slot)
+    spec = replace(
+        pod.spec,
+        containers=(replace(pod.spec.containers[0], ports=(port,)),),
+        affinity=objects.Affinity(
+            pod_anti_affinity=objects.PodAntiAffinity(required_during_scheduling_ignored_during_execution=(apart,))
+        ),
+        topology_spread_constraints=(
+            objects.TopologySpreadConstraint(max_skew=_MAX_SKEW, topology_key=ZONE, label_selector=alike),
+        ),
+    )
+    return replace(pod, metadata=replace(pod.metadata, labels={"slot": str(slot)}), spec=spec)
+
+
+def _steady(nodes: int, _work: int) -> Cluster:
+    """Nodes with ten running pods each, of several sizes; the work comes over time (`steady_work`)."""
+    machines = gpu_nodes(nodes)
+    running: list[objects.Pod] = []
+    for turn in range(RUNNING_PER_NODE):
+        names = [f"old-{turn}-{i:05d}" for i in range(nodes)]
+        running += make_pods(names, LOW, POD_SIZES[turn % len(POD_SIZES)], nodes=[machine.name for machine in machines])
+    return Cluster(machines, (), running=tuple(running))
+
+
+def _unlike(nodes: int, pods: int) -> Cluster:
+    """Pods that all differ, arriving beside four running ones for each node that do so too (`bench.unlike`)."""
+    machines = unlike.nodes(nodes)
+    here = _UNLIKE_PER_NODE * nodes
+    return Cluster(
+        machines,
+        tuple(unlike.pods(here, pods, priority=HIGH)),
+        running=tuple(unlike.pods(0, here, priority=LOW, on=machines)),
+        services=tuple(unlike.services(here + pods)),
+    )
+
+
+def _waiting(nodes: int, pods: int) -> Cluster:
+    """Nodes full of 1-GPU pods that nobody may evict, and gangs of four 8-GPU pods that wait for whole nodes.
+
+    No two gangs ask for the same.
+    """
+    machines = gpu_nodes(nodes)
+    names = [f"busy-{i:05d}-{slot}" for i in range(nodes) for slot in range(GPUS_PER_NODE)]
+    where = [machine.name for machine in machines for _ in range(GPUS_PER_NODE)]
+    running = make_pods(names, HIGH, {"cpu": "1", "memory": "1Gi", GPU: "1"}, nodes=where)
+    groups: list[objects.PodGroup] = []
+    work: list[objects.Pod] = []
+    for i in range(pods // WAITING_GANG):
+        name = f"gang-{i:05d}"
+        groups.append(make_gang(name, LOW, WAITING_GANG))
+        asked: objects.ResourceList = {"cpu": f"{1000 + i}m", "memory": "1Gi", GPU: str(GPUS_PER_NODE)}
+        work += make_pods(member_names(name, WAITING_GANG), LOW, asked, group=name)
+    return Cluster(machines, tuple(work), tuple(groups), running=tuple(running))
+
+
+def _waiting_spread(nodes: int, pods: int) -> Cluster:
+    """Ten zones, the first full of pods that nobody may evict, and gangs of twelve that spread over them.
+
+    Each gang spreads by itself and asks for amounts of its own; in every other zone there is room for many.
+    """
+    machines = tuple(make_node(i, cpu="16", memory="64Gi", labels={ZONE: f"zone-{i % ZONES}"}) for i in range(nodes))
+    running: list[objects.Pod] = []
+    for i, machine in enumerate(machines):
+        full = i % ZONES == 0
+        names = [f"busy-{i:05d}-{slot}" for slot in range(FILLING if full else 1)]
+        running += make_pods(names, HIGH, {"cpu": "4", "memory": "1Gi"}, nodes=[machine.name] * len(names))
+    groups: list[objects.PodGroup] = []
+    work: list[objects.Pod] = []
+    for i in range(pods // SPREADING_GANG):
+        name = f"gang-{i:05d}"
+        groups.append(make_gang(name, LOW, SPREADING_GANG))
+        own = {"app": name}
+        spread = objects.TopologySpreadConstraint(
+            max_skew=1,
+            topology_key=ZONE,
+            when_unsatisfiable="DoNotSchedule",
+            label_selector=objects.LabelSelector(match_labels=own),
+        )
+        work += (
+            replace(
+                pod,
+                metadata=replace(pod.metadata, labels=own),
+                spec=replace(pod.spec, topology_spread_constraints=(spread,)),
+            )
+            for pod in make_pods(
+                member_names(name, SPREADING_GANG), LOW, {"cpu": f"{2000 + i}m", "memory": "1Gi"}, group=name
+            )
+        )
+    return Cluster(machines, tuple(work), tuple(groups), running=tuple(running))
+
+
+def _racks(nodes: int, pods: int) -> Cluster:
+    """Racks of five full nodes, and a gang that has to have one of them: everybody who runs there may be evicted.
+
+    Running pods have one of nine priorities.
+    """
+    machines = tuple(
+        make_node(i, cpu="4", memory="32Gi", labels={RACK: f"rack-{i // _IN_RACK:05d}"}) for i in range(nodes)
+    )
+    draw = Random(LAYOUT_SEED)
+    names = [f"low-{i:05d}-{k}" for i in range(nodes) for k in range(4)]
+    where = [machine.name for machine in machines for _ in range(4)]
+    running = [
+        replace(pod, spec=replace(pod.spec, priority=1 + draw.randrange(9)))
+        for pod in make_pods(names, LOW, {"cpu": "900m", "memory": "500Mi"}, nodes=where)
+    ]
+    work = make_pods(member_names("gang", pods), HIGH, {"cpu": "1", "memory": "500Mi"}, group="gang")
+    gang = make_gang("gang", HIGH, pods)
+    rack = objects.PodGroupSchedulingConstraints(topology=(objects.TopologyConstraint(key=RACK),))
+    gang = replace(gang, spec=replace(gang.spec, scheduling_constraints=rack))
+    return Cluster(machines, tuple(work), (gang,), running=tuple(running))
+
+
+def _big(nodes: int, pods: int) -> Cluster:
+    """Pods that all differ (`bench.unlike`), ten running ones for each node; no services."""
+    machines = unlike.nodes(nodes)
+    here = RUNNING_PER_NODE * nodes
+    running = tuple(unlike.pods(0, here, priority=LOW, on=machines))
+    return Cluster(machines, tuple(unlike.pods(here, pods, priority=HIGH)), running=running)
+
+
+def _apart(nodes: int, pods: int) -> Cluster:
+    """Pods of one application that keep apart on nodes: as many as there are nodes fill every one."""
+    machines = tuple(make_node(i, labels={HOSTNAME: f"node-{i:05d}", ZONE: f"zone-{i % ZONES}"}) for i in range(nodes))
+    alike = objects.LabelSelector(match_labels={"app": "web"})
+    term = objects.PodAffinityTerm(label_selector=alike, topology_key=HOSTNAME)
+    apart = objects.PodAntiAffinity(required_during_scheduling_ignored_during_execution=(term,))
+    work = (
+        replace(
+            pod,
+            metadata=replace(pod.metadata, labels={"app": "web"}),
+            spec=replace(pod.spec, affinity=objects.Affinity(pod_anti_affinity=apart)),
+        )
+        for pod in make_pods([f"pod-{i:05d}" for i in range(pods)], HIGH, {"cpu": "100m", "memory": "500Mi"})
+    )
+    return Cluster(machines, tuple(work))
+
+
+def _churn(nodes: int, _work: int) -> Cluster:
+    """As `_big`; the work comes over time (`churn_work`)."""
+    machines = unlike.nodes(nodes)
+    return Cluster(machines, (), running=tuple(unlike.pods(0, RUNNING_PER_NODE * nodes, priority=LOW, on=machines)))
+
+
+def _take_in(nodes: int, pods: int) -> Cluster:
+    """Nodes and services alone; the pods come from `running_elsewhere`, so that no process has to hold them."""
+    return Cluster(unlike.nodes(nodes), (), services=tuple(unlike.services(pods)))
+
+
+def _services(nodes: int, pods: int) -> Cluster:
+    """Five running pods for each node and a service for each, in 200 namespaces; the work belongs to them in turn."""
+    machines = tuple(make_node(i, labels={HOSTNAME: f"node-{i:05d}", ZONE: f"zone-{i % ZONES}"}) for i in range(nodes))
+    count = _SERVICES_PER_NODE * nodes
+
+    def of_service(pod: objects.Pod, service: int) -> objects.Pod:
+        labels, namespace = {"app": f"app-{service}"}, f"team-{service % _NAMESPACES}"
+        return replace(pod, metadata=replace(pod.metadata, namespace=namespace, labels=labels))
+
+    amounts: objects.ResourceList = {"cpu": "100m", "memory": "500Mi"}
+    where = [machines[i % nodes].metadata.name for i in range(count)]
+    running = make_pods([f"old-{i:05d}" for i in range(count)], LOW, amounts, nodes=where)
+    work = make_pods([f"new-{i:05d}" for i in range(pods)], LOW, amounts)
+    made = (
+        objects.Service(
+            metadata=objects.ObjectMeta(name=f"app-{i}", namespace=f"team-{i % _NAMESPACES}"),
+            spec=owners.ServiceSpec(selector={"app": f"app-{i}"}),
+        )
+        for i in range(count)
+    )
+    return Cluster(
+        machines,
+        tuple(of_service(pod, turn % count) for turn, pod in enumerate(work)),
+        running=tuple(of_service(pod, turn) for turn, pod in enumerate(running)),
+        services=tuple(made),
+    )
+
+
+def _budgets(nodes: int, pods: int) -> Cluster:
+    """`_gang_preempt` with a budget for two nodes, all in one namespace; each guards its part of the running pods."""
+    cluster = _gang_preempt(nodes, pods)
+    count = max(1, nodes // 2)
+    running = tuple(
+        replace(pod, metadata=replace(pod.metadata, labels={"team": f"team-{turn % count}"}))
+        for turn, pod in enumerate(cluster.running)
+    )
+    return dataclasses.replace(cluster, running=running, budgets=_team_budgets(count))
+
+
+def _team_budgets(count: int) -> tuple[objects.PodDisruptionBudget, ...]:
+    return tuple(
+        objects.PodDisruptionBudget(
+            metadata=metadata_named(f"team-{i}"),
+            spec=objects.PodDisruptionBudgetSpec(selector=objects.LabelSelector(match_labels={"team": f"team-{i}"})),
+            status=objects.PodDisruptionBudgetStatus(disruptions_allowed=1),
+        )
+        for i in range(count)
+    )
+
+
+def _unlike_preempt(nodes: int, pods: int) -> Cluster:
+    """`_preempt` where no two pods ask for the same, nor have the same image and labels."""
+    cluster = _preempt(nodes, pods)
+    draw = Random(LAYOUT_SEED)
+    return dataclasses.replace(
+        cluster,
+        work=tuple(_made_unlike(pod, f"{2600 + draw.randrange(400)}m", draw) for pod in cluster.work),
+        running=tuple(_made_unlike(pod, f"{700 + draw.randrange(200)}m", draw) for pod in cluster.running),
+    )
+
+
+def _unlike_budgets(nodes: int, pods: int) -> Cluster:
+    """4-CPU nodes with ten pods each and a budget for ten nodes, all in one namespace; no two pods are alike.
+
+    Each budget guards its part of the running pods.  The work needs most of a node.
+    """
+    draw = Random(LAYOUT_SEED)
+    machines = tuple(make_node(i, cpu="4", memory="32Gi") for i in range(nodes))
+    names = [f"low-{i:05d}-{k}" for i in range(nodes) for k in range(10)]
+    where = [machine.name for machine in machines for _ in range(10)]
+    running = []
+    count = max(1, nodes // 10)
+    for turn, item in enumerate(make_pods(names, LOW, {"memory": "500Mi"}, nodes=where)):
+        made = _made_unlike(item, f"{300 + draw.randrange(90)}m", draw)
+        labels = {**made.metadata.labels, "team": f"team-{turn % count}"}
+        running.append(replace(made, metadata=replace(made.metadata, labels=labels)))
+    high = make_pods([f"high-{i:05d}" for i in range(pods)], HIGH, {"memory": "500Mi"})
+    work = tuple(_made_unlike(item, f"{2600 + draw.randrange(400)}m", draw) for item in high)
+    return Cluster(machines, work, running=tuple(running), budgets=_team_budgets(count))
+
+
+def _unlike_gang_preempt(nodes: int, pods: int) -> Cluster:
+    """`_gang_preempt` where no two pods ask for the same, nor have the same image and labels."""
+    cluster = _gang_preempt(nodes, pods)
+    draw = Random(LAYOUT_SEED)
+    return dataclasses.replace(
+        cluster,
+        work=tuple(_made_unlike(pod, f"{1000 + draw.randrange(999)}m", draw) for pod in cluster.work),
+        running=tuple(_made_unlike(pod, f"{100 + draw.randrange(99)}m", draw) for pod in cluster.running),
+    )
+
+
+def _made_unlike(pod: objects.Pod, cpu: str, draw: Random) -> objects.Pod:
+    (container,) = pod.spec.containers
+    amounts = {**container.resources.requests, "cpu": cpu, "memory": f"{256 + draw.randrange(244)}Mi"}
+    own = replace(
+        container,
+        image=f"registry.example/{pod.metadata.name}:1",
+        resources=objects.ResourceRequirements(requests=amounts),
+    )
+    return replace(
+        pod,
+        metadata=replace(pod.metadata, labels={"pod": pod.metadata.name}),
+        spec=replace(pod.spec, containers=(own,)),
+    )
+
+
+def _devices(nodes: int, pods: int) -> Cluster:
+    """Nodes with eight devices each, of two sizes, and pods with a claim each for one of the larger ones."""
+    driver = "gpu.example.com"
+    expression = f"device.capacity['{driver}'].memory.compareTo(quantity('40Gi')) >= 0"
+    resources: list[objects.KubernetesObject] = [
+        msgspec.convert(
+            {"metadata": {"name": "large"}, "spec": {"selectors": [{"cel": {"expression": expression}}]}},
+            objects.DeviceClass,
+        )
+    ]
+    for i in range(nodes):
+        name = f"node-{i:05d}"
+        devices = [
+            {"name": f"gpu-{slot}", "capacity": {"memory": {"value": "80Gi" if slot % 2 else "16Gi"}}}
+            for slot in range(GPUS_PER_NODE)
+        ]
+        pool = {"name": name, "generation": 1, "resourceSliceCount": 1}
+        spec = {"driver": driver, "pool": pool, "nodeName": name, "devices": devices}
+        resources.append(msgspec.convert({"metadata": {"name": name}, "spec": spec}, objects.ResourceSlice))
+    work = []
+    request = {"name": "gpu", "exactly": {"deviceClassName": "large"}}
+    for pod in make_pods([f"pod-{i:05d}" for i in range(pods)], LOW, {"cpu": "1", "memory": "1Gi"}):
+        name = pod.metadata.name
+        metadata = {"name": name, "namespace": "default", "uid": f"claim-{name}"}
+        claim = {"metadata": metadata, "spec": {"devices": {"requests": [request]}}}
+        resources.append(msgspec.convert(claim, objects.ResourceClaim))
+        uses = (objects.PodResourceClaim(name="gpu", resource_claim_name=name),)
+        work.append(replace(pod, spec=replace(pod.spec, resource_claims=uses)))
+    return Cluster(tuple(make_node(i) for i in range(nodes)), tuple(work), resources=tuple(resources))
+
+
+FAMILY_TABLE = {
+    "basic": Family(_basic, 2.0),
+    "preempt": Family(_preempt, 0.2),
+    "gang": Family(_one_gang, 1.0),
+    "gangs": Family(_gangs, 2.0),
+    "gang-preempt": Family(_gang_preempt, 0.2),
+    "trees": Family(_trees, 2.0),
+    "tree-preempt": Family(_tree_preempt, 0.2),
+    "constrained": Family(_constrained, 0.2),
+    "steady": Family(_steady, 2.4768),
+    "unlike": Family(_unlike, 2.0),
+    "waiting": Family(_waiting, 8.0),
+    "waiting-spread": Family(_waiting_spread, 24.0),
+    "racks": Family(_racks, 0.004),
+    "services": Family(_services, 1.0),
+    "budgets": Family(_budgets, 0.2),
+    "unlike-preempt": Family(_unlike_preempt, 0.05),
+    "unlike-budgets": Family(_unlike_budgets, 0.01),
+    "unlike-gang-preempt": Family(_unlike_gang_preempt, 0.1),
+    "devices": Family(_devices, 2.0),
+    "churn": Family(_churn, 20.0),
+    "big": Family(_big, 0.1),
+    "take-in": Family(_take_in, 10.0),
+    "apart": Family(_apart, 1.0),
+}

@@ -1,0 +1,150 @@
+"""Clusters in which no two pods are alike, as real ones are.
+
+Every pod has requests, labels, an image and a name of its own; ten of a kind share an application, its ReplicaSet as
+owner and its Service, and of every application half the pods prefer to keep away from their like, a quarter ask for
+certain machine types and a quarter spread over zones.  Nodes have one of twenty shapes and hold some of the images.
+
+Invariant: what is built depends on the sizes alone (seeded draws).
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from random import Random
+from typing import Final
+
+from msgspec.structs import replace
+
+from kube_rules import objects, owners
+
+HOSTNAME, ZONE, MACHINE = "kubernetes.io/hostname", "topology.kubernetes.io/zone", "node.kubernetes.io/instance-type"
+SEED: Final = 5710
+_SHAPES: Final = 20
+_ZONES: Final = 10
+_NAMESPACES: Final = 50
+_PODS_OF_APPLICATION: Final = 10
+_IMAGES_ON_NODE: Final = 8
+
+
+def nodes(number: int) -> tuple[objects.Node, ...]:
+    """Nodes of twenty shapes, 16 to 130 cores."""
+    draw = Random(SEED)
+    made = []
+    for i in range(number):
+        shape = i % _SHAPES
+        name = f"node-{i:05d}"
+        cores = 16 + 6 * shape
+        images = tuple(
+            objects.ContainerImage(names=(image_of(draw.randrange(20 * number)),), size_bytes=draw.randrange(1 << 28))
+            for _ in range(_IMAGES_ON_NODE)
+        )
+        made.append(
+            objects.Node(
+                metadata=objects.ObjectMeta(
+                    name=name, labels={HOSTNAME: name, ZONE: f"zone-{i % _ZONES}", MACHINE: f"type-{shape}"}
+                ),
+                status=objects.NodeStatus(
+                    allocatable={"cpu": str(cores), "memory": f"{4 * cores}Gi", "pods": "110"}, images=images
+                ),
+            )
+        )
+    return tuple(made)
+
+
+def image_of(number: int) -> str:
+    """The image of the pod of that number: each has a tag of its own."""
+    return f"registry.example/team-{number % 97}/app:{number}"
+
+
+def services(pods: int) -> Iterator[objects.Service]:
+    """One for every application among so many pods."""
+    for application in range((pods + _PODS_OF_APPLICATION - 1) // _PODS_OF_APPLICATION):
+        yield objects.Service(
+            metadata=objects.ObjectMeta(name=f"app-{application}", namespace=_namespace(application)),
+            spec=owners.ServiceSpec(selector={"app": f"app-{application}"}),
+        )
+
+
+def pods(
+    first: int, number: int, *, priority: int, on: Sequence[objects.Node] = (), largest: int = 1000
+) -> Iterator[objects.Pod]:
+    """Pods from that number on; bound to the nodes in turn if there are any.
+
+    `largest` is the most that one asks for, in milli-cores.
+    """
+    draw = Random(SEED * 31 + first)
+    for i in range(first, first + number):
+        application, turn = divmod(i, _PODS_OF_APPLICATION)
+        name = f"app-{application}"
+        amounts: objects.ResourceList = {
+            "cpu": f"{50 + draw.randrange(largest - 50)}m",
+            "memory": f"{64 + draw.randrange(2 * largest)}Mi",
+        }
+        labels = {"app": name, "pod": f"{name}-{turn}", "release": f"r{draw.randrange(50)}"}
+        owner = objects.OwnerReference(
+            api_version="apps/v1", kind="ReplicaSet", name=name, uid=f"rs-{application}", controller=True
+        )
+        node = on[(i - first) % len(on)].metadata.name if on else ""
+        yield objects.Pod(
+            metadata=objects.ObjectMeta(
+                name=f"{name}-{turn}",
+                namespace=_namespace(application),
+                uid=f"pod-{i}",
+                labels=labels,
+                owner_references=(owner,),
+            ),
+            spec=objects.PodSpec(
+                containers=(
+                    objects.Container(
+                        name="c", image=image_of(i), resources=objects.ResourceRequirements(requests=amounts)
+                    ),
+                ),
+                affinity=_affinity(name, turn, draw),
+                topology_spread_constraints=_spread(name) if turn % 4 == 3 else (),
+                priority=priority,
+                node_name=node,
+                termination_grace_period_seconds=0,
+            ),
+            status=objects.PodStatus(phase="Running" if node else "Pending"),
+        )
+
+
+def with_own_anti_affinity(pods: Iterable[objects.Pod]) -> Iterator[objects.Pod]:
+    """The same pods, of which each refuses its like on its node, in a term that no other pod states."""
+    for pod in pods:
+        alike = objects.LabelSelector(match_labels={"pod": pod.metadata.labels["pod"]})
+        term = objects.PodAffinityTerm(label_selector=alike, topology_key=HOSTNAME)
+        apart = objects.PodAntiAffinity(required_during_scheduling_ignored_during_execution=(term,))
+        before = pod.spec.affinity or objects.Affinity()
+        yield replace(pod, spec=replace(pod.spec, affinity=replace(before, pod_anti_affinity=apart)))
+
+
+def _namespace(application: int) -> str:
+    return f"team-{application % _NAMESPACES}"
+
+
+def _affinity(name: str, turn: int, draw: Random) -> objects.Affinity | None:
+    apart = machines = None
+    if turn % 2 == 0:
+        alike = objects.LabelSelector(match_labels={"app": name})
+        term = objects.PodAffinityTerm(label_selector=alike, topology_key=HOSTNAME)
+        preferred = objects.WeightedPodAffinityTerm(weight=1 + draw.randrange(100), pod_affinity_term=term)
+        apart = objects.PodAntiAffinity(preferred_during_scheduling_ignored_during_execution=(preferred,))
+    if turn % 4 == 1:
+        wanted = tuple(sorted({f"type-{draw.randrange(_SHAPES)}" for _ in range(6)}))
+        one = objects.NodeSelectorRequirement(key=MACHINE, operator="In", values=wanted)
+        machines = objects.NodeAffinity(
+            required_during_scheduling_ignored_during_execution=objects.NodeSelector(
+                node_selector_terms=(objects.NodeSelectorTerm(match_expressions=(one,)),)
+            )
+        )
+    if apart is None and machines is None:
+        return None
+    return objects.Affinity(node_affinity=machines, pod_anti_affinity=apart)
+
+
+def _spread(name: str) -> tuple[objects.TopologySpreadConstraint, ...]:
+    alike = objects.LabelSelector(match_labels={"app": name})
+    return (
+        objects.TopologySpreadConstraint(
+            max_skew=5, topology_key=ZONE, when_unsatisfiable="DoNotSchedule", label_selector=alike
+        ),
+    )

@@ -1,0 +1,442 @@
+"""Quotas and limit ranges in virtual time: what admission makes of objects that are created (whatif.md 14).
+
+The rules are those of the embedded API server, `kube_rules.admission`; here is the state they need: which quotas
+exist, what they count, and what waits for quota. An object that exists already is counted and never refused. A
+controller whose pod is refused makes no more until something of the namespace is released; then it tries again at once.
+
+Invariant: what a quota counts as used is the sum of what it was charged with for objects that exist.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict, deque
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Final, TypeVar
+
+import msgspec
+from msgspec.structs import replace
+
+from kube_rules import objects
+from kube_rules.admission.amounts import ZERO, Amounts, added, amounts, subtracted
+from kube_rules.admission.limit_ranges import complete_item, fill_containers, refusal
+from kube_rules.admission.quotas import QuotaError, charge_for, counted
+from kube_rules.admission.refusals import forbidden_message, resource_of
+from kube_rules.admission.usage import classes_of_groups, usage_of
+from kube_rules.errors import FieldError
+from kube_rules.json import Json
+from kube_rules.manifests import PodMaker
+from kube_rules.meta import KubernetesObject
+from kube_rules.validation import validate
+
+ObjectT = TypeVar("ObjectT", bound=KubernetesObject)
+Key = tuple[str, str, str]
+"""(kind, namespace, UID or name) of an object; of a pod without a UID `namespace/name`."""
+Owner = tuple[str, str, str, str]
+"""(apiVersion, kind, namespace, name) of a controller."""
+
+_CONTAINERS: Final = tuple[objects.Container, ...]
+_NOT_COUNTED: Final = ("services.", "configmaps", "secrets", "resourcequotas", "replicationcontrollers")
+"""What a quota counts of kinds of which an input need not have all objects: its status says what is used."""
+
+
+class AdmissionError(Exception):
+    """Admission refuses an object, for a reason in the words of an API server.
+
+    `frame` stands before the reason in the server's message, with `{name}` for the name of the object.
+    """
+
+    def __init__(self, why: str, frame: str) -> None:
+        super().__init__(why)
+        self.why = why
+        self.frame = frame
+
+    def message(self, name: str) -> str:
+        """The server's message for the object, or for one alike of another name."""
+        return self.frame.replace("{name}", name) + self.why
+
+
+@dataclass(slots=True)
+class Refused:
+    """A pod that admission refuses; `owner` is its controller, None without one."""
+
+    pod: objects.Pod
+    owner: Owner | None
+    error: AdmissionError
+
+    @property
+    def message(self) -> str:
+        """The server's message."""
+        return self.error.message(self.pod.name)
+
+
+@dataclass(slots=True)
+class _Quota:
+    name: str
+    manifest: Json
+    hard: Amounts
+    used: Amounts
+
+
+@dataclass(slots=True)
+class _Namespace:
+    """What admission knows of one namespace."""
+
+    items: dict[str, list[Json]] = field(default_factory=dict)
+    """Name of a LimitRange -> its items."""
+    quotas: dict[str, _Quota] = field(default_factory=dict)
+    there: dict[Key, KubernetesObject] = field(default_factory=dict)
+    """Objects that exist, as far as a quota may count them."""
+    groups: dict[tuple[str, str], Json] = field(default_factory=dict)
+    """By kind and name: what names the classes that pods count for."""
+    charges: dict[Key, list[tuple[str, Amounts]]] = field(default_factory=dict)
+    waiting: dict[Owner, deque[Refused]] = field(default_factory=dict)
+    """By controller: pods that were refused, in the order in which they are made."""
+    released: bool = False
+
+    def note(self, key: Key, item: KubernetesObject) -> None:
+        """Keep an object that exists."""
+        self.there[key] = item
+        if isinstance(item, objects.PodGroup | objects.CompositePodGroup):
+            self.groups[item.KIND, item.name] = msgspec.to_builtins(item)
+
+    def classes(self, resource: str, plain: Json) -> frozenset[str]:
+        """Return the priority classes that the groups of a pod name (cost.md 7.7)."""
+        if resource != "pods" or not self.groups:
+            return frozenset()
+        return classes_of_groups(plain, lambda kind, name: self.groups.get((kind, name)))
+
+
+class Admission:
+    """Admits the objects of one virtual cluster. Times are in seconds since the epoch."""
+
+    def __init__(self) -> None:
+        self._namespaces: defaultdict[str, _Namespace] = defaultdict(_Namespace)
+        self._refused_claims: dict[tuple[str, str], AdmissionError] = {}
+        self._refused_makers: dict[Owner, AdmissionError] = {}
+        """Controllers that are refused themselves: they make no pods."""
+        self.refused_pods: list[Refused] = []
+        """Pods without a controller that were refused: they are not tried again."""
+        self.refused_objects: list[str] = []
+        """Messages of other objects that were refused."""
+        self.pods_of: Counter[Owner] = Counter()
+        """How many pods each controller has."""
+        self._spec: tuple[objects.PodSpec, Json] | None = None
+        self._filled: tuple[objects.PodSpec, str, objects.PodSpec] | None = None
+
+    @property
+    def refused(self) -> Iterable[Refused]:
+        """All pods that do not exist because they are refused, those of a controller last."""
+        yield from self.refused_pods
+        for space in self._namespaces.values():
+            for pods in space.waiting.values():
+                yield from pods
+
+    def begin(self, items: Iterable[KubernetesObject], makers: Iterable[PodMaker], now: float) -> None:
+        """Learn what exists before anything new is created: quotas and limit ranges, objects they count, controllers.
+
+        `makers` are the objects that make pods, new ones and existing ones, owners before what they own.
+        """
+        namespaced = [item for item in items if item.NAMESPACED]
+        for item in namespaced:
+            if isinstance(item, objects.ResourceQuota | objects.LimitRange):
+                self.set(item, now)
+        for item in namespaced:
+            if exists(item) and not isinstance(item, objects.ResourceQuota | objects.LimitRange):
+                self.count(item, now)
+        self.take_makers(makers, now)
+
+    # -- quotas and limit ranges -------------------------------------------------------------------
+
+    def set(self, item: objects.ResourceQuota | objects.LimitRange, now: float) -> None:
+        """A quota or a limit range is created or changed; a quota counts what exists."""
+        space = self._namespaces[item.namespace]
+        if isinstance(item, objects.LimitRange):
+            found: list[Json] = [msgspec.to_builtins(each) for each in item.spec.limits]
+            for each in found:
+                complete_item(each)
+            space.items[item.name] = found
+            return
+        hard = amounts(item.spec.hard)
+        told = amounts(item.status.used)
+        used = {name: told.get(name, ZERO) if name.startswith(_NOT_COUNTED) else ZERO for name in hard}
+        quota = _Quota(item.name, {"spec": msgspec.to_builtins(item.spec)}, hard, used)
+        space.quotas[item.name] = quota
+        for key, there in space.there.items():
+            charges = [each for each in space.charges.pop(key, ()) if each[0] != item.name]
+            more = self._counted(space, quota, there, now)
+            for _, charge in more:
+                quota.used = added(quota.used, charge)
+            self._charge(space, key, [*charges, *more])
+
+    def remove(self, kind: str, namespace: str, name: str) -> bool:
+        """A quota or a limit range is deleted; returns whether it was there."""
+        space = self._namespaces[namespace]
+        if kind == objects.LimitRange.KIND:
+            return space.items.pop(name, None) is not None
+        space.released = space.released or name in space.quotas
+        return space.quotas.pop(name, None) is not None
+
+    # -- objects -----------------------------------------------------------------------------------
+
+    def count(self, item: KubernetesObject, now: float, name: str = "") -> None:
+        """An object exists: it is counted once, and never refused. `name`: see `take`."""
+        space, key = self._namespaces[item.namespace], _key(item, name)
+        if key in space.there:
+            return
+        space.note(key, item)
+        self._note_owner(item, 1)
+        charges = [one for quota in space.quotas.values() for one in self._counted(space, quota, item, now)]
+        _add(space, charges)
+        self._charge(space, key, charges)
+
+    def take_makers(self, makers: Iterable[PodMaker], now: float) -> None:
+        """Objects that make pods are created, or exist: of one that is refused no pod is admitted."""
+        for maker in makers:
+            manifest = maker.manifest
+            meta = manifest.get("metadata") or {}
+            version, kind = manifest["apiVersion"], manifest["kind"]
+            owner = (version, kind, str(meta.get("namespace") or "default"), str(meta.get("name") or ""))
+            space, resource = self._namespaces[owner[2]], resource_of(version, kind)
+            if not space.quotas:
+                continue
+            references = meta.get("ownerReferences")
+            listed = [each for each in references if isinstance(each, Mapping)] if isinstance(references, list) else []
+            above: Json = next((dict(each) for each in listed if each.get("controller") is True), {})
+            version, kind, name = (str(above.get(part) or "") for part in ("apiVersion", "kind", "name"))
+            error = self._refused_makers.get((version, kind, owner[2], name))
+            try:
+                if error is not None:
+                    raise error
+                plain = dict(manifest)
+                if meta.get("uid"):
+                    charges = [one for quota in space.quotas.values() for one in _counted(quota, resource, plain, now)]
+                else:
+                    charges = self._checked(space, resource, owner[3], plain, now)
+                _add(space, charges)
+            except AdmissionError as refused:
+                self._refused_makers[owner] = refused
+
+    def take(self, item: ObjectT, now: float, name: str = "") -> ObjectT | None:
+        """The object as admission makes it, counted from now on; None for one that is refused, which is noted.
+
+        `name`: by what it is released, if not by its UID or, without one, its name.
+        """
+        if not item.NAMESPACED:
+            return item
+        if exists(item):
+            self.count(item, now, name)
+            return item
+        owner = owner_of(item) if isinstance(item, objects.Pod) else None
+        waiting = self._namespaces[item.namespace].waiting
+        try:
+            if owner in waiting:
+                raise waiting[owner][0].error
+            return self._admitted(item, now, name)
+        except AdmissionError as error:
+            if not isinstance(item, objects.Pod):
+                self.refused_objects.append(error.message(item.name))
+                if isinstance(item, objects.PersistentVolumeClaim):
+                    frame = error.frame.replace("{name}", item.name)
+                    self._refused_claims[item.namespace, item.name] = AdmissionError(error.why, frame)
+            elif owner is None:
+                self.refused_pods.append(Refused(item, None, error))
+            else:
+                waiting.setdefault(owner, deque()).append(Refused(item, owner, error))
+            return None
+
+    def completed(self, pod: objects.Pod) -> objects.Pod:
+        """A pod that was admitted, with the requests and limits that limit ranges gave it."""
+        items = [each for found in self._namespaces[pod.namespace].items.values() for each in found]
+        return pod if exists(pod) or not items else replace(pod, spec=self._with_defaults(pod, items))
+
+    def release(self, kind: str, namespace: str, name: str) -> bool:
+        """An object is gone (`name`: its UID, or its name); returns whether pods wait for what it used."""
+        space, key = self._namespaces[namespace], (kind, namespace, name)
+        item = space.there.pop(key, None)
+        if item is None:
+            return False
+        self._note_owner(item, -1)
+        for quota, charge in space.charges.pop(key, ()):
+            if quota in space.quotas:
+                space.quotas[quota].used = subtracted(space.quotas[quota].used, charge)
+        space.released = space.released or bool(space.waiting)
+        return space.released
+
+    def retry(self, now: float) -> list[objects.Pod]:
+        """Pods that controllers make now, as something was released in their namespace."""
+        made = []
+        for space in self._namespaces.values():
+            if not space.released:
+                continue
+            space.released = False
+            for owner, pods in list(space.waiting.items()):
+                while pods:
+                    try:
+                        made.append(self._admitted(pods[0].pod, now))
+                    except AdmissionError as error:
+                        for each in pods:
+                            each.error = error
+                        break
+                    pods.popleft()
+                if not pods:
+                    del space.waiting[owner]
+        return made
+
+    # -- parts -------------------------------------------------------------------------------------
+
+    def _admitted(self, item: ObjectT, now: float, name: str = "") -> ObjectT:
+        """The object with defaults, charged to its quotas. Raises AdmissionError."""
+        space = self._namespaces[item.namespace]
+        if isinstance(item, objects.Pod):
+            self._refuse_for_owner(item)
+        if space.items:
+            item = self._within_limits(space, item)
+        charges = []
+        if space.quotas:
+            charges = self._checked(space, _resource(item), item.name, self._manifest(item), now)
+            _add(space, charges)
+        key = _key(item, name)
+        space.note(key, item)
+        self._note_owner(item, 1)
+        self._charge(space, key, charges)
+        return item
+
+    def _refuse_for_owner(self, pod: objects.Pod) -> None:
+        """Raise AdmissionError for a pod whose controller is refused, or could not make a claim of it."""
+        owner = owner_of(pod)
+        if owner is None:
+            return
+        if owner in self._refused_makers:
+            raise self._refused_makers[owner]
+        for volume in pod.spec.volumes:
+            claim = volume.persistent_volume_claim
+            if claim is not None and (pod.namespace, claim.claim_name) in self._refused_claims:
+                raise self._refused_claims[pod.namespace, claim.claim_name]
+
+    def _within_limits(self, space: _Namespace, item: ObjectT) -> ObjectT:
+        """The object with the defaults of its limit ranges. Raises AdmissionError for one out of bounds."""
+        items = [each for found in space.items.values() for each in found]
+        if isinstance(item, objects.Pod):
+            item = replace(item, spec=self._with_defaults(item, items))
+        resource = resource_of(item.API_VERSION, item.KIND)
+        why = refusal(resource, self._manifest(item), items)
+        if why:
+            raise AdmissionError(why, forbidden_message(resource, "{name}", ""))
+        return item
+
+    def _with_defaults(self, pod: objects.Pod, items: list[Json]) -> objects.PodSpec:
+        """The spec with the requests and limits that containers lack; pods alike share one."""
+        spec = pod.spec
+        if self._filled is not None and self._filled[:2] == (spec, pod.namespace) and self._filled[0] is spec:
+            return self._filled[2]
+        plain = msgspec.to_builtins(spec)
+        if fill_containers(plain, items):
+            containers, initial = (
+                msgspec.convert(plain.get(part, ()), _CONTAINERS) for part in ("containers", "initContainers")
+            )
+            changed = replace(spec, containers=containers, init_containers=initial)
+            try:
+                validate(replace(pod, spec=changed))
+            except FieldError as error:
+                raise AdmissionError(f"{error.path}: {error.message}", 'Pod "{name}" is invalid: ') from None
+        else:
+            changed = spec
+        self._filled = (spec, pod.namespace, changed)
+        return changed
+
+    @staticmethod
+    def _checked(space: _Namespace, resource: str, name: str, plain: Json, now: float) -> list[tuple[str, Amounts]]:
+        """What the quotas of the namespace are to be charged with. Raises AdmissionError where one is exceeded."""
+        growth = usage_of(resource, plain, _moment(now))
+        classes = space.classes(resource, plain)
+        charges = []
+        for each in sorted(space.quotas):
+            quota = space.quotas[each]
+            try:
+                charge = charge_for(
+                    each, quota.manifest, quota.hard, quota.used, resource, plain, growth, created=True, classes=classes
+                )
+            except QuotaError as error:
+                raise AdmissionError(str(error), forbidden_message(resource, "{name}", "")) from None
+            if charge:
+                charges.append((each, charge))
+        return charges
+
+    def _counted(
+        self, space: _Namespace, quota: _Quota, item: KubernetesObject, now: float
+    ) -> list[tuple[str, Amounts]]:
+        resource, plain = _resource(item), self._manifest(item)
+        return _counted(quota, resource, plain, now, space.classes(resource, plain))
+
+    @staticmethod
+    def _charge(space: _Namespace, key: Key, charges: list[tuple[str, Amounts]]) -> None:
+        if charges:
+            space.charges[key] = charges
+
+    def _note_owner(self, item: KubernetesObject, number: int) -> None:
+        owner = owner_of(item) if isinstance(item, objects.Pod) and not _ended(item) else None
+        if owner is not None:
+            self.pods_of[owner] += number
+
+    def _manifest(self, item: KubernetesObject) -> Json:
+        """The object as plain data; pods alike share their spec."""
+        if not isinstance(item, objects.Pod):
+            found: Json = msgspec.to_builtins(item)
+            return found
+        if self._spec is None or self._spec[0] is not item.spec:
+            self._spec = (item.spec, msgspec.to_builtins(item.spec))
+        meta = item.metadata
+        metadata: Json = {}
+        if meta.deletion_timestamp is not None:
+            metadata["deletionTimestamp"] = meta.deletion_timestamp.isoformat()
+            metadata["deletionGracePeriodSeconds"] = meta.deletion_grace_period_seconds
+        return {"metadata": metadata, "spec": self._spec[1], "status": {"phase": item.status.phase}}
+
+
+def exists(item: KubernetesObject) -> bool:
+    """Whether an API server has admitted the object before: it has a UID, or it is a pod that runs or has ended."""
+    if item.metadata.uid or item.metadata.resource_version:
+        return True
+    return isinstance(item, objects.Pod) and (bool(item.spec.node_name) or _ended(item))
+
+
+def owner_of(pod: objects.Pod) -> Owner | None:
+    """The controller of a pod."""
+    for reference in pod.metadata.owner_references:
+        if reference.controller:
+            return (reference.api_version, reference.kind, pod.namespace, reference.name)
+    return None
+
+
+def _ended(pod: objects.Pod) -> bool:
+    return pod.status.phase in ("Succeeded", "Failed")
+
+
+def _counted(
+    quota: _Quota, resource: str, plain: Json, now: float, classes: Collection[str] = ()
+) -> list[tuple[str, Amounts]]:
+    found = counted(quota.manifest, quota.hard, resource, plain, _moment(now), classes)
+    return [(quota.name, found)] if found else []
+
+
+def _add(space: _Namespace, charges: Iterable[tuple[str, Amounts]]) -> None:
+    for name, charge in charges:
+        space.quotas[name].used = added(space.quotas[name].used, charge)
+
+
+def _key(item: KubernetesObject, name: str = "") -> Key:
+    own = item.key if isinstance(item, objects.Pod) else item.name
+    return (item.KIND, item.namespace, name or item.metadata.uid or own)
+
+
+def _resource(item: KubernetesObject) -> str:
+    version = item.API_VERSION
+    if isinstance(item, objects.PodGroup) and item.foreign is not None:
+        version = item.foreign.api_version
+    return resource_of(version, item.KIND)
+
+
+def _moment(now: float) -> datetime:
+    return datetime.fromtimestamp(now, UTC)

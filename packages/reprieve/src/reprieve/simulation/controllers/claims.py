@@ -1,0 +1,235 @@
+"""The world's side of device claims in virtual time: what the claim controller and the API server would do.
+
+- A pod that names a ResourceClaimTemplate gets a claim `POD-NAME` of its own, as soon as the template is there.
+- A PodGroup that names a template gets a claim `GROUP-NAME`, which its pods share (KEP-5729). Pods of a group that does
+  not exist yet get no claims: whose they mean is not known.
+- What the scheduler writes to a claim is the claim's state at once; devices are ready as soon as they are allocated.
+- A pod that has ended or is gone is taken off its claims; a claim that nobody uses gives its devices back, and one that
+  was made for the pod goes with it. What a PodGroup has goes back when the group is gone.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from kube_rules import objects
+from kube_rules.devices import AllocationResult, ResourceClaimConsumerReference, ResourceClaimStatus
+from kube_rules.group_sources import pod_group_name
+from reprieve.cluster.pods import PodRecord
+from reprieve.framework.instructions import CreateObject, DeleteObject, Instruction, PatchObject
+from reprieve.scheduling.engine import Engine
+
+POD_CLAIM = "resource.kubernetes.io/pod-claim-name"
+"""Annotation of a generated claim: for which entry of its owner it was made."""
+
+
+class Claims:
+    """All device claims and templates of the world; the engine observes every change."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._claims: dict[str, objects.ResourceClaim] = {}
+        self._templates: dict[str, objects.ResourceClaimTemplate] = {}
+        self._waiting: dict[str, objects.Pod] = {}
+        """Pods whose template, or whose group's, or whose group is not there, by UID."""
+        self._groups: dict[str, objects.PodGroup] = {}
+
+    def set_claim(self, claim: objects.ResourceClaim, now: float) -> None:
+        """A claim appeared or changed."""
+        self._claims[_key(claim)] = claim
+        self._engine.set_resource(claim, now)
+
+    def set_template(self, template: objects.ResourceClaimTemplate, now: float) -> None:
+        """A template appeared: pods may wait for it."""
+        self._templates[_key(template)] = template
+        self._retry(now)
+
+    def set_group(self, group: objects.PodGroup, now: float) -> None:
+        """A PodGroup that the engine has already: pods may wait for it, or for its claims."""
+        if self._engine.gates.generic_workload:
+            self._groups[_key(group)] = group
+            self._retry(now)
+
+    def group_gone(self, key: str, uid: str, now: float) -> None:
+        """A PodGroup is gone, and no pod of it is left."""
+        self._groups.pop(key, None)
+        for name in list(self._claims):
+            self._release(name, uid, "podgroups", now)
+
+    def _retry(self, now: float) -> None:
+        for group in self._groups.values():
+            for one in group.spec.resource_claims:
+                if one.resource_claim_template_name is not None:
+                    self._of_group(group, one.name, one.resource_claim_template_name, now)
+        for uid, pod in list(self._waiting.items()):
+            if uid in self._engine.cluster.pods:
+                self._engine.set_pod(self.prepared(pod, now), now)
+            else:
+                del self._waiting[uid]
+
+    def remove(self, kind: str, namespace: str, name: str, now: float) -> bool:
+        """A claim or template is deleted; returns whether it was there."""
+        key = f"{namespace}/{name}"
+        if kind == "ResourceClaimTemplate":
+            return self._templates.pop(key, None) is not None
+        self._claims.pop(key, None)
+        return self._engine.remove_resource(kind, namespace, name, now)
+
+    def prepared(self, pod: objects.Pod, now: float) -> objects.Pod:
+        """The pod with its claims from templates made and named in its status."""
+        made = list(pod.status.resource_claim_statuses)
+        named = {one.name for one in made}
+        uid, namespace = _uid(pod), pod.metadata.namespace or "default"
+        self._waiting.pop(uid, None)
+        group_name = pod_group_name(pod) if self._engine.gates.generic_workload else None
+        group = self._groups.get(f"{namespace}/{group_name}")
+        shared = _references(group.spec.resource_claims) if group is not None else set()
+        for one in pod.spec.resource_claims:
+            if one.resource_claim_template_name is None or one.name in named:
+                continue
+            chosen = None
+            if group is not None and _references((one,)) <= shared:
+                chosen = self._of_group(group, one.name, one.resource_claim_template_name, now)
+            elif group is not None or group_name is None:
+                owner = objects.OwnerReference(
+                    api_version="v1", kind="Pod", name=pod.metadata.name, uid=uid, controller=True
+                )
+                chosen = self._make(namespace, owner, one.name, one.resource_claim_template_name, now)
+            if chosen is None:
+                self._waiting[uid] = pod
+            else:
+                made.append(objects.PodResourceClaimStatus(name=one.name, resource_claim_name=chosen))
+        if len(made) == len(named):
+            return pod
+        pod = replace(pod, status=replace(pod.status, resource_claim_statuses=tuple(made)))
+        if uid in self._waiting:
+            self._waiting[uid] = pod
+        return pod
+
+    def _of_group(self, group: objects.PodGroup, name: str, template: str, now: float) -> str | None:
+        """The claim made for a group's entry: found by its status or its owner, or made now."""
+        stated = {one.name: one.resource_claim_name for one in group.status.resource_claim_statuses}
+        if stated.get(name) is not None:
+            return stated[name]
+        namespace = group.metadata.namespace or "default"
+        uid = self._engine.cluster.groups[_key(group)].uid
+        for claim in self._claims.values():
+            meta = claim.metadata
+            owned = any(owner.controller and owner.uid == uid for owner in meta.owner_references)
+            if owned and meta.annotations.get(POD_CLAIM) == name:
+                return meta.name
+        owner = objects.OwnerReference(
+            api_version=group.API_VERSION, kind="PodGroup", name=group.metadata.name, uid=uid, controller=True
+        )
+        return self._make(namespace, owner, name, template, now)
+
+    def _make(
+        self, namespace: str, owner: objects.OwnerReference, name: str, template_name: str, now: float
+    ) -> str | None:
+        """Make a claim; returns its name, None without the template."""
+        template = self._templates.get(f"{namespace}/{template_name}")
+        if template is None:
+            return None
+        base = chosen = f"{owner.name}-{name}"
+        number = 1
+        while f"{namespace}/{chosen}" in self._claims:
+            number += 1
+            chosen = f"{base}-{number}"
+        meta = replace(
+            template.spec.metadata,
+            name=chosen,
+            namespace=namespace,
+            uid=f"claim/{namespace}/{chosen}",
+            annotations={**template.spec.metadata.annotations, POD_CLAIM: name},
+            owner_references=(owner,),
+        )
+        self.set_claim(objects.ResourceClaim(metadata=meta, spec=template.spec.spec), now)
+        return chosen
+
+    def carry_out(self, instructions: Iterable[Instruction], now: float) -> None:
+        """Do what is to be written to claims; anything else is not the business of this room."""
+        for instruction in instructions:
+            if isinstance(instruction, CreateObject | DeleteObject) and instruction.kind == "ResourceClaim":
+                self._made_or_gone(instruction, now)
+            if not isinstance(instruction, PatchObject) or instruction.kind != "ResourceClaim":
+                continue
+            claim = self._claims.get(f"{instruction.namespace}/{instruction.name}")
+            if claim is not None and instruction.uid in ("", claim.metadata.uid):
+                self.set_claim(_patched(claim, instruction.patch), now)
+
+    def _made_or_gone(self, instruction: CreateObject | DeleteObject, now: float) -> None:
+        """The claim for a pod's extended resources."""
+        if isinstance(instruction, DeleteObject):
+            if f"{instruction.namespace}/{instruction.name}" in self._claims:
+                self.remove("ResourceClaim", instruction.namespace, instruction.name, now)
+            return
+        made = msgspec.convert(instruction.body, objects.ResourceClaim)
+        uid = f"claim/{instruction.namespace}/{made.metadata.name}"
+        self.set_claim(replace(made, metadata=replace(made.metadata, uid=uid)), now)
+
+    def gone(self, pod: PodRecord, now: float) -> None:
+        """The pod has ended or is gone."""
+        self._waiting.pop(pod.uid, None)
+        for key in pod.claim_keys:
+            self._release(key, pod.uid, "pods", now)
+
+    def ended(self, pod: objects.Pod, now: float) -> None:
+        """A pod of the input has ended before the world began."""
+        uid, namespace = _uid(pod), pod.metadata.namespace or "default"
+        names = [one.resource_claim_name for one in pod.spec.resource_claims]
+        names += [one.resource_claim_name for one in pod.status.resource_claim_statuses]
+        for name in names:
+            if name is not None:
+                self._release(f"{namespace}/{name}", uid, "pods", now)
+
+    def _release(self, key: str, uid: str, resource: str, now: float) -> None:
+        claim = self._claims.get(key)
+        if claim is None:
+            return
+        namespace, name = key.split("/", 1)
+        kind = "Pod" if resource == "pods" else "PodGroup"
+        owners = claim.metadata.owner_references
+        if any(owner.controller and (owner.kind, owner.uid) == (kind, uid) for owner in owners):
+            self.remove("ResourceClaim", namespace, name, now)
+            return
+        gone = (resource, uid)
+        left = tuple(one for one in claim.status.reserved_for if (one.resource, one.uid) != gone)
+        if len(left) < len(claim.status.reserved_for):
+            status = replace(claim.status, reserved_for=left) if left else ResourceClaimStatus()
+            self.set_claim(replace(claim, status=status), now)
+
+
+def _patched(claim: objects.ResourceClaim, patch: Mapping[str, Any]) -> objects.ResourceClaim:
+    meta, status = claim.metadata, claim.status
+    finalizers = (patch.get("metadata") or {}).get("finalizers", ())
+    added = tuple(name for name in finalizers if name not in meta.finalizers)
+    if added:
+        meta = replace(meta, finalizers=(*meta.finalizers, *added))
+    wanted = patch.get("status") or {}
+    if "allocation" in wanted:
+        given = wanted["allocation"]
+        status = replace(status, allocation=msgspec.convert(given, AllocationResult) if given is not None else None)
+    if "reservedFor" in wanted:
+        consumers = tuple(msgspec.convert(one, ResourceClaimConsumerReference) for one in wanted["reservedFor"] or ())
+        known = {(one.resource, one.uid) for one in status.reserved_for}
+        more = tuple(one for one in consumers if (one.resource, one.uid) not in known)
+        status = replace(status, reserved_for=(*status.reserved_for, *more) if consumers else ())
+    if wanted.get("devices", ()) is None:
+        status = replace(status, devices=())
+    return replace(claim, metadata=meta, status=status)
+
+
+def _references(
+    entries: Iterable[objects.PodResourceClaim | objects.PodGroupResourceClaim],
+) -> set[tuple[str, str | None, str | None]]:
+    return {(one.name, one.resource_claim_name, one.resource_claim_template_name) for one in entries}
+
+
+def _uid(pod: objects.Pod) -> str:
+    return pod.metadata.uid or _key(pod)
+
+
+def _key(item: objects.KubernetesObject) -> str:
+    return f"{item.metadata.namespace or 'default'}/{item.metadata.name}"

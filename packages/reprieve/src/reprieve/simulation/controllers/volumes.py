@@ -1,0 +1,294 @@
+"""The world's side of volumes in virtual time: what the volume controllers and a provisioner would do.
+
+- A generic ephemeral volume gets its claim with the pod, and loses it with the pod.
+- What PreBind wants written is written, and answered at once: a volume with a claimRef and its claim become bound, and
+  a claim with a node chosen gets a volume made for it.  What it waits for is evaluated right then.
+- A volume made by a CSI driver is in reach where the driver's topology keys have the values they have on the node;
+  where the driver publishes capacities, the first that is large enough shrinks by the size.
+- A claim without a class gets the default class.  A claim that was never created (it has no UID) and does not wait for
+  a pod is bound or provisioned as soon as that is possible; one that a cluster has and has not bound stays as it is:
+  why it is not bound is not the scheduler's to know.
+- A volume is detached from a node as soon as the last pod there that used it is gone. What is attached and used by
+  nobody when the world begins stays attached: why, is not known.
+- A claim that goes takes a volume with it whose reclaim policy is Delete; any other is Released.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec.structs import replace
+
+from kube_rules import objects
+from kube_rules.quantity import format_quantity, value_of
+from kube_rules.selectors import compile_label_selector
+from kube_rules.storage import (
+    BIND_COMPLETED,
+    SELECTED_NODE,
+    CSIPersistentVolumeSource,
+    ObjectReference,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    PersistentVolumeSpec,
+    PersistentVolumeStatus,
+    StorageClass,
+    VolumeNodeAffinity,
+)
+from reprieve.cluster.pods import PodRecord
+from reprieve.cluster.volumes import (
+    NO_PROVISIONER,
+    WAIT_FOR_CONSUMER,
+    VolumeObject,
+    class_of,
+    fully_bound,
+    key_of,
+    refers_to,
+    storage,
+)
+from reprieve.framework.instructions import AwaitObject, Instruction, PatchObject
+from reprieve.framework.status import SUCCESS, Code, Status
+from reprieve.scheduling.engine import Engine
+
+_DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
+_NANO = 1_000_000_000
+T = TypeVar("T", PersistentVolume, PersistentVolumeClaim)
+
+
+class Storage:
+    """Volumes and claims of the world; the engine observes every change."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._store = engine.cluster.volumes
+        self._new: dict[str, None] = {}
+        """Claims that were never created in a cluster and are not bound."""
+
+    def set(self, item: VolumeObject, now: float) -> None:
+        """An object appeared or changed."""
+        if isinstance(item, PersistentVolumeClaim) and not item.metadata.uid and not fully_bound(item):
+            item = replace(item, metadata=replace(item.metadata, uid=f"claim/{key_of(item)}"))
+            self._new[key_of(item)] = None
+        self._engine.set_resource(item, now)
+        for key in list(self._new):
+            self._bind_new(key, now)
+
+    def remove(self, kind: str, namespace: str, name: str, now: float) -> bool:
+        """An object is deleted; returns whether it was there."""
+        claim = self._store.claims.get(f"{namespace or 'default'}/{name}") if kind == "PersistentVolumeClaim" else None
+        known = self._engine.remove_resource(kind, namespace, name, now)
+        if claim is not None:
+            self._new.pop(key_of(claim), None)
+            self._reclaim(claim, now)
+        return known
+
+    def prepare(self, pod: objects.Pod, now: float) -> None:
+        """Make the claims of the pod's generic ephemeral volumes."""
+        meta = pod.metadata
+        namespace = meta.namespace or "default"
+        for volume in pod.spec.volumes:
+            if volume.ephemeral is None or f"{namespace}/{meta.name}-{volume.name}" in self._store.claims:
+                continue
+            template = volume.ephemeral.volume_claim_template
+            owner = objects.OwnerReference(
+                api_version="v1",
+                kind="Pod",
+                name=meta.name,
+                uid=meta.uid or f"{namespace}/{meta.name}",
+                controller=True,
+            )
+            named = replace(
+                template.metadata,
+                name=f"{meta.name}-{volume.name}",
+                namespace=namespace,
+                uid="",
+                owner_references=(owner,),
+            )
+            self.set(PersistentVolumeClaim(metadata=named, spec=template.spec), now)
+
+    def gone(self, pod: PodRecord, node: str, now: float) -> None:
+        """The pod has ended or is gone from `node`: its volumes are detached, and the claims made for it are gone."""
+        if node:
+            self._detach(pod, node, now)
+        for used in pod.volumes.claims if pod.volumes is not None else ():
+            claim = self._store.claims.get(used.key)
+            if used.ephemeral and claim is not None and any(o.uid == pod.uid for o in claim.metadata.owner_references):
+                self.remove("PersistentVolumeClaim", pod.namespace, used.name, now)
+
+    def _detach(self, pod: PodRecord, node: str, now: float) -> None:
+        """What nobody on the node uses any more."""
+        row = self._engine.cluster.nodes.row_of.get(node, -1)
+        claims = [self._store.claims.get(used.key) for used in pod.volumes.claims] if pod.volumes is not None else []
+        names = {claim.spec.volume_name for claim in claims if claim is not None and claim.spec.volume_name}
+        for name in sorted(names):
+            for attachment in self._store.attachments_of(name):
+                if attachment.spec.node_name == node and not self._store.used_on(name, row):
+                    self._engine.remove_resource("VolumeAttachment", "", attachment.metadata.name, now)
+
+    def carry_out(self, instructions: Iterable[Instruction], now: float) -> Status:
+        """Write and look; SUCCESS, or why the pod cannot be bound."""
+        for instruction in instructions:
+            if isinstance(instruction, PatchObject) and instruction.kind == "PersistentVolume":
+                volume = self._store.volumes.get(instruction.name)
+                if volume is None:
+                    return Status(Code.ERROR, f'persistentvolume "{instruction.name}" not found')
+                self._volume_written(_patched(volume, instruction.patch), now)
+            elif isinstance(instruction, PatchObject) and instruction.kind == "PersistentVolumeClaim":
+                claim = self._store.claims.get(f"{instruction.namespace}/{instruction.name}")
+                if claim is None:
+                    return Status(Code.ERROR, f'persistentvolumeclaim "{instruction.name}" not found')
+                self._claim_written(_patched(claim, instruction.patch), now)
+            elif isinstance(instruction, AwaitObject) and instruction.kind == "PersistentVolumeClaim":
+                found = self._store.claims.get(f"{instruction.namespace}/{instruction.name}")
+                status = instruction.done(found)
+                if not status.ok:
+                    text = status.reason or f'binding volumes: timed out waiting for claim "{instruction.name}"'
+                    return Status(Code.ERROR, text, status.plugin)
+        return SUCCESS
+
+    # -- the controllers -----------------------------------------------------------------------------
+
+    def _volume_written(self, volume: PersistentVolume, now: float) -> None:
+        self._engine.set_resource(volume, now)
+        ref = volume.spec.claim_ref
+        claim = self._store.claims.get(f"{ref.namespace or 'default'}/{ref.name}") if ref is not None else None
+        if claim is not None and refers_to(volume, key_of(claim), claim.metadata.uid):
+            self._bind(claim, volume, now)
+
+    def _claim_written(self, claim: PersistentVolumeClaim, now: float) -> None:
+        self._engine.set_resource(claim, now)
+        node = claim.metadata.annotations.get(SELECTED_NODE)
+        found = self._store.classes.get(class_of(claim))
+        if node is not None and not fully_bound(claim) and found is not None:
+            self._provision(claim, found, node, now)
+
+    def _bind(self, claim: PersistentVolumeClaim, volume: PersistentVolume, now: float) -> None:
+        """Both sides know each other."""
+        meta = claim.metadata
+        ref = ObjectReference(
+            kind="PersistentVolumeClaim", namespace=meta.namespace or "default", name=meta.name, uid=meta.uid
+        )
+        volume = replace(volume, spec=replace(volume.spec, claim_ref=ref), status=PersistentVolumeStatus(phase="Bound"))
+        claim = replace(
+            claim,
+            metadata=replace(meta, annotations={**meta.annotations, BIND_COMPLETED: "yes"}),
+            spec=replace(claim.spec, volume_name=volume.metadata.name),
+            status=replace(claim.status, phase="Bound", capacity=volume.spec.capacity),
+        )
+        self._new.pop(key_of(claim), None)
+        self._engine.set_resource(volume, now)
+        self._engine.set_resource(claim, now)
+
+    def _provision(self, claim: PersistentVolumeClaim, found: StorageClass, node: str | None, now: float) -> None:
+        """Make a volume as the class's provisioner would; `node` None: anywhere."""
+        name = f"pvc-{claim.metadata.namespace or 'default'}-{claim.metadata.name}"
+        volume = PersistentVolume(
+            metadata=objects.ObjectMeta(name=name, uid=f"volume/{name}"),
+            spec=PersistentVolumeSpec(
+                capacity=claim.spec.resources.requests,
+                access_modes=claim.spec.access_modes,
+                storage_class_name=found.metadata.name,
+                volume_mode=claim.spec.volume_mode,
+                csi=CSIPersistentVolumeSource(driver=found.provisioner, volume_handle=name),
+                persistent_volume_reclaim_policy=found.reclaim_policy,
+                node_affinity=self._topology(found, node) if node is not None else None,
+            ),
+        )
+        if node is not None:
+            self._shrink(claim, found, node, now)
+        self._bind(claim, volume, now)
+
+    def _topology(self, found: StorageClass, node: str) -> VolumeNodeAffinity | None:
+        csi_node = self._store.csi_nodes.get(node)
+        row = self._engine.cluster.nodes.row_of.get(node)
+        drivers = csi_node.spec.drivers if csi_node is not None else ()
+        keys = next((driver.topology_keys for driver in drivers if driver.name == found.provisioner), ())
+        if row is None or not keys:
+            return None
+        labels = self._engine.cluster.nodes.labels[row]
+        wanted = tuple(
+            objects.NodeSelectorRequirement(key=key, operator="In", values=(labels[key],))
+            for key in keys
+            if key in labels
+        )
+        term = objects.NodeSelectorTerm(match_expressions=wanted)
+        return VolumeNodeAffinity(required=objects.NodeSelector(node_selector_terms=(term,))) if wanted else None
+
+    def _shrink(self, claim: PersistentVolumeClaim, found: StorageClass, node: str, now: float) -> None:
+        driver = self._store.drivers.get(found.provisioner)
+        row = self._engine.cluster.nodes.row_of.get(node)
+        size = storage(claim.spec.resources.requests)
+        if driver is None or not driver.spec.storage_capacity or row is None:
+            return
+        labels = self._engine.cluster.nodes.labels[row]
+        for _, one in sorted(self._store.capacities.items()):
+            if one.storage_class_name != found.metadata.name or one.node_topology is None or one.capacity is None:
+                continue
+            left = value_of(one.capacity) - size
+            if left >= 0 and compile_label_selector(one.node_topology).matches(labels):
+                self._engine.set_resource(replace(one, capacity=format_quantity(left * _NANO)), now)
+                return
+
+    def _bind_new(self, key: str, now: float) -> None:
+        """A claim that somebody is about to create, as the controllers would find it."""
+        claim = self._store.claims[key]
+        if claim.spec.storage_class_name is None:
+            default = next((n for n, c in sorted(self._store.classes.items()) if _is_default(c)), None)
+            if default is None:
+                return
+            claim = replace(claim, spec=replace(claim.spec, storage_class_name=default))
+            self._engine.set_resource(claim, now)
+        found = self._store.classes.get(class_of(claim))
+        named = claim.spec.volume_name
+        if found is not None and found.volume_binding_mode == WAIT_FOR_CONSUMER and not named:
+            return
+        volume = self._store.volumes.get(named) if named else self._smallest(claim)
+        if volume is not None and self._store.has_volume_for(volume, claim) is not False:
+            self._bind(claim, volume, now)
+        elif volume is None and not named and found is not None and found.provisioner not in ("", NO_PROVISIONER):
+            self._provision(claim, found, None, now)
+
+    def _smallest(self, claim: PersistentVolumeClaim) -> PersistentVolume | None:
+        selector = compile_label_selector(claim.spec.selector) if claim.spec.selector is not None else None
+        fitting = []
+        for name, volume in self._store.by_class.get(class_of(claim), {}).items():
+            held = self._store.has_volume_for(volume, claim)
+            size = storage(volume.spec.capacity)
+            if held is False or size < storage(claim.spec.resources.requests):
+                continue
+            if volume.spec.volume_mode != claim.spec.volume_mode or volume.status.phase not in ("", "Available"):
+                continue
+            if not held and selector is not None and not selector.matches(volume.metadata.labels):
+                continue
+            if held or set(claim.spec.access_modes) <= set(volume.spec.access_modes):
+                fitting.append((not held, size, name, volume))
+        return min(fitting, key=lambda entry: entry[:3])[3] if fitting else None
+
+    def _reclaim(self, claim: PersistentVolumeClaim, now: float) -> None:
+        volume = self._store.volumes.get(claim.spec.volume_name)
+        if volume is None or not refers_to(volume, key_of(claim), claim.metadata.uid):
+            return
+        if volume.spec.persistent_volume_reclaim_policy == "Delete":
+            self._engine.remove_resource("PersistentVolume", "", volume.metadata.name, now)
+        else:
+            self._engine.set_resource(replace(volume, status=PersistentVolumeStatus(phase="Released")), now)
+
+
+def _is_default(found: StorageClass) -> bool:
+    return found.metadata.annotations.get(_DEFAULT_CLASS) == "true"
+
+
+def _patched(item: T, patch: Mapping[str, Any]) -> T:
+    return msgspec.convert(_merged(msgspec.to_builtins(item), patch), type(item), strict=False)
+
+
+def _merged(into: Any, patch: Mapping[str, Any]) -> dict[str, Any]:
+    """RFC 7386."""
+    result = dict(into) if isinstance(into, dict) else {}
+    for key, value in patch.items():
+        if value is None:
+            result.pop(key, None)
+        elif isinstance(value, Mapping):
+            result[key] = _merged(result.get(key), value)
+        else:
+            result[key] = value
+    return result

@@ -1,0 +1,172 @@
+"""The worked example: a full GPU cluster, a gang that gets its room, one that cannot fit, and a tree of groups.
+
+The manifests are for both ways of seeing it: `reprieve plan -f` takes them as they are, `reprieve demo` plays them on a
+live cluster. Each act says what must come out.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from kube_rules.json import Json
+from kube_rules.yamltext import read_documents
+from reprieve.simulation.report import Plan
+
+DIRECTORY = Path(__file__).parent
+CLUSTER = "cluster.yaml"
+
+
+@dataclass(frozen=True, slots=True)
+class Act:
+    """Manifests that arrive in the demo cluster, and what must become of them."""
+
+    title: str
+    story: tuple[str, ...]
+    file: str
+    """Its name in `DIRECTORY`."""
+    group: str
+    """`namespace/name` of the PodGroup that arrives, or of the root of a tree of them."""
+    size: int
+    scheduled: int
+    """Pods of the group that run at the end; all of them, or none."""
+    evicted: tuple[str, ...]
+    """Workloads that make way, as units are named, sorted."""
+    lesson: tuple[str, ...]
+    leaves: tuple[str, ...] = ()
+    """`namespace/name` of the PodGroups of a tree; empty where `group` is a PodGroup itself."""
+    after: tuple[str, ...] = ()
+    """Files of the acts before it that it builds on."""
+
+    @property
+    def kind(self) -> str:
+        """Kind of `group`."""
+        return "CompositePodGroup" if self.leaves else "PodGroup"
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """The PodGroups whose pods arrive."""
+        return self.leaves or (self.group,)
+
+
+ACTS = (
+    Act(
+        title="Act 1: a training gang arrives in a full cluster",
+        story=(
+            "The gang train asks for 8 workers with 4 GPUs each, all or nothing, at",
+            "priority 1000. Serving runs at priority 2000, research at 100, leftovers",
+            "at 10.",
+        ),
+        file="train.yaml",
+        group="default/train",
+        size=8,
+        scheduled=8,
+        evicted=(
+            *(f"default/batch-{i}" for i in (12, 13, 14, 15, 4, 5, 6, 7)),
+            "default/eval-0",
+            "default/eval-1",
+            "default/nightly",
+        ),
+        lesson=(
+            "nightly goes as a whole; sweep on the same nodes is more important and stays.",
+            "eval makes way because the notebooks' budget allows no disruption.",
+            "Of the batch pods those that started last go; the other half stays.",
+        ),
+    ),
+    Act(
+        title="Act 2: a gang that cannot fit",
+        story=(
+            "The gang giant asks for 13 whole nodes at priority 1000. Serving holds 4 of",
+            "the 16 at a higher priority, and train is as important: whoever else goes,",
+            "there is no room for 13.",
+        ),
+        file="giant.yaml",
+        group="default/giant",
+        size=13,
+        scheduled=0,
+        evicted=(),
+        lesson=("An eviction that would not help is not made: everybody keeps running.",),
+    ),
+    Act(
+        title="Act 3: a model whose prefill and decode workers need each other",
+        story=(
+            "The tree chat has two gangs under one root: 2 prefill and 2 decode workers,",
+            "a whole node each, at priority 1000. Either alone would serve nobody.",
+        ),
+        file="chat.yaml",
+        group="default/chat",
+        size=4,
+        scheduled=4,
+        evicted=("default/ablation",),
+        lesson=(
+            "The tree makes room as one: both of its gangs get their nodes, or neither.",
+            "ablation goes as a whole; what serves more important users stays.",
+        ),
+        leaves=("default/chat-decode", "default/chat-prefill"),
+        after=("train.yaml",),
+    ),
+)
+
+
+def differences(act: Act, *, scheduled: int, evicted: Iterable[str]) -> list[str]:
+    """What came out other than expected, one line each; empty when all is as it must be."""
+    gone = tuple(sorted(evicted))
+    found = []
+    if scheduled != act.scheduled:
+        found.append(f"{scheduled} pods placed, expected {act.scheduled}")
+    if gone != act.evicted:
+        found.append(f"evicted: {', '.join(gone) or 'nobody'}; expected: {', '.join(act.evicted) or 'nobody'}")
+    return found
+
+
+def check_plan(act: Act, plan: Plan) -> list[str]:
+    """The same of a plan with `cluster.yaml`, the files the act builds on and its own."""
+    arriving = [pod for pod in plan.pods if f"{pod.namespace}/{pod.pod_group}" in act.groups]
+    placed = sum(1 for pod in arriving if pod.outcome == "Scheduled")
+    made = [one for one in plan.preemptions if f"{one.preemptor.namespace}/{one.preemptor.name}" == act.group]
+    evicted = {victim.unit for one in made for victim in one.victims}
+    return differences(act, scheduled=placed, evicted=evicted)
+
+
+# -- the manifests, played live ------------------------------------------------------------------------
+
+
+def objects(file: str) -> Iterator[Json]:
+    """The objects of one of the files, as plain data, in order."""
+    for document in read_documents((DIRECTORY / file).read_text()):
+        found = msgspec.to_builtins(document.data)
+        yield from found["items"] if found.get("kind") == "List" else (found,)
+
+
+def nodes() -> tuple[Json, ...]:
+    """The nodes of the cluster."""
+    return tuple(item for item in objects(CLUSTER) if item["kind"] == "Node")
+
+
+def furniture() -> list[Json]:
+    """What the cluster has besides nodes and pods: classes, groups, budgets."""
+    return [item for item in objects(CLUSTER) if item["kind"] not in ("Node", "Pod")]
+
+
+def waves() -> list[list[Json]]:
+    """The pods of the cluster as they are created, in waves with time between them: who starts later is less important.
+
+    Each asks for the node it runs on in the manifest, by a node selector: it is scheduled like any other pod.
+    """
+    pods = [item for item in objects(CLUSTER) if item["kind"] == "Pod"]
+    return [
+        [_pending(pod) for pod in pods if (pod["metadata"]["name"] in _LATECOMERS) is late] for late in (False, True)
+    ]
+
+
+_LATECOMERS = frozenset(f"batch-{index}" for index in (*range(4, 8), *range(12, 16)))
+_STOP_SECONDS = "1"
+"""Pods of the example end a second after their deletion was requested."""
+
+
+def _pending(pod: Json) -> Json:
+    spec = {key: value for key, value in pod["spec"].items() if key != "nodeName"}
+    spec["nodeSelector"] = {"kubernetes.io/hostname": pod["spec"]["nodeName"]}
+    metadata = {**pod["metadata"], "annotations": {"reprieve.dev/stop-seconds": _STOP_SECONDS}}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}

@@ -1,0 +1,397 @@
+"""A cluster from the public "openb" GPU trace: two CSV files in, manifests that `plan` reads out.
+
+The trace lists machines and tasks; it does not say which task ran where.  `fill` finds that out with the engine
+itself: tasks arrive in order of `creation_time` (ties: file order), one at a time, nobody leaves and nobody is
+preempted, and every task the engine places runs on its node from then on.  A task that finds no room when its turn
+comes is left out: a replay without departures asks for more than the real cluster ever had to hold at one time.
+
+What becomes of the columns (shared/data/README.md):
+
+- node: label `gpu-model` (absent on CPU machines), allocatable cpu, memory, pods and `alibabacloud.com/gpu-milli` in
+  thousandths of a GPU.  A shared GPU's fragmentation inside a node is not modelled by an amount per node.
+- task: requests for cpu, memory and num_gpu x gpu_milli; `gpu_spec` is a required node affinity on the label.
+- qos: BE becomes one PriorityClass, LS, Guaranteed and Burstable the other, higher one.
+- times are seconds since the trace began; the trace is taken to begin at `TRACE_BEGIN`.
+
+Invariant: the same two files give the same bytes, on every run.
+"""
+
+import csv
+import io
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from msgspec.structs import replace
+
+from kube_rules import objects
+from kube_rules.meta import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
+from reprieve.scheduling.engine import Engine
+
+GPU_MILLI = "alibabacloud.com/gpu-milli"
+GPU_MODEL = "gpu-model"
+PODS_PER_NODE = "110"
+TRACE_BEGIN = datetime(2025, 8, 1, tzinfo=UTC)
+"""The trace's times are relative. From here its 150 days end just before the moment at which manifests without a
+creationTimestamp count as created (interfaces.md), so running times read as in the trace."""
+MAX_BYTES = 64 * 1024 * 1024
+
+LATENCY_SENSITIVE = "openb-latency-sensitive"
+BEST_EFFORT = "openb-best-effort"
+PRIORITY = {LATENCY_SENSITIVE: 1000, BEST_EFFORT: 100}
+"""Value of each PriorityClass. Only their order comes from the trace."""
+
+CLASS_OF_QOS = {
+    "LS": LATENCY_SENSITIVE,
+    "Guaranteed": LATENCY_SENSITIVE,
+    "Burstable": LATENCY_SENSITIVE,
+    "BE": BEST_EFFORT,
+}
+
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
+_LABEL_VALUE = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
+_MOST = 10**9
+"""Largest amount or time in a file: a pebibyte of memory, 31 years."""
+
+Document = dict[str, Any]
+"""A manifest as plain data."""
+
+
+class TraceError(ValueError):
+    """A trace file that cannot be used; `str()` is one line naming file, line, column, what was found and wanted."""
+
+    def __init__(self, file: str, line: int, column: str, problem: str) -> None:
+        where = f"{file}, line {line}" + (f", column {column}" if column else "")
+        super().__init__(f"{where}: {problem}")
+
+
+@dataclass(frozen=True, slots=True)
+class TraceNode:
+    """A machine. `cpu` in milli-cores, `memory` in MiB, `gpus` whole devices, `model` empty without GPUs."""
+
+    name: str
+    cpu: int
+    memory: int
+    gpus: int
+    model: str
+
+
+@dataclass(frozen=True, slots=True)
+class TraceTask:
+    """A task. `cpu` in milli-cores, `memory` in MiB, `gpu_milli` in all; times in seconds since the trace began."""
+
+    name: str
+    cpu: int
+    memory: int
+    gpu_milli: int
+    models: tuple[str, ...]
+    priority_class: str
+    created: int
+    started: int
+
+
+@dataclass(frozen=True, slots=True)
+class Filled:
+    """`documents`: PriorityClasses, nodes, running pods. `left_out`: tasks that found no room, in order of arrival."""
+
+    documents: list[Document] = field(repr=False)
+    placed: int
+    left_out: tuple[str, ...]
+
+
+# -- reading -----------------------------------------------------------------------------------------------------------
+
+
+def _whole(text: str) -> int:
+    if not (text.isascii() and text.isdigit()) or int(text[:20]) > _MOST:
+        raise ValueError(f"want a whole number from 0 to {_MOST}")
+    return int(text)
+
+
+def _whole_or_empty(text: str) -> int | None:
+    return None if not text else _whole(text)
+
+
+def _name(text: str) -> str:
+    if _NAME.fullmatch(text) is None:
+        raise ValueError("want a name of lower-case letters, digits, '-' and '.'")
+    return text
+
+
+def _model(text: str) -> str:
+    if text and _LABEL_VALUE.fullmatch(text) is None:
+        raise ValueError("want a value that can be a label, or nothing")
+    return text
+
+
+def _models(text: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(_model(part) for part in text.split("|") if part))
+
+
+def _qos(text: str) -> str:
+    if text not in CLASS_OF_QOS:
+        raise ValueError(f"want one of {', '.join(CLASS_OF_QOS)}")
+    return CLASS_OF_QOS[text]
+
+
+_Column = tuple[str, Callable[[str], Any]]
+
+NODE_COLUMNS: tuple[_Column, ...] = (
+    ("sn", _name),
+    ("cpu_milli", _whole),
+    ("memory_mib", _whole),
+    ("gpu", _whole),
+    ("model", _model),
+)
+TASK_COLUMNS: tuple[_Column, ...] = (
+    ("name", _name),
+    ("cpu_milli", _whole),
+    ("memory_mib", _whole),
+    ("num_gpu", _whole),
+    ("gpu_milli", _whole),
+    ("gpu_spec", _models),
+    ("qos", _qos),
+    ("creation_time", _whole),
+    ("scheduled_time", _whole_or_empty),
+)
+
+
+def read_nodes(path: Path, *, max_bytes: int = MAX_BYTES) -> list[TraceNode]:
+    """The machines, in file order. Raises TraceError, or OSError where the file cannot be read."""
+    return [TraceNode(*values) for values in _rows(path, NODE_COLUMNS, max_bytes)]
+
+
+def read_tasks(path: Path, *, max_bytes: int = MAX_BYTES) -> list[TraceTask]:
+    """The tasks in order of arrival. Raises TraceError, or OSError where the file cannot be read."""
+    tasks = [
+        TraceTask(name, cpu, memory, count * milli, models, qos, created, created if started is None else started)
+        for name, cpu, memory, count, milli, models, qos, created, started in _rows(path, TASK_COLUMNS, max_bytes)
+    ]
+    return sorted(tasks, key=lambda task: task.created)
+
+
+def _rows(path: Path, columns: Sequence[_Column], max_bytes: int) -> Iterable[list[Any]]:
+    """The wanted columns of every row, read; the first column is a key that may not repeat."""
+    file = str(path)
+    reader = csv.reader(io.StringIO(_text(path, max_bytes), newline=""), strict=True)
+    try:
+        header = next(reader, [])
+        missing = [name for name, _ in columns if name not in header]
+        if missing:
+            raise TraceError(file, 1, missing[0], f"no such column; the first line has {_shown(','.join(header))}")
+        wanted = [(header.index(name), name, read) for name, read in columns]
+        seen: dict[str, int] = {}
+        for row in reader:
+            if not row:
+                continue
+            if len(row) != len(header):
+                raise TraceError(file, reader.line_num, "", f"{len(row)} fields, the first line has {len(header)}")
+            values = []
+            for position, name, read in wanted:
+                try:
+                    values.append(read(row[position]))
+                except ValueError as error:
+                    problem = f"{error}, found {_shown(row[position])}"
+                    raise TraceError(file, reader.line_num, name, problem) from None
+            first = seen.setdefault(values[0], reader.line_num)
+            if first != reader.line_num:
+                problem = f"{_shown(values[0])} is on line {first} already"
+                raise TraceError(file, reader.line_num, wanted[0][1], problem)
+            yield values
+    except csv.Error as error:
+        raise TraceError(file, reader.line_num, "", f"broken CSV: {error}") from None
+
+
+def _text(path: Path, max_bytes: int) -> str:
+    with path.open("rb") as stream:
+        data = stream.read(max_bytes + 1)
+    if len(data) > max_bytes:
+        raise TraceError(str(path), 1, "", f"larger than {max_bytes} bytes (--max-input-bytes raises the limit)")
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise TraceError(str(path), line, "", "not UTF-8 text") from None
+
+
+def _shown(text: str) -> str:
+    return f'"{text[:77]}..."' if len(text) > 80 else f'"{text}"'
+
+
+# -- filling -----------------------------------------------------------------------------------------------------------
+
+
+def fill(nodes: Sequence[TraceNode], tasks: Sequence[TraceTask]) -> Filled:
+    """Let the tasks arrive, in the order given, in an empty cluster of these nodes; see the module docstring."""
+    engine = Engine()
+    for node in nodes:
+        engine.set_node(_node_object(node), 0.0)
+    shape = _Shared(_spec_object)
+    running, left_out = [], []
+    for task in tasks:
+        where = _place(engine, task, shape(_demand(task)))
+        if where is None:
+            left_out.append(task.name)
+        else:
+            running.append((task, where))
+    spec = _Shared(_pod_spec)
+    documents = [
+        *(_priority_class(name) for name in PRIORITY),
+        *(_node_document(node) for node in nodes),
+        *(
+            _pod_document(task, {**spec((_demand(task), task.priority_class)), "nodeName": where})
+            for task, where in running
+        ),
+    ]
+    return Filled(documents, len(running), tuple(left_out))
+
+
+_Demand = tuple[int, int, int, tuple[str, ...]]
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class _Shared(Generic[K, V]):
+    """One value per distinct key: thousands of tasks have a few hundred shapes."""
+
+    def __init__(self, make: Callable[[K], V]) -> None:
+        self._make = make
+        self._made: dict[K, V] = {}
+
+    def __call__(self, key: K) -> V:
+        found = self._made.get(key)
+        if found is None:
+            found = self._made[key] = self._make(key)
+        return found
+
+
+def _demand(task: TraceTask) -> _Demand:
+    return task.cpu, task.memory, task.gpu_milli, task.models
+
+
+def _place(engine: Engine, task: TraceTask, spec: objects.PodSpec) -> str | None:
+    """The node the engine gives the task now. All have priority 0 here, so nobody makes way for anybody."""
+    now = float(task.created)
+    pod = objects.Pod(metadata=objects.ObjectMeta(name=task.name, namespace="default", uid=task.name), spec=spec)
+    engine.set_pod(pod, now, created=now)
+    decision = engine.step(now)
+    if decision is not None and decision.bindings:
+        engine.bound(task.name)
+        return decision.bindings[0].node
+    engine.pod_gone(task.name, now)
+    return None
+
+
+def _amounts(cpu: int, memory: int, gpu_milli: int) -> dict[str, str]:
+    amounts = {
+        "cpu": f"{cpu}m" if cpu % 1000 else str(cpu // 1000),
+        "memory": f"{memory // 1024}Gi" if memory and memory % 1024 == 0 else f"{memory}Mi",
+    }
+    if gpu_milli:
+        amounts[GPU_MILLI] = str(gpu_milli)
+    return amounts
+
+
+def _node_amounts(node: TraceNode) -> dict[str, str]:
+    return {**_amounts(node.cpu, node.memory, node.gpus * 1000), "pods": PODS_PER_NODE}
+
+
+def _node_object(node: TraceNode) -> objects.Node:
+    labels = {GPU_MODEL: node.model} if node.model else {}
+    status = objects.NodeStatus(allocatable=dict(_node_amounts(node)))
+    return objects.Node(metadata=objects.ObjectMeta(name=node.name, labels=labels), status=status)
+
+
+def _spec_object(demand: _Demand) -> objects.PodSpec:
+    cpu, memory, gpu_milli, models = demand
+    resources = objects.ResourceRequirements(requests=dict(_amounts(cpu, memory, gpu_milli)))
+    spec = objects.PodSpec(containers=(objects.Container(name="task", resources=resources),))
+    if not models:
+        return spec
+    term = NodeSelectorTerm(match_expressions=(NodeSelectorRequirement(key=GPU_MODEL, operator="In", values=models),))
+    required = objects.NodeAffinity(
+        required_during_scheduling_ignored_during_execution=NodeSelector(node_selector_terms=(term,))
+    )
+    return replace(spec, affinity=objects.Affinity(node_affinity=required))
+
+
+# -- writing -----------------------------------------------------------------------------------------------------------
+
+
+def _when(seconds: int) -> str:
+    return (TRACE_BEGIN + timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _priority_class(name: str) -> Document:
+    return {
+        "apiVersion": "scheduling.k8s.io/v1",
+        "kind": "PriorityClass",
+        "metadata": {"name": name},
+        "value": PRIORITY[name],
+    }
+
+
+def _node_document(node: TraceNode) -> Document:
+    metadata: Document = {"name": node.name, "creationTimestamp": _when(0)}
+    if node.model:
+        metadata["labels"] = {GPU_MODEL: node.model}
+    amounts = _node_amounts(node)
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": metadata,
+        "status": {"capacity": amounts, "allocatable": amounts},
+    }
+
+
+def _pod_spec(key: tuple[_Demand, str]) -> Document:
+    (cpu, memory, gpu_milli, models), priority_class = key
+    resources: Document = {"requests": _amounts(cpu, memory, gpu_milli)}
+    if gpu_milli:
+        # An API server wants a limit for an extended resource, equal to the request.
+        resources["limits"] = {GPU_MILLI: str(gpu_milli)}
+    spec: Document = {
+        "priorityClassName": priority_class,
+        "containers": [{"name": "task", "image": "registry.k8s.io/pause:3.10", "resources": resources}],
+    }
+    if models:
+        term = {"matchExpressions": [{"key": GPU_MODEL, "operator": "In", "values": list(models)}]}
+        required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
+        spec["affinity"] = {"nodeAffinity": required}
+    return spec
+
+
+def _pod_document(task: TraceTask, spec: Document) -> Document:
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": task.name, "namespace": "default", "creationTimestamp": _when(task.created)},
+        "spec": spec,
+        "status": {"phase": "Running", "startTime": _when(task.started)},
+    }
+
+
+def write(documents: Sequence[Document], path: Path) -> None:
+    """Write the documents as one List; YAML where the name ends in .yaml or .yml, else JSON. Raises OSError."""
+    path.write_bytes(as_yaml(documents) if path.suffix in (".yaml", ".yml") else as_json(documents))
+
+
+def as_json(documents: Sequence[Document]) -> bytes:
+    """A `List` in JSON, one object per line."""
+    import msgspec
+
+    encode = msgspec.json.Encoder().encode
+    return b'{"apiVersion":"v1","kind":"List","items":[\n' + b",\n".join(map(encode, documents)) + b"\n]}\n"
+
+
+def as_yaml(documents: Sequence[Document]) -> bytes:
+    """One YAML document per object."""
+    import yaml
+
+    dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+    dumper = type("_Plain", (dumper,), {"ignore_aliases": lambda self, data: True})
+    text: str = yaml.dump_all(documents, Dumper=dumper, sort_keys=False, width=110)
+    return text.encode()

@@ -1,0 +1,186 @@
+"""The input of a plan, before anything is decided: when it begins, what is refused, what is left aside.
+
+Source of the rules: interfaces.md; sizes of groups: workloads.md 2.4.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from kube_rules import objects
+from kube_rules.decoding import name_of
+from kube_rules.durations import readable_time
+from kube_rules.errors import InputError, Origin
+from kube_rules.foreign_groups import FOREIGN_VERSIONS
+from kube_rules.group_sources import DEFAULT_SOURCES, GroupSources, group_problems, size_problem
+from kube_rules.manifests import Loaded, Manifests, Remark
+from kube_rules.standing import standing_problems
+from kube_rules.work_annotations import annotation_problems, class_terms
+from reprieve.framework.gates import FeatureGates
+from reprieve.simulation.workloads.making import is_unknown_kind
+
+_OFF = "the feature gate {gate} is off: the claims of the group would be ignored and the answer could be wrong"
+_MOST_REMARKS = 20
+
+
+def starts_at(loaded: Iterable[Loaded[objects.KubernetesObject]]) -> float:
+    """When virtual time begins if it is not given, in seconds since the epoch: after all there was made and started."""
+    return max(map(_latest, loaded), default=0.0) + 1.0
+
+
+def _latest(entry: Loaded[objects.KubernetesObject]) -> float:
+    item = entry.object
+    started = item.status.start_time if isinstance(item, objects.Pod) else None
+    return max(entry.created, started.timestamp() if started is not None else 0.0)
+
+
+def not_before(now: float, loaded: Iterable[Loaded[objects.KubernetesObject]]) -> float:
+    """Return a time to plan for, in seconds since the epoch, if everything had been made and started by then.
+
+    Undated objects beside dated ones only make the time later (interfaces.md 1.11).  Raises InputError for what was
+    made or started after it.
+    """
+    loaded = list(loaded)
+    begun, stated = now, any(entry.dated for entry in loaded)
+    for entry in loaded:
+        latest = _latest(entry)
+        if latest <= now:
+            continue
+        started = entry.object.status.start_time if isinstance(entry.object, objects.Pod) else None
+        if entry.dated or not stated or (started is not None and started.timestamp() > now):
+            late, asked = readable_time(latest), readable_time(now)
+            message = f"made or started at {late}, after the time that is planned for, {asked}"
+            raise InputError(entry.origin, message, subject=name_of(entry.object))
+        begun = max(begun, latest)
+    return begun
+
+
+def misread_annotations(loaded: Iterable[Loaded[objects.KubernetesObject]]) -> list[str]:
+    """What is wrong with annotations that cannot be read and count as not there (cost.md 2), with whose they are."""
+    return [
+        f"{entry.object.KIND} {entry.object.key}: {problem}"
+        for entry in loaded
+        for problem in annotation_problems(entry.object)
+    ]
+
+
+def beyond_grants(loaded: Sequence[Loaded[objects.KubernetesObject]]) -> list[str]:
+    """Return a warning for each annotation beyond its grant (cost.md 7); equal ones of a controller's pods are one."""
+    classes = {
+        entry.object.name: class_terms(entry.object.metadata.annotations)
+        for entry in loaded
+        if isinstance(entry.object, objects.PriorityClass)
+    }
+    whose: dict[tuple[str, str], list[str]] = {}
+    for entry in loaded:
+        item = entry.object
+        for problem in standing_problems(item, classes):
+            owner = next((one for one in item.metadata.owner_references if one.controller), None)
+            maker = f"{owner.kind} {item.namespace}/{owner.name}" if owner is not None else item.key
+            whose.setdefault((maker, problem), []).append(f"{item.KIND} {item.key}")
+    return [
+        f"{names[0]}{f' and {len(names) - 1} more of {maker}' if len(names) > 1 else ''}: {problem}"
+        for (maker, problem), names in whose.items()
+    ]
+
+
+def refuse_unsized(item: objects.KubernetesObject, origin: Origin, sources: GroupSources) -> None:
+    """Raise InputError for a pod of a new manifest that gives no size, or none that can be read, for its group.
+
+    One that a cluster has admitted already (it has a UID) waits instead (workloads.md 2.4).
+    """
+    if isinstance(item, objects.Pod) and not item.metadata.uid:
+        membership = sources.membership(item)
+        problem = size_problem(membership.source, item) if membership is not None else ""
+        if problem:
+            path, _, message = problem.partition(": ")
+            raise InputError(origin, message, path=path, subject=name_of(item))
+
+
+def group_remarks(loaded: Sequence[Loaded[objects.KubernetesObject]], sources: GroupSources) -> list[str]:
+    """What of groups is left aside: fields nobody reads, further groups of a pod, weaker objects of one name, sizes."""
+    found: list[str] = []
+    versions: dict[str, set[str]] = {}
+    sizes: dict[tuple[str, str], set[int]] = {}
+    for entry in loaded:
+        item = entry.object
+        found += [f"{item.KIND} {item.key}: {problem}" for problem in group_problems(item, sources)]
+        if isinstance(item, objects.PodGroup) and sources.read(item):
+            version = item.foreign.api_version if item.foreign is not None else item.API_VERSION
+            versions.setdefault(item.key, set()).add(version)
+        elif isinstance(item, objects.Pod):
+            membership = sources.membership(item)
+            if membership is not None and membership.size is not None:
+                sizes.setdefault((item.namespace, membership.name), set()).add(membership.size)
+    for key, several in versions.items():
+        strong, *weak = sorted(several, key=(objects.PodGroup.API_VERSION, *FOREIGN_VERSIONS).index)
+        found += [f"PodGroup {key} is there as {strong}, which counts, and as {other}" for other in weak]
+    for (namespace, name), counts in sizes.items():
+        if len(counts) > 1:
+            most, *others = sorted(counts, reverse=True)
+            rest = ", ".join(map(str, others))
+            found.append(f"group {namespace}/{name}: its pods say it has {most} pods, which counts, and {rest}")
+    found += _members_above_their_groups(loaded)
+    return first_remarks(found)
+
+
+def first_remarks(found: Sequence[str]) -> list[str]:
+    """Return the first remarks of one sort, and how many more there are."""
+    more = len(found) - _MOST_REMARKS
+    return [*found[:_MOST_REMARKS], *([f"and {more} more of this sort"] if more > 0 else [])]
+
+
+def _members_above_their_groups(loaded: Sequence[Loaded[objects.KubernetesObject]]) -> list[str]:
+    """Groups without a class of which pods with a higher class run: no admission leaves that (preemption.md 8.3)."""
+    groups = {
+        entry.object.key: entry.object.spec.priority or 0
+        for entry in loaded
+        if isinstance(entry.object, objects.PodGroup)
+        and not entry.object.spec.priority_class_name
+        and entry.object.foreign is None
+    }
+    highest: dict[str, int] = {}
+    for entry in loaded if groups else ():
+        pod = entry.object
+        if isinstance(pod, objects.Pod) and pod.spec.node_name and pod.spec.priority_class_name:
+            group = pod.spec.scheduling_group
+            key = f"{pod.namespace}/{group.pod_group_name}" if group is not None else ""
+            if (pod.spec.priority or 0) > groups.get(key, pod.spec.priority or 0):
+                highest[key] = max(highest.get(key, pod.spec.priority or 0), pod.spec.priority or 0)
+    return [
+        f"PodGroup {key} has priority {groups[key]} and names no class, and pods of it run with a class of priority "
+        f"{priority}: they count by the higher of both as victims"
+        for key, priority in sorted(highest.items())
+    ]
+
+
+def workload_remarks(remarks: Iterable[Remark], sources: GroupSources) -> list[str]:
+    """What of workloads is not read, or is read by a scheduler with another configuration alone."""
+    return [str(each) for each in remarks if not each.unless or each.unless not in sources]
+
+
+def input_remarks(
+    manifests: Manifests, sources: GroupSources = DEFAULT_SOURCES, later: Sequence[Remark] = ()
+) -> list[str]:
+    """What of an input is left aside, to be reported with every answer. `later`: remarks of a scenario."""
+    everything = manifests.all()
+    of_workloads = workload_remarks((*manifests.remarks, *later), sources)
+    return [
+        *left_aside(manifests),
+        *first_remarks(of_workloads),
+        *first_remarks([*misread_annotations(everything), *beyond_grants(everything)]),
+        *group_remarks(everything, sources),
+    ]
+
+
+def left_aside(manifests: Manifests) -> list[str]:
+    """Kinds that do not matter for a plan, and how many objects there are of each."""
+    counts = Counter(f"{each.api_version}/{each.kind}" for each in manifests.unknown if not is_unknown_kind(each))
+    return [f"{count} × {kind}: not read" for kind, count in sorted(counts.items())]
+
+
+def refuse_unsupported(item: objects.KubernetesObject, origin: Origin, gates: FeatureGates) -> None:
+    """Raise InputError where a rule is in play that is not built or that the gates turn off: never a wrong answer."""
+    off = gates.generic_workload and not gates.dra_workload_resource_claims
+    if off and isinstance(item, objects.PodGroup) and item.spec.resource_claims:
+        text = _OFF.format(gate="DRAWorkloadResourceClaims")
+        raise InputError(origin, text, path="spec.resourceClaims", subject=name_of(item))

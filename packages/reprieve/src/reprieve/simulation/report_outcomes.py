@@ -1,0 +1,158 @@
+"""What became of pods and of groups without children, as a plan reports it."""
+
+from collections import defaultdict
+from collections.abc import Iterable
+
+from kube_rules.manifests import Suspended
+from reprieve.cluster.pods import PodRecord
+from reprieve.plugins.gang_scheduling import WAITING_FOR_MEMBERS
+from reprieve.queueing.entity import QueueState
+from reprieve.scheduling.decision import SCHEDULER_ERROR, SCHEDULING_GATED, UNSCHEDULABLE
+from reprieve.simulation.report import (
+    LostPod,
+    PodGroupOutcome,
+    PodOutcome,
+    SuspendedWorkload,
+)
+from reprieve.simulation.virtual import VirtualCluster
+
+
+def suspended_workloads(idle: Iterable[Suspended]) -> tuple[SuspendedWorkload, ...]:
+    """What calls for no pods as long as it is suspended, sorted (whatif.md 1.5)."""
+    found = sorted({(*each[1:], each.message) for each in idle})
+    return tuple(
+        SuspendedWorkload(api_version=version, kind=kind, namespace=namespace, name=name, message=message)
+        for version, kind, namespace, name, _, message in found
+    )
+
+
+def pod_outcome(world: VirtualCluster, pod: PodRecord) -> PodOutcome:
+    """Where a pod is at the end or would go, or in the scheduler's words why not."""
+    names = world.engine.cluster.nodes.names
+    lost = world.lost.get(pod.uid)
+    here = world.engine.cluster.pods.get(pod.uid) is pod and lost is None
+    outcome, reason, message = "Scheduled", None, None
+    if lost is not None:
+        outcome, reason, message = "Unschedulable", "Lost", f"was placed and then lost with node {lost}"
+    elif not here:
+        preemptor = world.evicted.get(pod.uid)
+        outcome, reason = "Unschedulable", "Preempted" if preemptor else "Deleted"
+        message = f"was placed and then preempted for {_readable(preemptor)}" if preemptor else None
+    elif pod.row < 0:
+        outcome, reason, message = _why_pending(world, pod)
+    return PodOutcome(
+        namespace=pod.namespace,
+        name=pod.name,
+        pod_group=group_name(pod),
+        priority=pod.priority,
+        outcome=outcome,
+        node_name=names[pod.row] if here and pod.row >= 0 else None,
+        nominated_node_name=names[pod.nominated] if here and pod.nominated >= 0 else None,
+        reason=reason,
+        message=message,
+    )
+
+
+def _why_pending(world: VirtualCluster, pod: PodRecord) -> tuple[str, str | None, str | None]:
+    entity = world.engine.queue.find(pod)
+    if entity is not None:
+        held = entity.held.get(pod.uid)
+        if held is not None:
+            return "Gated", SCHEDULING_GATED if pod.gates else UNSCHEDULABLE, held.reason
+        if entity.state is QueueState.GATED and entity.blocked is None and not entity.gate.ok:
+            return "Gated", UNSCHEDULABLE, entity.gate.reason
+    rejection = world.rejections.get(pod.uid)
+    if rejection is None:
+        running = world.engine.running
+        if entity is None and pod.scheduler_name not in running:
+            return "Unschedulable", None, f'no profile has the schedulerName "{pod.scheduler_name}"'
+        return "Unschedulable", None, None
+    if rejection.reason == SCHEDULER_ERROR:
+        return "Error", rejection.reason, rejection.message
+    waiting = entity is not None and (world.engine.preempting(entity.key) or world.awaits_room(entity.key))
+    outcome = "Nominated" if waiting and pod.nominated >= 0 else "Unschedulable"
+    return outcome, rejection.reason, rejection.message
+
+
+def gone_by_group(world: VirtualCluster) -> defaultdict[str, tuple[int, int]]:
+    """By group: how many pods of it were preempted, and how many were lost or deleted."""
+    gone: defaultdict[str, tuple[int, int]] = defaultdict(lambda: (0, 0))
+    for uid in {**world.evicted, **world.lost, **dict.fromkeys(world.deleted)}:
+        pod = world.records.get(uid)
+        if pod is not None and pod.group is not None:
+            evicted, lost = gone[pod.group]
+            gone[pod.group] = (evicted + 1, lost) if uid in world.evicted else (evicted, lost + 1)
+    return gone
+
+
+def lost_pods(world: VirtualCluster) -> list[LostPod]:
+    """Pods that went with their node, by namespace and name."""
+    found = [
+        LostPod(
+            namespace=pod.namespace,
+            name=pod.name,
+            pod_group=group_name(pod),
+            node_name=node,
+            priority=pod.priority,
+        )
+        for uid, node in world.lost.items()
+        if (pod := world.records.get(uid)) is not None
+    ]
+    return sorted(found, key=lambda pod: (pod.namespace, pod.name))
+
+
+def group_outcome(world: VirtualCluster, key: str, evicted: int, lost: int) -> PodGroupOutcome:
+    """`evicted` and `lost`: pods of it that were on a node and are gone or going."""
+    engine = world.engine
+    group = engine.cluster.groups[key]
+    spec = group.spec
+    assert spec is not None
+    condition = world.conditions.get(group.ref)
+    entity = engine.queue.get(group.home)
+    outcome, reason, message = "Scheduled", None, None
+    gate = entity.gate if entity is not None and entity.state is QueueState.GATED and entity.blocked is None else None
+    scheduled = sum(1 for pod in group.running() if pod.uid not in world.lost)
+    below = key in world.complete and scheduled < max(group.min_count, 1)
+    if condition is not None and condition.scheduled:
+        pass
+    elif below and scheduled and not group.pending():
+        pass  # nobody of it waits: all that is left of it runs
+    elif gate is not None and not gate.ok:
+        outcome, reason, message = "Gated", UNSCHEDULABLE, gate.reason
+    elif condition is not None:
+        reason, message = condition.reason, condition.message
+        outcome = "Error" if reason == SCHEDULER_ERROR else "Unschedulable"
+        if engine.preempting(group.home) or world.awaits_room(group.home):
+            outcome = "Nominated"
+    elif scheduled < max(group.min_count, 1):
+        outcome, reason = "Gated", UNSCHEDULABLE
+        message = WAITING_FOR_MEMBERS if group.is_gang else None
+    if below and message is None:
+        message = f"fell below its minimum: {scheduled} of minCount {group.min_count} left"
+    return PodGroupOutcome(
+        namespace=group.namespace,
+        name=group.name,
+        priority=spec.priority,
+        min_count=spec.min_count,
+        scheduled=scheduled,
+        outcome=outcome,
+        reason=reason,
+        message=message,
+        parent=spec.parent.split("/", 1)[1] if spec.parent is not None else None,
+        below_minimum=below,
+        evicted=evicted,
+        lost=lost,
+    )
+
+
+def _readable(key: str) -> str:
+    kind, _, name = key.partition("/")
+    return f"{_KINDS[kind]} {name}"
+
+
+_KINDS = {"pod": "pod", "group": "podgroup", "composite": "compositepodgroup"}
+
+
+def group_name(pod: PodRecord) -> str | None:
+    """Name of the pod's group in its namespace."""
+    return pod.group.split("/", 1)[1] if pod.group is not None else None

@@ -1,0 +1,118 @@
+"""Pods that admission refuses, and the controllers that want them, as a plan reports them (whatif.md 14)."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+
+from kube_rules import objects
+from kube_rules.group_sources import DEFAULT_SOURCES, GroupSources
+from kube_rules.manifests import Manifests, PodMaker
+from kube_rules.workloads import group_of
+from reprieve.scheduling.arrival_order import in_order
+from reprieve.simulation.controllers.admission import Admission, Owner, exists
+from reprieve.simulation.report import Plan, PodOutcome, RefusedWorkload
+from reprieve.simulation.workloads.owners import Owners
+
+REFUSED = "Refused"
+"""Outcome of a pod that admission refuses."""
+
+
+def refused_pods(admission: Admission, sources: GroupSources) -> list[PodOutcome]:
+    """Return an outcome for each pod that does not exist because it is refused."""
+    return [_outcome(each.pod, each.message, sources) for each in admission.refused]
+
+
+def _outcome(pod: objects.Pod, message: str, sources: GroupSources) -> PodOutcome:
+    membership = sources.membership(pod)
+    return PodOutcome(
+        namespace=pod.namespace,
+        name=pod.name,
+        pod_group=membership.name if membership is not None else None,
+        priority=pod.spec.priority or 0,
+        outcome=REFUSED,
+        reason="Forbidden",
+        message=message,
+    )
+
+
+def refusal_sentences(document: Plan) -> list[str]:
+    """Return a sentence for each controller whose pods are refused, and for each other pod that is."""
+    sentences = [
+        f"{one.kind} {one.namespace}/{one.name} wants {one.wanted} pod{'s' if one.wanted != 1 else ''}, "
+        f"{one.exist} exist{'s' if one.exist == 1 else ''}: {one.message}"
+        for one in document.refused
+    ]
+    wanted = {(one.namespace, name) for one in document.refused for name in one.pods}
+    alone = (one for one in document.pods if one.outcome == REFUSED and (one.namespace, one.name) not in wanted)
+    return [*sentences, *(f"pod {pod.namespace}/{pod.name}: {pod.message}" for pod in alone)]
+
+
+def refusals_of(manifests: Manifests, now: float, sources: GroupSources = DEFAULT_SOURCES) -> Plan:
+    """Return what admission refuses of an expanded input at its start, `now` in seconds since the epoch.
+
+    The document has nothing but refused pods and the controllers that want them.
+    """
+    everything = [loaded.object for loaded in manifests.all()]
+    if not any(isinstance(item, objects.ResourceQuota | objects.LimitRange) for item in everything):
+        return Plan()
+    admission = Admission()
+    admission.begin([*everything, *(loaded.object for loaded in manifests.counted)], manifests.expanded, now)
+    for item, _ in in_order((loaded.object, loaded.created) for loaded in manifests.all()):
+        if not isinstance(item, objects.ResourceQuota | objects.LimitRange) and not exists(item):
+            admission.take(item, now)
+    pods = tuple(refused_pods(admission, sources))
+    return Plan(pods=pods, refused=refused_workloads(admission, manifests.expanded))
+
+
+def refused_workloads(admission: Admission, makers: Sequence[PodMaker]) -> tuple[RefusedWorkload, ...]:
+    """Return each controller whose pods are refused, sorted, the one highest above them that is in the input.
+
+    ``makers`` are the objects that make pods, by which a pod has its owners.
+    """
+    refused = [each for each in admission.refused if each.owner is not None]
+    if not refused:
+        return ()
+    top_of = _Tops(makers)
+    reasons: dict[Owner, str] = {}
+    lacking: defaultdict[Owner, list[str]] = defaultdict(list)
+    for each in refused:
+        assert each.owner is not None
+        top = top_of(each.owner)
+        lacking[top].append(each.pod.name)
+        reasons.setdefault(top, each.error.why)
+    existing: Counter[Owner] = Counter()
+    for owner, number in admission.pods_of.items():
+        existing[top_of(owner)] += number
+    return tuple(
+        RefusedWorkload(
+            api_version=version,
+            kind=kind,
+            namespace=namespace,
+            name=name,
+            wanted=existing[top] + len(lacking[top]),
+            exist=existing[top],
+            message=reasons[top],
+            pods=tuple(sorted(lacking[top])),
+        )
+        for top in sorted(reasons, key=lambda one: (one[2], one[1], one[3]))
+        for version, kind, namespace, name in (top,)
+    )
+
+
+class _Tops:
+    """The highest owner of a controller in an input."""
+
+    def __init__(self, makers: Iterable[PodMaker]) -> None:
+        self._owners = Owners(makers)
+
+    def __call__(self, owner: Owner) -> Owner:
+        version, kind, namespace, name = owner
+        key = (group_of(version), kind, namespace, name)
+        top = owner
+        while (above := self._owners.owner(key)) is not None:
+            found = self._owners.maker(above)
+            if found is None:
+                break
+            key, top = above, (found.manifest["apiVersion"], above[1], above[2], above[3])
+        return top

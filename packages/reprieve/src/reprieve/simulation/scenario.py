@@ -1,0 +1,235 @@
+"""Scenario documents: things that happen while a plan runs.
+
+    apiVersion: reprieve.dev/v1alpha1
+    kind: Scenario
+    spec:
+      steps:
+      - create: [manifests]      # objects, in this order
+        together: true           # all at the same instant; else the scheduler runs after each
+        delete: [{kind, namespace, name}]
+        wait: settled            # or victims-gone, or {seconds: N}
+
+Manifests beside it are there at the start.  A last step that waits for nothing is followed by settling.  What makes
+pods is created as the pods that its controller would make of it then: beside what is there at the start and what the
+steps before created and deleted (whatif.md 1.11).
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+from kube_rules import objects
+from kube_rules.decoding import decode_object, name_of
+from kube_rules.errors import FieldError, InputError, Origin
+from kube_rules.group_owners import Job
+from kube_rules.manifests import Loaded, Manifests, PodMaker, Remark, Suspended
+from kube_rules.references import check_groups
+from kube_rules.unknown_fields import nearest
+from kube_rules.workloads import makes_pods
+from reprieve.simulation.workloads.expanding import by_rule, jobs_among
+from reprieve.simulation.workloads.making import Maker
+from reprieve.simulation.workloads.rows import Rows
+from reprieve.simulation.workloads.surroundings import Surroundings
+from reprieve.simulation.workloads.table import TABLE
+
+_STEP_FIELDS = ("create", "together", "delete", "wait")
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step. `wait`: None, `settled`, `victims-gone`, or seconds of virtual time."""
+
+    path: str
+    create: tuple[objects.KubernetesObject, ...]
+    together: bool
+    delete: tuple[tuple[str, str, str], ...]
+    """(kind, namespace, name)."""
+    wait: str | float | None
+    places: tuple[str, ...] = ()
+    """Of each that is created: where in the document it comes from."""
+    jobs: tuple[Job, ...] = ()
+    """Those of them that have a deadline: when they end counts (cost.md 6.4)."""
+    suspended: tuple[Suspended, ...] = ()
+    remarks: tuple[Remark, ...] = ()
+    makers: tuple[PodMaker, ...] = ()
+    """What makes pods among them, and what that makes in turn, owners before what they own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """One document with its steps in order."""
+
+    origin: Origin
+    steps: tuple[Step, ...]
+
+
+def read_scenarios(manifests: Manifests, rows: Rows = TABLE) -> list[Scenario]:
+    """The Scenario documents of an expanded input. Raises InputError naming document and field for anything unknown."""
+    if not manifests.scenarios:
+        return []
+    there = Surroundings(manifests, manifests.pod_makers, manifests.unknown)
+    return [_Reader(there, rows, origin).scenario(document) for document, origin in manifests.scenarios]
+
+
+class _Reader:
+    """Reads one document; what its steps create and delete changes the surroundings of the steps after them."""
+
+    def __init__(self, there: Surroundings, rows: Rows, origin: Origin) -> None:
+        self._there = there
+        self._rows = rows
+        self._origin = origin
+
+    def scenario(self, document: Mapping[str, Any]) -> Scenario:
+        """The document."""
+        origin = self._origin
+        spec = _mapping(document.get("spec"), "spec", origin)
+        _only(spec, ("steps",), "spec", origin)
+        steps = spec.get("steps")
+        if not isinstance(steps, list):
+            raise _error(origin, "spec.steps", "must be a list of steps")
+        return Scenario(origin, tuple(self._step(each, f"spec.steps[{i}]") for i, each in enumerate(steps)))
+
+    def _step(self, step: object, path: str) -> Step:
+        origin = self._origin
+        step = _mapping(step, path, origin)
+        _only(step, _STEP_FIELDS, path, origin)
+        together = step.get("together", False)
+        if not isinstance(together, bool):
+            raise _error(origin, f"{path}.together", "must be true or false")
+        created: list[tuple[objects.KubernetesObject, str]] = []
+        jobs: list[Job] = []
+        suspended: list[Suspended] = []
+        remarks: list[Remark] = []
+        makers: list[PodMaker] = []
+        for number, item in enumerate(_items(step, "create", path, origin)):
+            at = f"{path}.create[{number}]"
+            manifest = _mapping(item, at, origin)
+            if self._makes_pods(manifest):
+                maker = self._expanded(manifest, at)
+                with _at(at, origin):
+                    new = [_unborn(loaded.object) for loaded in maker.additions()]
+                jobs += jobs_among(maker.makers)
+                suspended += maker.suspended
+                remarks += maker.remarks
+                makers += maker.makers
+            else:
+                new = [self._decoded(manifest, at)]
+            self._there.arrived(new)
+            created += [(one, at) for one in sorted(new, key=lambda one: isinstance(one, objects.Pod))]
+        deleted = tuple(
+            _deletion(item, f"{path}.delete[{i}]", origin)
+            for i, item in enumerate(_items(step, "delete", path, origin))
+        )
+        for each in deleted:
+            self._there.gone(*each)
+        return Step(
+            path=path,
+            create=tuple(one for one, _ in created),
+            together=together,
+            delete=deleted,
+            wait=_wait(step.get("wait"), f"{path}.wait", origin),
+            places=tuple(at for _, at in created),
+            jobs=tuple(jobs),
+            suspended=tuple(suspended),
+            remarks=tuple(remarks),
+            makers=tuple(makers),
+        )
+
+    def _makes_pods(self, manifest: Mapping[str, Any]) -> bool:
+        version, kind = manifest.get("apiVersion"), manifest.get("kind")
+        if not isinstance(version, str) or not isinstance(kind, str):
+            return False
+        return makes_pods(version, kind) or self._rows.of(version, kind) is not None
+
+    def _expanded(self, manifest: Mapping[str, Any], path: str) -> Maker:
+        """What makes pods, expanded as its controller would now."""
+        given = PodMaker(manifest, self._origin)
+        self._there.owners.add(given)
+        maker = Maker(self._there, [given], self._rows, by_rule)
+        with _at(path, self._origin):
+            maker.make()
+        for problem in maker.problems:
+            clock = "it runs by the clock, which a scenario does not follow: create the Job of its jobTemplate"
+            reason = problem.reason if problem.certain else clock
+            raise InputError(self._origin, reason, path=path, subject=problem.subject)
+        return maker
+
+    def _decoded(self, manifest: Mapping[str, Any], path: str) -> objects.KubernetesObject:
+        """One object, checked and with its priority, as an API server would take it."""
+        origin = self._origin
+        with _at(path, origin):
+            found = decode_object(manifest, origin)
+            if isinstance(found, objects.PodGroup):
+                check_groups([Loaded(found, origin, 0, 0.0)], [])
+            try:
+                return self._there.admission.resolve(found)
+            except FieldError as error:
+                raise InputError(origin, error.message, path=error.path, subject=name_of(found)) from None
+
+
+@contextmanager
+def _at(path: str, origin: Origin) -> Iterator[None]:
+    """Errors in here are at this place of the scenario."""
+    try:
+        yield
+    except InputError as error:
+        where = ".".join(filter(None, (path, error.path)))
+        raise InputError(origin, error.message, path=where, subject=error.subject) from None
+
+
+def _unborn(item: objects.KubernetesObject) -> objects.KubernetesObject:
+    """As it is before it comes into being: it is made when its step comes."""
+    return replace(item, metadata=replace(item.metadata, creation_timestamp=None))
+
+
+_LIMITS: Final = ("ResourceQuota", "LimitRange")
+_DELETABLE: Final = ("Pod", "Node", "PodGroup", "CompositePodGroup", "PodDisruptionBudget", *_LIMITS)
+
+
+def _deletion(item: object, path: str, origin: Origin) -> tuple[str, str, str]:
+    item = _mapping(item, path, origin)
+    _only(item, ("kind", "namespace", "name"), path, origin)
+    kind, name = item.get("kind"), item.get("name")
+    if not isinstance(kind, str) or kind not in _DELETABLE:
+        raise _error(origin, f"{path}.kind", f"{kind!r}: want {', '.join(_DELETABLE[:-1])} or {_DELETABLE[-1]}")
+    if not isinstance(name, str) or not name:
+        raise _error(origin, f"{path}.name", "is required")
+    return kind, str(item.get("namespace") or "default"), name
+
+
+def _wait(value: object, path: str, origin: Origin) -> str | float | None:
+    if value is None or value in ("settled", "victims-gone"):
+        return value if isinstance(value, str) else None
+    if isinstance(value, Mapping) and set(value) == {"seconds"}:
+        seconds = value["seconds"]
+        if isinstance(seconds, int | float) and not isinstance(seconds, bool) and 0 <= seconds <= 1e9:
+            return float(seconds)
+    raise _error(origin, path, f"{value!r}: want settled, victims-gone or {{seconds: N}}")
+
+
+def _items(step: Mapping[str, Any], name: str, path: str, origin: Origin) -> list[object]:
+    items = step.get(name) or []
+    if not isinstance(items, list):
+        raise _error(origin, f"{path}.{name}", "must be a list")
+    return items
+
+
+def _mapping(value: object, path: str, origin: Origin) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        raise _error(origin, path, "must be a mapping")
+    return value
+
+
+def _only(value: Mapping[str, Any], known: tuple[str, ...], path: str, origin: Origin) -> None:
+    for name in value:
+        if name not in known:
+            meant = nearest(str(name), known)
+            hint = f', did you mean "{meant}"?' if meant else ""
+            raise _error(origin, f"{path}.{name}", f"unknown field{hint}; known: {', '.join(known)}")
+
+
+def _error(origin: Origin, path: str, message: str) -> InputError:
+    return InputError(origin, message, path=path)

@@ -1,0 +1,715 @@
+"""Changes to an input before it is planned: cordon, drain, more nodes, fewer replicas (whatif.md 4).
+
+Terms: a displaced pod ran on a node that is drained, taken away or fails; who has a controller has a successor, which
+waits for a place as the controller would have made it.
+
+Invariants: changes happen in the order given, each to what the ones before left; the input is not changed, a copy is; a
+change that meets nothing is an error, not a change of nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Final, TypeVar, cast
+
+from msgspec.structs import replace
+
+from kube_rules import objects
+from kube_rules.admission import HIGHEST_USER_PRIORITY, PriorityAdmission
+from kube_rules.errors import FieldError, InputError, Origin
+from kube_rules.group_sources import pod_group_name
+from kube_rules.manifests import Loaded, Manifests
+from kube_rules.meta import KubernetesObject
+from kube_rules.objects import Taint
+from kube_rules.selectors import SelectorError, parse_label_selector
+from kube_rules.taints import EFFECTS
+from kube_rules.unknown_fields import nearest
+from reprieve.cluster.taints import tolerates
+from reprieve.simulation.controllers.disruption import allowed_now, followed, is_healthy
+from reprieve.simulation.report import Answer, BrokenGang, ChangeMade, DisplacedPod, LostPod, Plan, PodOutcome
+from reprieve.simulation.workloads.owners import is_active, reference_of, whole_number
+from reprieve.simulation.workloads.rows import Rows
+from reprieve.simulation.workloads.scaling import Named, NotThereError, Workloads
+from reprieve.simulation.workloads.table import TABLE
+
+MOST_ADDED: Final = 10_000
+"""Nodes that one change may add."""
+MOST_REPLICAS: Final = 100_000
+"""The count that a workload may be given."""
+HOSTNAME: Final = "kubernetes.io/hostname"
+_UNSCHEDULABLE: Final = "node.kubernetes.io/unschedulable"
+_LIFECYCLE: Final = "node.kubernetes.io/"
+_MIRROR: Final = "kubernetes.io/config.mirror"
+_UNREACHABLE: Final = "node.kubernetes.io/unreachable"
+_FAILED: Final = tuple(Taint(key=_UNREACHABLE, effect=each) for each in ("NoSchedule", "NoExecute"))
+_ENDING: Final = re.compile(r"-(?:[a-z0-9]{5}|\d{5})$")
+
+ObjectT = TypeVar("ObjectT", bound=KubernetesObject)
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One flag as it was given: `drain`, `n1`. `like`: the node that new ones are copies of."""
+
+    flag: str
+    value: str
+    like: str = ""
+
+    def __str__(self) -> str:
+        return f"--{self.flag} {self.value}" + (f" --like {self.like}" if self.like else "")
+
+
+@dataclass(slots=True)
+class Changed:
+    """An input after its changes. `displaced` and `broken` are completed when the plan is known (`settled`)."""
+
+    manifests: Manifests
+    made: list[ChangeMade] = field(default_factory=list)
+    displaced: list[DisplacedPod] = field(default_factory=list)
+    broken: list[BrokenGang] = field(default_factory=list)
+    concerned: set[tuple[str, str]] = field(default_factory=set)
+    """(namespace, name) of pods of which a change says how many or how important they are."""
+
+
+def changed(manifests: Manifests, changes: Sequence[Change], *, rows: Rows = TABLE) -> Changed:
+    """The input after its changes. Raises InputError, with the flag as its place, for one that meets nothing."""
+    if not changes:
+        return Changed(manifests)
+    changer = _Changer(manifests, rows)
+    for change in changes:
+        changer.make(change)
+    return changer.finished()
+
+
+def changed_and_expanded(
+    manifests: Manifests,
+    changes: Sequence[Change],
+    expand: Callable[[Manifests], Manifests],
+    *,
+    rows: Rows = TABLE,
+) -> tuple[Manifests, Changed]:
+    """The input after its changes with the pods that its workloads then call for, and what the changes did.
+
+    A change may name what is made only when the workloads are expanded: the gang of a Job.  Raises InputError as
+    `changed` and `expand` do.
+    """
+    try:
+        made = changed(manifests, changes, rows=rows)
+    except _NotThereError as error:
+        whole = expand(manifests)
+        try:
+            made = changed(whole, changes, rows=rows)
+        except InputError:
+            raise error from None
+        return made.manifests, made
+    return expand(made.manifests), made
+
+
+def pod_name(loaded: Loaded[objects.Pod]) -> tuple[str, str]:
+    """(namespace, name) of a pod of an input."""
+    return loaded.object.namespace, loaded.object.name
+
+
+def asks_about_pods(change: Change) -> bool:
+    """Whether a change is a question about certain pods - those that it displaces, makes or ranks - and not all."""
+    return change.flag in _OF_PODS or (change.flag == "taint" and change.value.endswith(":NoExecute"))
+
+
+_OF_PODS: Final = ("drain", "remove-node", "fail", "scale", "set-priority")
+
+
+class _NotThereError(InputError):
+    """A change of something that is not in the input, and may be once its workloads are expanded."""
+
+
+class _Changer:
+    """Changes a copy of an input, change by change."""
+
+    def __init__(self, manifests: Manifests, rows: Rows) -> None:
+        of_rows, unknown = rows.makers_among(manifests.unknown)
+        self._manifests = Manifests(
+            objects={kind: list(found) for kind, found in manifests.objects.items()},
+            scenarios=manifests.scenarios,
+            unknown=unknown,
+            pod_makers=[*manifests.pod_makers, *of_rows],
+            unknown_fields=manifests.unknown_fields,
+            unknown_fields_total=manifests.unknown_fields_total,
+            expanded=manifests.expanded,
+            jobs=manifests.jobs,
+            suspended=manifests.suspended,
+            remarks=manifests.remarks,
+        )
+        self._workloads = Workloads(self._manifests, rows)
+        everything = [loaded for found in manifests.objects.values() for loaded in found]
+        self._order = 1 + max((loaded.order for loaded in everything), default=0)
+        self._latest = max((loaded.created for loaded in everything), default=0.0)
+        self._given = manifests.pods
+        self._before = gang_sizes(manifests)
+        self._change = Change("", "")
+        self._made: list[ChangeMade] = []
+        self._displaced: list[DisplacedPod] = []
+        self._concerned: set[tuple[str, str]] = set()
+        self._makers: dict[str, Callable[[str], str]] = {
+            "cordon": lambda value: self._on_nodes(value, _cordoned, "no new pods go there"),
+            "uncordon": lambda value: self._on_nodes(value, _uncordoned, "pods may go there again"),
+            "drain": self._drain,
+            "remove-node": lambda value: self._take(value, "removed", keep=False),
+            "fail": lambda value: self._take(value, "failed", keep=True),
+            "taint": self._taint,
+            "label": self._label,
+            "add-nodes": self._add_nodes,
+            "scale": self._scale,
+            "set-priority": self._set_priority,
+            "without": self._without,
+        }
+        self._tried: dict[tuple[str, str], int] = {}
+        self._touched: tuple[str, ...] = ()
+        self._needs: tuple[str, ...] = ()
+
+    @cached_property
+    def _names(self) -> set[tuple[str, str]]:
+        """Namespaces and names of pods that are taken, from the first time that it matters."""
+        return {(loaded.object.namespace, loaded.object.name) for loaded in self._given}
+
+    def make(self, change: Change) -> None:
+        """Make one change."""
+        self._change, self._touched, self._needs = change, (), ()
+        sentence = self._makers[change.flag](change.value)
+        made = ChangeMade(change=str(change), sentence=sentence, nodes=self._touched, kubectl_needs=self._needs)
+        self._made.append(made)
+
+    def finished(self) -> Changed:
+        """The changed input."""
+        after = gang_sizes(self._manifests) if self._before else {}
+        broken = []
+        for key, (minimum, before) in self._before.items():
+            now = after.get(key)
+            if now is not None and before >= minimum > now[1] and minimum == now[0]:
+                namespace, name = key
+                back = sum(
+                    (one.namespace, one.pod_group) == key and one.successor is not None for one in self._displaced
+                )
+                broken.append(
+                    BrokenGang(
+                        namespace=namespace, name=name, min_count=minimum, before=before, left=now[1], coming_back=back
+                    )
+                )
+        return Changed(self._manifests, self._made, self._displaced, broken, self._concerned)
+
+    def _error(self, message: str) -> InputError:
+        return InputError(Origin(str(self._change)), message)
+
+    def _meets_nothing(self, error: FieldError) -> InputError:
+        kind = _NotThereError if isinstance(error, NotThereError) else InputError
+        return kind(Origin(str(self._change)), error.message)
+
+    def _list(self, kind: type[ObjectT]) -> list[Loaded[ObjectT]]:
+        return cast("list[Loaded[ObjectT]]", self._manifests.objects.setdefault(kind, []))
+
+    # -- nodes -------------------------------------------------------------------------------------
+
+    def _nodes(self, text: str) -> list[Loaded[objects.Node]]:
+        """The node of this name, or those that a selector matches."""
+        nodes = self._list(objects.Node)
+        named = [loaded for loaded in nodes if loaded.object.name == text]
+        if not named and re.search(r"[=!,()]|\s(in|notin)\s", text):
+            try:
+                selector = parse_label_selector(text)
+            except SelectorError as error:
+                raise self._error(f"neither a node nor a label selector: {error}") from None
+            named = [loaded for loaded in nodes if selector.matches(loaded.object.metadata.labels)]
+            if not named:
+                raise self._error(f'no node matches "{text}"')
+        if not named:
+            meant = nearest(text, (loaded.object.name for loaded in nodes))
+            raise self._error(f'no node "{text}"' + (f', did you mean "{meant}"?' if meant else ""))
+        self._touched = (*self._touched, *(loaded.object.name for loaded in named))
+        return named
+
+    def _on_nodes(self, text: str, change: Callable[[objects.Node], objects.Node], what: str) -> str:
+        nodes = self._nodes(text)
+        for loaded in nodes:
+            self._put(loaded, change(loaded.object))
+        return f"{_count(len(nodes), 'node')}: {what}"
+
+    def _put(self, loaded: Loaded[ObjectT], item: ObjectT) -> None:
+        """Another object in the place of one: what was given stays as it was."""
+        found = self._list(type(item))
+        found[found.index(loaded)] = Loaded(item, loaded.origin, loaded.order, loaded.created, dated=loaded.dated)
+
+    def _taint(self, value: str) -> str:
+        target, text = self._target(value)
+        gone = text.endswith("-")
+        match = re.fullmatch(r"([^=:\s]+)(?:=([^=:\s]*))?(?::(\w+))?-?", text)
+        whole = match is not None and (not match[1].endswith("-") or match[1] == text)
+        if match is None or not whole or ((match[3] or not gone) and match[3] not in EFFECTS):
+            raise self._error(
+                f'"{text}": want KEY[=VALUE]:EFFECT with {", ".join(EFFECTS)}, or KEY[:EFFECT]- to take it off'
+            )
+        # The dash at the end of `KEY-` is in the key, as keys may have dashes; none ends in one.
+        key, content, effect = match[1].removesuffix("-"), match[2] or "", match[3] or ""
+
+        def taint(node: objects.Node) -> objects.Node:
+            kept = tuple(one for one in node.spec.taints if one.key != key or (effect and one.effect != effect))
+            if gone and len(kept) == len(node.spec.taints):
+                raise self._error(f'node "{node.name}" has no taint "{text.removesuffix("-")}"')
+            more = () if gone else (Taint(key=key, value=content, effect=effect),)
+            return replace(node, spec=replace(node.spec, taints=(*kept, *more)))
+
+        what = self._on_nodes(target, taint, f"taint {text.removesuffix('-')} {'taken off' if gone else 'put on'}")
+        if gone or effect != "NoExecute":
+            return what
+        return ", ".join([what, *self._driven_off((key, content, effect))])
+
+    def _driven_off(self, taint: tuple[str, str, str]) -> list[str]:
+        """Evict who does not tolerate a taint of the nodes just touched; what became of them, in words."""
+        there = self._pods_on(set(self._touched))
+        going = [one for one in there if not any(tolerates(each, taint) for each in one.object.spec.tolerations)]
+        daemons = [one for one in going if _stays(one.object)]
+        others = [one for one in going if not _stays(one.object)]
+        for loaded in daemons:
+            self._list(objects.Pod).remove(loaded)
+        back, lost, _ = self._displace(others, None)
+        evicted = len(daemons) + back + lost
+        parts = [f"{_count(evicted, 'pod')} evicted"] if evicted else []
+        return [*parts, *_fates(back, lost)]
+
+    def _label(self, value: str) -> str:
+        target, text = self._target(value)
+        key, equals, content = text.partition("=")
+        gone = not equals and text.endswith("-")
+        if not key or not (equals or gone):
+            raise self._error(f'"{text}": want KEY=VALUE, or KEY- to take it off')
+        key = key.removesuffix("-") if gone else key
+
+        def label(node: objects.Node) -> objects.Node:
+            labels = {name: one for name, one in node.metadata.labels.items() if name != key}
+            if gone and key not in node.metadata.labels:
+                raise self._error(f'node "{node.name}" has no label "{key}"')
+            labels = labels if gone else {**labels, key: content}
+            return replace(node, metadata=replace(node.metadata, labels=labels))
+
+        return self._on_nodes(target, label, f"label {key} taken off" if gone else f"label {text}")
+
+    def _target(self, value: str) -> tuple[str, str]:
+        """`NODE=KEY...`, or `NODE|SELECTOR KEY...`."""
+        target, space, text = value.strip().partition(" ")
+        if not space:
+            names = [loaded.object.name for loaded in self._list(objects.Node)]
+            fitting = [name for name in names if value.startswith((f"{name}=", f"{name}:"))]
+            if not fitting:
+                raise self._error('want "NODE|SELECTOR CHANGE", or NODE=CHANGE with a node that exists')
+            target = max(fitting, key=len)
+            text = value[len(target) + 1 :]
+        return target, text.strip()
+
+    def _drain(self, value: str) -> str:
+        nodes = self._nodes(value)
+        names = {loaded.object.name for loaded in nodes}
+        for loaded in nodes:
+            self._put(loaded, _cordoned(loaded.object))
+        there = self._pods_on(names)
+        self._needs = _kubectl_needs([loaded.object for loaded in there])
+        pods = [pod for pod in there if not _stays(pod.object)]
+        over = allowed_now(
+            [loaded.object for loaded in self._list(objects.PodDisruptionBudget)],
+            [loaded.object for loaded in self._list(objects.Pod)],
+        )
+        kept = len(there) - len(pods)
+        emptied = sum(bool(_empty_dirs(pod.object)) for pod in pods if pod.object.metadata.deletion_timestamp is None)
+        back, lost, against = self._displace(pods, over)
+        parts = [f"{_count(back + lost, 'pod')} evicted from {_count(len(nodes), 'node')}", *_fates(back, lost)]
+        parts += [f"{emptied} {'loses' if emptied == 1 else 'lose'} emptyDir data"] if emptied else []
+        parts += [f"{against} against a budget"] if against else []
+        parts += [f"{kept} of DaemonSets or static {'stays' if kept == 1 else 'stay'}"] if kept else []
+        return ", ".join(parts)
+
+    def _take(self, value: str, what: str, *, keep: bool) -> str:
+        """Nodes that go with their pods: away for good, or there and not ready."""
+        nodes = self._nodes(value)
+        names = {loaded.object.name for loaded in nodes}
+        pods = self._pods_on(names)
+        gone = [pod for pod in pods if _stays(pod.object)]
+        back, lost, _ = self._displace([pod for pod in pods if not _stays(pod.object)], None)
+        for pod in gone:
+            self._list(objects.Pod).remove(pod)
+        for loaded in nodes:
+            if keep:
+                self._put(loaded, _failed(loaded.object))
+            else:
+                self._list(objects.Node).remove(loaded)
+        slices = self._list(objects.ResourceSlice)
+        slices[:] = [one for one in slices if one.object.spec.node_name not in names]
+        return ", ".join(
+            [f"{_count(len(nodes), 'node')} {what} with {_count(back + lost, 'pod')}", *_fates(back, lost)]
+        )
+
+    def _pods_on(self, names: set[str]) -> list[Loaded[objects.Pod]]:
+        return [
+            loaded
+            for loaded in self._list(objects.Pod)
+            if loaded.object.spec.node_name in names and loaded.object.status.phase not in ("Succeeded", "Failed")
+        ]
+
+    def _displace(
+        self, pods: Sequence[Loaded[objects.Pod]], over: Callable[[objects.Pod], tuple[str, ...]] | None
+    ) -> tuple[int, int, int]:
+        """Take pods from their nodes; how many come back, are lost, and go against a budget.
+
+        `over`: which budgets do not allow the eviction of a pod, each eviction counted.
+        """
+        back = lost = against = 0
+        evicted: list[objects.Pod] = []  # of those that count for budgets
+        for loaded in pods:
+            pod = loaded.object
+            if pod.metadata.deletion_timestamp is not None:  # it goes anyway: nobody evicts or loses it
+                self._list(objects.Pod).remove(loaded)
+                continue
+            budgets = over(pod) if over is not None else ()
+            against += bool(budgets)
+            evicted += [pod] if is_healthy(pod) else []
+            self._list(objects.Pod).remove(loaded)
+            self._names.discard((pod.namespace, pod.name))
+            successor = None
+            if reference_of(pod) is not None:
+                successor = self._add_successor(loaded)
+                back += 1
+            else:
+                lost += 1
+            self._displaced.append(
+                DisplacedPod(
+                    namespace=pod.namespace,
+                    name=pod.name,
+                    pod_group=pod_group_name(pod),
+                    priority=pod.spec.priority or 0,
+                    node_name=pod.spec.node_name,
+                    change=str(self._change),
+                    successor=successor,
+                    budgets=budgets,
+                    empty_dirs=_empty_dirs(pod),
+                )
+            )
+        there = self._list(objects.PodDisruptionBudget)
+        for loaded_budget, budget in zip(list(there), followed((one.object for one in there), evicted), strict=True):
+            self._put(loaded_budget, budget)
+        return back, lost, against
+
+    def _add_successor(self, loaded: Loaded[objects.Pod]) -> str:
+        pod = waiting_like(loaded.object, self._names, self._tried)
+        self._add(pod, loaded.origin)
+        return pod.name
+
+    def _add(self, item: KubernetesObject, origin: Origin) -> None:
+        """One more object, made after everything there."""
+        self._latest += 1e-3
+        self._list(type(item)).append(Loaded(item, origin, self._order, self._latest, dated=False))
+        if isinstance(item, objects.Pod):
+            self._names.add((item.namespace, item.name))
+        self._order += 1
+
+    def _add_nodes(self, value: str) -> str:
+        number_of_nodes = whole_number(value, MOST_ADDED)
+        if not number_of_nodes:
+            raise self._error(f'"{value}": want a number of nodes from 1 to {MOST_ADDED}')
+        if not self._change.like:
+            raise self._error("--like NODE says what the new nodes are like")
+        (model, *more) = self._nodes(self._change.like)
+        if more:
+            raise self._error(f'"{self._change.like}" matches {len(more) + 1} nodes: want one')
+        taken = {loaded.object.name for loaded in self._list(objects.Node)}
+        names: list[str] = []
+        number = 1
+        while len(names) < number_of_nodes:
+            name = f"{model.object.name}-{number}"
+            if name not in taken:
+                names.append(name)
+            number += 1
+        for name in names:
+            for item in copies_of_node(self._manifests, model.object, name, self._workloads.makes_daemons):
+                self._add(item, model.origin)
+        self._touched = tuple(names)
+        return f"{_count(len(names), 'node')} like {model.object.name}: {named(names)}"
+
+    # -- workloads ---------------------------------------------------------------------------------
+
+    def _assigned(self, value: str, what: str) -> tuple[Named, str]:
+        name, equals, text = value.rpartition("=")
+        if not equals or not text:
+            raise self._error(f'"{value}": want KIND/NAME={what}')
+        return self._found(name), text
+
+    def _found(self, name: str) -> Named:
+        try:
+            return self._workloads.named(name)
+        except FieldError as error:
+            raise self._meets_nothing(error) from None
+
+    def _scale(self, value: str) -> str:
+        found, text = self._assigned(value, "N")
+        self._concerned.update(pod_name(loaded) for loaded in self._workloads.members(found)[0])
+        number = whole_number(text, MOST_REPLICAS)
+        if number is None:
+            raise self._error(f'"{text}": want a number from 0 to {MOST_REPLICAS}')
+        if found.kind == "PodGroup":
+            (loaded,) = [one for one in self._list(objects.PodGroup) if one.object.key == found.key]
+            gang = loaded.object.spec.scheduling_policy.gang
+            if gang is None:
+                raise self._error("a group without a gang has no minimum")
+            policy = replace(loaded.object.spec.scheduling_policy, gang=replace(gang, min_count=number))
+            self._put(loaded, replace(loaded.object, spec=replace(loaded.object.spec, scheduling_policy=policy)))
+            return f"minCount of {found} {gang.min_count} -> {number}"
+        try:
+            before, surplus, like = self._workloads.scale(found, number)
+        except FieldError as error:
+            raise self._meets_nothing(error) from None
+        for pod in surplus:
+            self._list(objects.Pod).remove(pod)
+        for model in like:
+            self._add(waiting_like(model.object, self._names, self._tried), model.origin)
+        cloned = f", the new ones like pod {like[0].object.name}: its template is not in the input" if like else ""
+        return f"{found} {before} -> {number}{cloned}"
+
+    def _set_priority(self, value: str) -> str:
+        found, text = self._assigned(value, "CLASS|N")
+        classes = {loaded.object.name: loaded.object for loaded in self._list(objects.PriorityClass)}
+        admission = PriorityAdmission(classes.values())
+        numeric = re.fullmatch(r"-?[0-9]+", text) is not None
+        name, number = ("" if numeric else text), 0
+        if name:
+            try:
+                spec = admission.resolve(objects.Pod(spec=objects.PodSpec(priority_class_name=name))).spec
+            except FieldError as error:
+                raise self._error(error.message) from None
+            number = spec.priority or 0
+        else:
+            most = 2**31 if text.startswith("-") else HIGHEST_USER_PRIORITY
+            amount = whole_number(text.removeprefix("-"), most)
+            if amount is None:
+                raise self._error(f'"{text}": want a class, or a number up to {HIGHEST_USER_PRIORITY}')
+            number = -amount if text.startswith("-") else amount
+        policy = classes[name].preemption_policy if name in classes else None
+        pods, groups = self._workloads.members(found)
+        self._concerned.update(map(pod_name, pods))
+
+        def changed_spec(spec: Any) -> Any:
+            more = {"preemption_policy": policy} if policy is not None else {}
+            return replace(spec, priority=number, priority_class_name=name, **more)
+
+        for loaded in pods:
+            self._put(loaded, replace(loaded.object, spec=changed_spec(loaded.object.spec)))
+        for group in groups:
+            self._put(group, replace(group.object, spec=changed_spec(group.object.spec)))
+        templates = self._workloads.set_priority(found, name, number)
+        if not pods and not groups and not templates:
+            raise _NotThereError(Origin(str(self._change)), f"{found} has no pods and no template")
+        return f"priority of {found} is {number}" + (f" ({name})" if name else "")
+
+    def _without(self, value: str) -> str:
+        found = self._found(value)
+        if found.kind == "Node":
+            raise self._error(f"--remove-node {found.name} takes a node away, with its pods")
+        pods, groups = self._workloads.remove(found)
+        gone = {id(loaded) for loaded in (*pods, *groups)}
+        for kind in (objects.Pod, objects.PodGroup):
+            listed: Any = self._list(kind)
+            listed[:] = [loaded for loaded in listed if id(loaded) not in gone]
+        return f"{found} was never there" + (f", nor its {_count(len(pods), 'pod')}" if pods else "")
+
+
+def with_changes(answer: Answer, made: Changed) -> Answer:
+    """The answer to a changed input, with what the changes did and what became of whom they displaced."""
+    if not made.made:
+        return answer
+    plan = answer.plan
+    outcomes = {(pod.namespace, pod.name): pod for pod in plan.pods}
+    because = why_waits(plan)
+    displaced = []
+    for one in made.displaced:
+        found = outcomes.get((one.namespace, one.successor)) if one.successor is not None else None
+        if found is not None and found.node_name is not None:
+            one = replace(one, outcome="Moved", to=found.node_name)
+        elif found is not None:
+            one = replace(one, outcome="Waiting", message=because(found))
+        displaced.append(one)
+    lost = [
+        LostPod(
+            namespace=one.namespace,
+            name=one.name,
+            pod_group=one.pod_group,
+            node_name=one.node_name,
+            priority=one.priority,
+        )
+        for one in displaced
+        if one.outcome == "Lost"
+    ]
+    scheduled = {(group.namespace, group.name): group.scheduled for group in plan.pod_groups}
+    broken = tuple(replace(one, after=scheduled.get((one.namespace, one.name), 0)) for one in made.broken)
+    displaced.sort(key=lambda one: (one.namespace, one.name))
+    changed_plan = replace(
+        plan,
+        changes=tuple(made.made),
+        displaced=tuple(displaced),
+        broken_gangs=broken,
+        lost=tuple(sorted((*plan.lost, *lost), key=lambda pod: (pod.namespace, pod.name))),
+    )
+    return Answer(changed_plan, answer.account)
+
+
+def why_waits(plan: Plan) -> Callable[[PodOutcome], str | None]:
+    """Why a pod of the plan waits: its own message, else that of its group."""
+    groups = {(group.namespace, group.name): group.message for group in plan.pod_groups}
+    return lambda pod: pod.message or groups.get((pod.namespace, pod.pod_group or ""))
+
+
+# -- parts -----------------------------------------------------------------------------------------
+
+
+def waiting_like(pod: objects.Pod, taken: set[tuple[str, str]], tried: dict[tuple[str, str], int]) -> objects.Pod:
+    """The pod that a controller makes for one that is gone: alike, without a node, under a name that is free.
+
+    Whose name tells an ordinal has it again; a name that ends in five made-up characters gets others.  `tried`: by
+    namespace and what comes before them, up to which number names were tried, so that many cost as much each as one.
+    """
+    meta = pod.metadata
+    name = meta.name
+    if (pod.namespace, name) in taken or _ENDING.search(name):
+        base = f"{_ENDING.sub('', name)}-"[:58]
+        number = tried.get((pod.namespace, base), 0)
+        while (pod.namespace, f"{base}{number:05d}") in taken or f"{base}{number:05d}" == name:
+            number += 1
+        tried[pod.namespace, base] = number
+        name = f"{base}{number:05d}"
+    spec = replace(pod.spec, node_name="")
+    fresh = replace(meta, name=name, generate_name="", uid="", resource_version="", creation_timestamp=None)
+    fresh = replace(fresh, deletion_timestamp=None, deletion_grace_period_seconds=None)
+    return objects.Pod(metadata=fresh, spec=spec)
+
+
+def copies_of_node(
+    manifests: Manifests, model: objects.Node, name: str, makes_daemons: Callable[[objects.Pod], bool]
+) -> list[KubernetesObject]:
+    """A node like another, ready and open for pods, with its devices and the daemons that nobody else makes."""
+    labels = {**model.metadata.labels, **({HOSTNAME: name} if HOSTNAME in model.metadata.labels else {})}
+    taints = tuple(taint for taint in model.spec.taints if not taint.key.startswith(_LIFECYCLE))
+    meta = replace(model.metadata, name=name, uid="", resource_version="", labels=labels, creation_timestamp=None)
+    spec = replace(model.spec, unschedulable=False, taints=taints, provider_id="")
+    ready = tuple(each for each in model.status.conditions if each.type != "Ready")
+    made: list[KubernetesObject] = [
+        replace(model, metadata=meta, spec=spec, status=replace(model.status, conditions=ready))
+    ]
+    drivers = (loaded.object for loaded in manifests.of(objects.CSINode) if loaded.object.name == model.name)
+    made += [replace(csi, metadata=replace(csi.metadata, name=name, uid="")) for csi in drivers]
+    for one in (loaded.object for loaded in manifests.of(objects.ResourceSlice)):
+        if one.spec.node_name == model.name:
+            pool = replace(one.spec.pool, name=f"{one.spec.pool.name}-{name}")
+            renamed = replace(one.metadata, name=f"{one.name}-{name}"[:253], uid="")
+            made.append(replace(one, metadata=renamed, spec=replace(one.spec, node_name=name, pool=pool)))
+    for pod in (loaded.object for loaded in manifests.pods if loaded.object.spec.node_name == model.name):
+        if _is_daemon(pod) and is_active(pod) and not makes_daemons(pod):
+            renamed = replace(pod.metadata, name=f"{pod.name[:200]}-{name}"[:253], uid="", creation_timestamp=None)
+            affinity = _pinned_to(pod.spec.affinity, name)
+            made.append(replace(pod, metadata=renamed, spec=replace(pod.spec, node_name=name, affinity=affinity)))
+    return made
+
+
+def _pinned_to(affinity: objects.Affinity | None, name: str) -> objects.Affinity | None:
+    """The affinity of a daemon's pod for another node."""
+    if affinity is None or affinity.node_affinity is None:
+        return affinity
+    requirement = objects.NodeSelectorRequirement(key="metadata.name", operator="In", values=(name,))
+    term = objects.NodeSelectorTerm(match_fields=(requirement,))
+    selector = objects.NodeSelector(node_selector_terms=(term,))
+    of_node = replace(affinity.node_affinity, required_during_scheduling_ignored_during_execution=selector)
+    return replace(affinity, node_affinity=of_node)
+
+
+def _cordoned(node: objects.Node) -> objects.Node:
+    taint = Taint(key=_UNSCHEDULABLE, effect="NoSchedule")
+    taints = (
+        node.spec.taints if any(one.key == _UNSCHEDULABLE for one in node.spec.taints) else (*node.spec.taints, taint)
+    )
+    return replace(node, spec=replace(node.spec, unschedulable=True, taints=taints))
+
+
+def _uncordoned(node: objects.Node) -> objects.Node:
+    taints = tuple(taint for taint in node.spec.taints if taint.key != _UNSCHEDULABLE)
+    return replace(node, spec=replace(node.spec, unschedulable=False, taints=taints))
+
+
+def _failed(node: objects.Node) -> objects.Node:
+    others = tuple(each for each in node.status.conditions if each.type != "Ready")
+    ready = objects.NodeCondition(type="Ready", status="Unknown", reason="NodeStatusUnknown")
+    taints = tuple(taint for taint in node.spec.taints if taint.key != _UNREACHABLE)
+    return replace(
+        node,
+        spec=replace(node.spec, taints=(*taints, *_FAILED)),
+        status=replace(node.status, conditions=(*others, ready)),
+    )
+
+
+def _is_daemon(pod: objects.Pod) -> bool:
+    reference = reference_of(pod)
+    return reference is not None and reference.kind == "DaemonSet"
+
+
+def _stays(pod: objects.Pod) -> bool:
+    """Whether a drain leaves the pod: it is a daemon's or a static one."""
+    return _is_daemon(pod) or _MIRROR in pod.metadata.annotations or _is_static(pod)
+
+
+def _empty_dirs(pod: objects.Pod) -> tuple[str, ...]:
+    """The volumes of a pod whose data is gone with it."""
+    return tuple(volume.name for volume in pod.spec.volumes if volume.empty_dir is not None)
+
+
+def _kubectl_needs(pods: Sequence[objects.Pod]) -> tuple[str, ...]:
+    """The flags without which `kubectl drain` refuses to take these pods from their node (whatif.md 4.4)."""
+    going = [pod for pod in pods if not _stays(pod)]
+    needs = {
+        "--force": any(reference_of(pod) is None for pod in going),
+        "--ignore-daemonsets": any(_is_daemon(pod) for pod in pods),
+        "--delete-emptydir-data": any(_empty_dirs(pod) for pod in going),
+    }
+    return tuple(flag for flag, needed in needs.items() if needed)
+
+
+def _is_static(pod: objects.Pod) -> bool:
+    reference = reference_of(pod)
+    return reference is not None and reference.kind == "Node"
+
+
+def gang_sizes(manifests: Manifests) -> dict[tuple[str, str], tuple[int, int]]:
+    """(namespace, name) of every gang: its minimum and how many of it have a node."""
+    bound: dict[tuple[str, str], int] = {}
+    for loaded in manifests.pods if manifests.pod_groups else ():
+        pod = loaded.object
+        name = pod_group_name(pod)
+        if name is not None and pod.spec.node_name and pod.status.phase not in ("Succeeded", "Failed"):
+            key = (pod.namespace, name)
+            bound[key] = bound.get(key, 0) + 1
+    found = {}
+    for group in (loaded.object for loaded in manifests.pod_groups):
+        gang = group.spec.scheduling_policy.gang
+        if gang is not None:
+            key = (group.namespace, group.name)
+            found[key] = (gang.min_count, bound.get(key, 0))
+    return found
+
+
+def _fates(back: int, lost: int) -> list[str]:
+    """How many displaced pods come back, and how many do not."""
+    parts = [f"{back} {'comes' if back == 1 else 'come'} back"] if back else []
+    return parts + ([f"{lost} without a controller {'is' if lost == 1 else 'are'} lost"] if lost else [])
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
+def named(names: Sequence[str], most: int = 4) -> str:
+    """Some names: `a, b, c, d and 2 more`."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more

@@ -1,0 +1,220 @@
+"""Who waits in an input, in the order in which the scheduler will try them (whatif.md 6).
+
+The input is planned once; the first decision about each pod or group says where it stands, why it waits and whom it
+would evict.  Who is not tried at all is gated, and comes last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from kube_rules.durations import readable_time
+from kube_rules.group_sources import pod_group_name
+from kube_rules.manifests import Manifests
+from kube_rules.requests import pod_requests
+from reprieve.scheduling.decision import Decision, Result
+from reprieve.scheduling.engine import Engine
+from reprieve.simulation.plan import Observer, PlanOptions, plan
+from reprieve.simulation.report import Answer, ChangeMade, Document, Help, PodGroupOutcome, PodOutcome
+from reprieve.simulation.report_refusals import REFUSED, refusal_sentences
+
+READY: Final = "Ready"
+PREEMPTING: Final = "Preempting"
+BACKOFF: Final = "Backoff"
+PRIORITY: Final = "Priority"
+RESOURCES: Final = "Resources"
+CONSTRAINTS: Final = "Constraints"
+GATED: Final = "Gated"
+
+Key = tuple[str, str, str]
+"""(Pod or PodGroup, namespace, name)."""
+
+
+class QueueItem(Document, frozen=True, kw_only=True):
+    """One pod or group that waits. `evicts`: the units it would evict, `namespace/name`.
+
+    `since`: RFC 3339; None where nothing says when it was created, and its turn in the input decides.
+
+    `why`: Ready (it has a place), Preempting, Priority (on a node that may take it and is large enough what runs is as
+    important), Resources (no node is large enough), Constraints (nodes that are large enough may not take it: selector,
+    affinity, taints, cordon, ports, volumes), Backoff (it waits for its next try) or Gated.
+    """
+
+    position: int
+    kind: str
+    namespace: str
+    name: str
+    priority: int
+    pods: int
+    since: str | None
+    why: str
+    message: str = ""
+    evicts: tuple[str, ...] = ()
+    help: tuple[Help, ...] = ()
+    """What would help it (whatif.md 5)."""
+    tried: str | None = None
+    """How much of what may help was tried: All, Some or None; null where nothing was to be tried."""
+
+
+class Queue(Document, frozen=True, kw_only=True):
+    """The document."""
+
+    api_version: str = "reprieve.dev/v1alpha1"
+    kind: str = "Queue"
+    changes: tuple[ChangeMade, ...] = ()
+    items: tuple[QueueItem, ...] = ()
+    refused: tuple[str, ...] = ()
+    """Sentences on pods that admission refuses: they do not exist, and wait for nothing here."""
+
+
+@dataclass(slots=True)
+class _FirstDecisions:
+    """The first decision about each entity, in order (an observer of a plan). `beside`: who observes as well."""
+
+    beside: Observer | None = None
+    found: dict[str, Decision] = field(default_factory=dict)
+    engine: Engine | None = None
+
+    def attach(self, engine: Engine) -> None:
+        """See `plan.Observer`."""
+        self.engine = engine
+        if self.beside is not None:
+            self.beside.attach(engine)
+
+    def decided(self, decision: Decision, *, seconds: float, now: float) -> None:
+        """See `plan.Observer`."""
+        self.found.setdefault(decision.key, decision)
+        if self.beside is not None:
+            self.beside.decided(decision, seconds=seconds, now=now)
+
+
+def queue_of(
+    manifests: Manifests, options: PlanOptions, helped: Callable[[Answer], Answer] = lambda answer: answer
+) -> Queue:
+    """Who waits, in order. `helped`: the plan with what would help those who still wait at its end.
+
+    Raises InputError as a plan does.
+    """
+    first = _FirstDecisions(options.observer)
+    document = helped(plan(manifests, replace(options, observer=first, first_decision=False, account=False))).plan
+    waiting: dict[Key, list[PodOutcome]] = {}
+    for pod in document.pods:
+        if pod.outcome == REFUSED:
+            continue
+        kind, name = ("Pod", pod.name) if pod.pod_group is None else ("PodGroup", pod.pod_group)
+        waiting.setdefault((kind, pod.namespace, name), []).append(pod)
+    created, keys = _created(manifests, first.engine)
+    order = {key: turn for turn, key in enumerate(first.found)}
+    turned = sorted(
+        waiting, key=lambda key: (order.get(keys.get(key, ""), len(order)), created.get(key, _NEVER)[0], key)
+    )
+    strongest = max(
+        (loaded.object.spec.priority or 0 for loaded in manifests.pods if loaded.object.spec.node_name), default=None
+    )
+    requests_of = {
+        (loaded.object.namespace, loaded.object.name): pod_requests(loaded.object)
+        for loaded in manifests.pods
+        if not loaded.object.spec.node_name
+    }
+    groups = {(one.namespace, one.name): one for one in document.pod_groups}
+    items = []
+    for position, key in enumerate(turned, 1):
+        pods, decision = waiting[key], first.found.get(keys.get(key, ""))
+        group = groups.get(key[1:]) if key[0] == "PodGroup" else None
+        requests = [requests_of.get((pod.namespace, pod.name), {}) for pod in pods]
+        made = decision.preemption if decision is not None else None
+        evicts = tuple(sorted(verdict.unit.name for verdict in made.victims)) if made is not None else ()
+        items.append(
+            QueueItem(
+                position=position,
+                kind=key[0],
+                namespace=key[1],
+                name=key[2],
+                priority=pods[0].priority,
+                pods=len(pods),
+                since=readable_time(created[key][0]) if created.get(key, _NEVER)[1] else None,
+                why=_why(decision, pods[0].priority, requests, strongest, first.engine),
+                message=_message(group, pods),
+                evicts=evicts,
+                help=group.help if group is not None else pods[0].help,
+                tried=group.tried if group is not None else pods[0].tried,
+            )
+        )
+    return Queue(items=tuple(items), refused=tuple(refusal_sentences(document)))
+
+
+def _why(
+    decision: Decision | None,
+    priority: int,
+    requests: list[dict[str, int]],
+    strongest: int | None,
+    engine: Engine | None,
+) -> str:
+    """In one word. `requests`: of each of the pods; `strongest`: the highest priority of what runs."""
+    if decision is None or engine is None:
+        return GATED
+    if decision.result is Result.SCHEDULED:
+        return READY
+    if decision.preemption is not None and decision.preemption.victims:
+        return PREEMPTING
+    if decision.put_off is not None or decision.result is Result.ERROR:
+        return BACKOFF
+    large = [_large_enough(engine, one) for one in {tuple(sorted(each.items())): each for each in requests}.values()]
+    if not all(rows.any() for rows in large):
+        return RESOURCES
+    diagnosis = decision.diagnosis
+    if diagnosis is not None:
+        cured = np.zeros(len(engine.cluster.nodes), dtype=np.bool_)
+        cured[[row for row in diagnosis.resolvable_rows() if row < len(cured)]] = True
+        if not any((rows & cured).any() for rows in large):
+            return CONSTRAINTS
+    return PRIORITY if strongest is not None and strongest >= priority else RESOURCES
+
+
+def _large_enough(engine: Engine, requests: dict[str, int]) -> npt.NDArray[np.bool_]:
+    """bool[rows]: nodes that would hold a pod if nothing else was on them, as far as amounts go."""
+    nodes = engine.cluster.nodes
+    amounts = [(engine.cluster.resources.column(name), amount) for name, amount in requests.items()]
+    nodes.fit_columns()
+    found = nodes.alive[: len(nodes)].copy()
+    for column, amount in amounts:
+        found &= nodes.allocatable[column, : len(nodes)] >= amount
+    return found
+
+
+_NEVER: Final = (0.0, False)
+
+
+def _created(manifests: Manifests, engine: Engine | None) -> tuple[dict[Key, tuple[float, bool]], dict[Key, str]]:
+    """When the first of each entity was created, and whether the input says so; and what the engine calls it.
+
+    A group of a tree is tried with all of the tree.
+    """
+    groups = engine.cluster.groups if engine is not None else {}
+    created: dict[Key, tuple[float, bool]] = {}
+    keys: dict[Key, str] = {}
+    for loaded in manifests.pods:
+        pod = loaded.object
+        if pod.spec.node_name:
+            continue
+        group = pod_group_name(pod)
+        key = ("Pod", pod.namespace, pod.name) if group is None else ("PodGroup", pod.namespace, group)
+        created[key] = min(created.get(key, (loaded.created, loaded.dated)), (loaded.created, loaded.dated))
+        uid = pod.metadata.uid or f"{pod.namespace}/{pod.name}"
+        if group is None:
+            keys[key] = f"pod/{uid}"
+        else:
+            known = groups.get(f"{pod.namespace}/{group}")
+            keys[key] = known.home if known is not None else f"group/{pod.namespace}/{group}"
+    return created, keys
+
+
+def _message(group: PodGroupOutcome | None, pods: list[PodOutcome]) -> str:
+    if group is not None and group.message:
+        return group.message
+    return next((pod.message for pod in pods if pod.message), "")

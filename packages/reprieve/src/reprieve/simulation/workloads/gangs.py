@@ -1,0 +1,324 @@
+"""Gangs of workloads: which pods that are made belong together (whatif.md 2.10).
+
+A gang is made where the object, or one above it, asks for it; its group is an object of the plan like any other, and
+one of that name in the input counts instead.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Final, Protocol
+
+import msgspec
+
+from kube_rules import objects
+from kube_rules.admission import PriorityAdmission
+from kube_rules.decoding import finish, from_data
+from kube_rules.errors import FieldError, InputError
+from kube_rules.foreign_groups import VOLCANO_VERSION
+from kube_rules.group_owners import ANY, OWNER_KINDS, gang_sizes, owner_of
+from kube_rules.group_sources import GROUP_ANNOTATIONS, OWNERS, TASK_ANNOTATION, pod_group_name
+from kube_rules.versions import INTERNAL_VERSION
+from reprieve.simulation.workloads.batches import Batch, Workload, names_group, reference_to
+from reprieve.simulation.workloads.owners import Owner, mapping, text
+from reprieve.simulation.workloads.rows import WorkloadKind, entries_of, filled, value_at
+from reprieve.simulation.workloads.scheduling_fields import PATH, Asked, GroupAsked, groups_asked
+
+GANG: Final = "scheduling.reprieve.dev/gang"
+POD_GROUP: Final = "reprieve.dev/pod-group"
+DISRUPTION_MODE: Final = "reprieve.dev/disruption-mode"
+TOPOLOGY_KEY: Final = "reprieve.dev/topology-key"
+_RAY: Final = "ray.io"
+_OF_PODS: Final = ("priorityClassName", "priority", "preemptionPolicy")
+"""Fields that a group has of the template of its pods."""
+
+
+@dataclass(slots=True)
+class _Gang:
+    """A group that is made for a workload."""
+
+    workload: Workload
+    name: str
+    min_count: int | None
+    """None: of everybody."""
+    more: Mapping[str, Any] = field(default_factory=dict)
+    """disruptionMode, schedulingConstraints, resourceClaims."""
+    basic: bool = False
+    place: str = "metadata.annotations"
+    """Where the object asks for it."""
+    operated: bool = False
+    """The PodGroup is one of Volcano, as the operator of the kind makes it; its pods name it by an annotation."""
+    priority_class: tuple[str, str] = ("", "")
+    """Of such a PodGroup: its class, and the path where the object has that."""
+    parts: Mapping[str, int] = field(default_factory=dict)
+    """Where each part has a minimum of its own: how many pods of it are needed."""
+    members: int = 0
+    batch: Batch | None = None
+    """The first of its batches: the class of its template is that of the group."""
+
+    @property
+    def count(self) -> int:
+        return self.members if self.min_count is None else self.min_count
+
+    @property
+    def is_made(self) -> bool:
+        """Whether there is a group: one that has all it needs already, or nobody, is none.
+
+        Where pods name the group by an annotation they would wait for it.
+        """
+        return self.count > 0 or self.basic or (self.operated and self.members > 0)
+
+    @property
+    def in_parts(self) -> bool:
+        """Whether the minima of its parts count: they are no more than that of the whole (workloads.md 2.7)."""
+        return 0 < sum(self.parts.values()) <= self.count
+
+
+class Remarking(Protocol):
+    """Reports something of a workload that is not read; `unless`: the source of groups that reads it."""
+
+    def __call__(self, workload: Workload, message: str, unless: str = "", *, strict: bool = False) -> None:
+        """See `Maker.remark`."""
+
+
+class Gangs:
+    """The gangs of one input. `count` reads a number of an object, `there` has its pods that run."""
+
+    def __init__(
+        self,
+        count: Callable[[Workload, str, Any, int], int],
+        there: Callable[[Workload], Sequence[objects.Pod]],
+        remark: Remarking,
+    ) -> None:
+        self._count = count
+        self._there = there
+        self._remark = remark
+        self._gangs: dict[tuple[str, str], _Gang] = {}
+        self._always: dict[Owner, str] = {}
+        self._asked: dict[Owner, Asked | None] = {}
+
+    def always(self, workload: Workload, priority_class: str) -> None:
+        """Everything that the workload makes is one gang with this class, as its operator has it, whatever its row."""
+        self._always[workload.key] = priority_class
+
+    def of(
+        self, workload: Workload, row: WorkloadKind | None = None, part: str = "", piece: tuple[str, str] = ("", "")
+    ) -> str:
+        """The name of the gang that pods of the workload belong to (whatif.md 2.10); empty if there is none.
+
+        `part`: which of several gangs of the workload; `piece`: the part and the replica that the pods are of.
+        """
+        if workload.group:
+            return workload.group
+        if workload.key not in self._asked:
+            self._asked[workload.key] = groups_asked(workload, partial(self._unread, workload))
+        asked_for = self._asked[workload.key]
+        if asked_for is not None:
+            return self._by_field(workload, asked_for(*piece))
+        if workload.key in self._always:
+            given = self._always[workload.key], "spec.priorityClassName"
+            return self._add(_Gang(workload, workload.name, None, operated=True, priority_class=given))
+        if row is not None and _is_operated(workload, row):
+            return self._operated(workload, row)
+        least = value_at(workload.manifest, row.min_count) if row is not None and row.min_count else None
+        asked = mapping(workload.meta.get("annotations")).get(GANG) == "true"
+        if least is None and (not asked or _hands_down(row)) and not (row is not None and row.always_gang):
+            return ""
+        name = f"{workload.name}-{part}" if part else workload.name
+        if least is not None and row is not None:
+            number = self._count(workload, row.min_count, least, 0) - len(self._outside(workload, name))
+            return self._add(_Gang(workload, name, number))
+        if asked:
+            self._remark_on(workload)
+        return self._add(_Gang(workload, name, self._missing(workload, part) if asked else None))
+
+    def _unread(self, workload: Workload, path: str) -> None:
+        self._remark(workload, f"{path} is not read: it is no field of {PATH}", "", strict=True)
+
+    def _by_field(self, workload: Workload, asked: GroupAsked) -> str:
+        """A group that `spec.scheduling` asks for (workloads.md 6)."""
+        name = f"{workload.name}-{asked.name}" if asked.name else workload.name
+        number = 0 if asked.basic else asked.min_count
+        if number:
+            labels = [pod.metadata.labels for pod in self._there(workload)]
+            number -= sum(asked.labels.items() <= each.items() for each in labels)
+        return self._add(_Gang(workload, name, number, asked.more, basic=asked.basic, place=asked.path))
+
+    def _operated(self, workload: Workload, row: WorkloadKind) -> str:
+        """The PodGroup that the operator of the kind makes for Volcano (workloads.md 5)."""
+        name = filled(row.gang_name, {"name": workload.name})
+        least = value_at(workload.manifest, row.min_count) if row.min_count else None
+        number = None
+        if least is not None:
+            number = self._count(workload, row.min_count, least, 0)
+        elif workload.key[0] == _RAY:
+            cluster = workload.spec if workload.key[1] == "RayCluster" else mapping(workload.spec.get("rayClusterSpec"))
+            number = gang_sizes("RayCluster", cluster)[""]
+        if number is not None:
+            number -= len(self._outside(workload, name))
+        parts = self._parts(workload, row, name) if row.min_count_of_part else {}
+        classes = ((text(value_at(workload.manifest, path)), path) for path in row.priority_class)
+        given = next((each for each in classes if each[0]), ("", ""))
+        return self._add(_Gang(workload, name, number, operated=True, priority_class=given, parts=parts))
+
+    def _remark_on(self, workload: Workload) -> None:
+        """A gang by an annotation that a scheduler may not read (workloads.md 2.10)."""
+        kind = workload.key[1]
+        if any(kind == one.KIND for one in OWNER_KINDS):
+            why = (
+                "a scheduler reads it with groupSources: {owners: true} in its configuration; else its pods are no gang"
+            )
+            self._remark(workload, f"metadata.annotations[{GANG}]: planned as a gang: {why}", OWNERS)
+        else:
+            known = ", ".join(one.KIND for one in OWNER_KINDS)
+            why = f"a scheduler reads it of {known} alone"
+            self._remark(workload, f"metadata.annotations[{GANG}]: planned as a gang: {why}", "")
+
+    def _missing(self, workload: Workload, part: str) -> int | None:
+        """How many pods a gang needs beyond those that run; None: all that are made. As the scheduler counts it."""
+        sizes = gang_sizes(workload.key[1], workload.spec) if workload.key[1] != "Job" else {}
+        size = sizes.get(part, sizes.get(ANY))
+        if size is None:
+            return None
+        owners = [owner_of(pod.metadata) for pod in self._there(workload)]
+        return size - sum(owner is not None and owner.part == part for owner in owners)
+
+    def _outside(self, workload: Workload, name: str) -> list[objects.Pod]:
+        """Pods of the workload that run and are in no group that is made for it: they do not count there."""
+        return [pod for pod in self._there(workload) if pod_group_name(pod) != name]
+
+    def _parts(self, workload: Workload, row: WorkloadKind, name: str) -> Mapping[str, int]:
+        """What each part needs beyond the pods of it that run; empty where no part states a minimum."""
+        pods, field = row.sets[0], row.min_count_of_part
+        running = Counter(pod.metadata.annotations.get(TASK_ANNOTATION, "") for pod in self._outside(workload, name))
+        found: dict[str, int] = {}
+        stated = False
+        for at, part, entry in entries_of(workload.manifest, pods):
+            value = value_at(entry, field)
+            stated = stated or value is not None
+            replicas = pods.replicas if isinstance(pods.replicas, int) else value_at(entry, pods.replicas)
+            every = self._count(workload, f"{at}.{pods.replicas}", replicas, pods.default)
+            found[part] = max(self._count(workload, f"{at}.{field}", value, every) - running[part], 0)
+        return {part: least for part, least in found.items() if least} if stated else {}
+
+    def of_job(self, workload: Workload, template: Mapping[str, Any], wanted: int, there: Sequence[objects.Pod]) -> str:
+        """The same for a Job, which may also say so in its spec or by the annotation that `reprieve up` knows."""
+        if workload.group:
+            return workload.group
+        annotations = mapping(workload.meta.get("annotations"))
+        scheduling = workload.spec.get("scheduling")
+        if names_group(mapping(template.get("spec"))):
+            return ""
+        more: dict[str, Any] = {}
+        if isinstance(scheduling, Mapping):
+            policy = mapping(scheduling.get("schedulingPolicy"))
+            more = {
+                name: scheduling[name] for name in ("schedulingConstraints", "disruptionMode") if name in scheduling
+            }
+            place = "spec.scheduling"
+            if "basic" in policy:
+                return self._add(_Gang(workload, workload.name, 0, more, basic=True, place=place))
+            number = value_at(policy, "gang.minCount")
+            least = wanted if number is None else self._count(workload, place, number, 1)
+            return self._add(_Gang(workload, workload.name, least - len(there), more, place=place))
+        if annotations.get(POD_GROUP) == "true":
+            mode, topology = annotations.get(DISRUPTION_MODE), annotations.get(TOPOLOGY_KEY)
+            if mode in ("all", "single"):
+                more["disruptionMode"] = {mode: {}}
+            if topology:
+                more["schedulingConstraints"] = {"topology": [{"key": topology}]}
+            return self._add(_Gang(workload, workload.name, wanted - len(there), more))
+        return self.of(workload)
+
+    def _add(self, gang: _Gang) -> str:
+        self._gangs.setdefault((gang.workload.namespace, gang.name), gang)
+        return gang.name
+
+    def settle(self, batches: Sequence[Batch], existing: Collection[tuple[str, str]]) -> None:
+        """Count members, and take those out that are not in their gang, or are by what they say themselves."""
+        for batch in batches:
+            gang = self._gangs.get((batch.workload.namespace, batch.group)) if batch.group else None
+            if gang is not None:
+                gang.members += len(batch.pods)
+                gang.batch = gang.batch or batch
+        for batch in batches:
+            key = (batch.workload.namespace, batch.group)
+            gang = self._gangs.get(key)
+            if gang is None:
+                continue
+            if gang.operated:
+                batch.annotations = {**batch.annotations, GROUP_ANNOTATIONS[0]: gang.name}
+            if gang.operated or (key not in existing and not gang.is_made):
+                batch.group = ""
+
+    def groups(
+        self, admission: PriorityAdmission, existing: Collection[tuple[str, str]]
+    ) -> Iterator[tuple[objects.PodGroup, Workload]]:
+        """The groups that are made, each with the workload it is of."""
+        for key, gang in self._gangs.items():
+            if key not in existing and gang.is_made:
+                yield self._pod_group(gang, admission), gang.workload
+
+    def _pod_group(self, gang: _Gang, admission: PriorityAdmission) -> objects.PodGroup:
+        pod_spec = mapping(gang.batch.template.get("spec")) if gang.batch is not None else {}
+        basic = gang.basic or gang.count <= 0
+        policy: Mapping[str, Any] = {"basic": {}} if basic else {"gang": {"minCount": gang.count}}
+        if gang.operated:
+            return self._of_volcano(gang, admission)
+        spec = {"schedulingPolicy": policy, **gang.more}
+        for name in _OF_PODS:
+            if pod_spec.get(name) is not None:
+                spec[name] = pod_spec[name]
+        return self._read(gang, INTERNAL_VERSION, spec, admission)
+
+    def _of_volcano(self, gang: _Gang, admission: PriorityAdmission) -> objects.PodGroup:
+        """The PodGroup that an operator makes for Volcano, which says what each part needs where these count."""
+        spec: dict[str, Any] = {"minMember": max(gang.count, 0)}
+        if gang.in_parts:
+            spec["minTaskMember"] = dict(gang.parts)
+        if gang.priority_class[0]:
+            spec["priorityClassName"] = gang.priority_class[0]
+        return self._read(gang, VOLCANO_VERSION, spec, admission)
+
+    def _read(
+        self, gang: _Gang, version: str, spec: Mapping[str, Any], admission: PriorityAdmission
+    ) -> objects.PodGroup:
+        workload = gang.workload
+        meta = {
+            "name": gang.name,
+            "namespace": workload.namespace,
+            "ownerReferences": [msgspec.to_builtins(reference_to(workload.manifest))],
+        }
+        made = {"apiVersion": version, "kind": "PodGroup", "metadata": meta, "spec": spec}
+        try:
+            group = finish(from_data(objects.PodGroup, made, workload.origin), workload.origin, stored_groups=True)
+            return admission.resolve(group)
+        except (InputError, FieldError) as error:
+            raise _misfit(gang, error) from None
+
+
+def _is_operated(workload: Workload, row: WorkloadKind) -> bool:
+    """Whether the operator of the kind makes a PodGroup for the object."""
+    if not row.gang_when:
+        return row.always_gang and bool(row.priority_class)
+    return any(value_at(workload.manifest, path) is not None for path in row.gang_when)
+
+
+def _hands_down(row: WorkloadKind | None) -> bool:
+    """Whether the annotations of an object of this kind are those of what it makes."""
+    return row is not None and any(pods.inherits for pods in row.sets)
+
+
+def _misfit(gang: _Gang, error: InputError | FieldError) -> InputError:
+    """What is wrong with a group, at the field that it comes from (whatif.md 1.9)."""
+    name = error.path.removeprefix("spec.")
+    if gang.operated:
+        return gang.workload.error(gang.priority_class[1] if name == "priorityClassName" else "", error.message)
+    if gang.batch is not None and name in _OF_PODS:
+        return gang.batch.workload.error(gang.batch.place(error.path), error.message)
+    return gang.workload.error(
+        f"{gang.place}.{name}" if gang.place != "metadata.annotations" else gang.place, error.message
+    )

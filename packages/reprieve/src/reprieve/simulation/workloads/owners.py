@@ -1,0 +1,229 @@
+"""Who owns whom in an input, so that what is there is not made again (whatif.md 1.2).
+
+By the controlling owner reference: kind, name and, where both sides have one, UID.  A ReplicaSet that is not in the
+input is recognised by its name as one of a Deployment that is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
+
+from kube_rules.manifests import Manifests, PodMaker, UnknownObject
+from kube_rules.meta import OwnerReference
+from kube_rules.objects import Pod
+from kube_rules.workloads import group_of
+
+_DEEPEST: Final = 8
+HASH: Final = "pod-template-hash"
+
+Owner = tuple[str, str, str, str]
+"""(API group, kind, namespace, name)."""
+PodKey = tuple[str, str]
+"""(namespace, name)."""
+
+
+class Owners:
+    """Pods of the input by everybody above them, and the owned objects that make pods themselves."""
+
+    def __init__(self, makers: Iterable[PodMaker], unknown: Iterable[UnknownObject] = (), pods: Iterable[Pod] = ()):
+        self._above: dict[Owner, tuple[Owner, str]] = {}
+        """Owned object -> its owner, and the UID the reference has."""
+        self._uids: dict[Owner, str] = {}
+        self._makers: dict[Owner, PodMaker] = {}
+        self._below: dict[Owner, list[Owner]] = {}
+        self._direct: dict[Owner, dict[PodKey, Pod]] = {}
+        self._all: dict[Owner, dict[PodKey, Pod]] = {}
+        self._listed: dict[PodKey, set[Owner]] = {}
+        """Pod -> the owners among whose pods it is."""
+        self._deployments_sets: dict[Owner, Owner] = {}
+        """Deployment -> a ReplicaSet of it that is not in the input, by the name in a pod's reference."""
+        for maker in makers:
+            self._makers.setdefault(key_of(maker.manifest), maker)
+        for manifest in (*(each.manifest for each in self._makers.values()), *(each.manifest for each in unknown)):
+            self._learn(manifest)
+        for pod in pods:
+            self.add_pod(pod)
+
+    @classmethod
+    def of(cls, manifests: Manifests) -> Owners:
+        """Those of an input."""
+        return cls(manifests.pod_makers, manifests.unknown, (loaded.object for loaded in manifests.pods))
+
+    def add_pod(self, pod: Pod) -> None:
+        """A pod, below everybody who was found so far."""
+        reference = reference_of(pod)
+        if reference is None:
+            return
+        owner = (group_of(reference.api_version), reference.kind, pod.namespace or "default", reference.name)
+        self._list(self._direct, owner, pod)
+        above, uid = owner, reference.uid
+        deployment = deployment_of(pod)
+        if deployment and owner not in self._uids:
+            above, uid = (owner[0], "Deployment", owner[2], deployment), ""
+            self._deployments_sets[above] = owner
+            self._list(self._direct, above, pod)
+        for each in self._chain((above, uid)):
+            self._list(self._all, each, pod)
+
+    def remove_pod(self, namespace: str, name: str) -> None:
+        """A pod that is there no more."""
+        key = namespace or "default", name
+        for owner in self._listed.pop(key, ()):
+            for pods in (self._direct, self._all):
+                pods.get(owner, {}).pop(key, None)
+
+    def _list(self, pods: dict[Owner, dict[PodKey, Pod]], owner: Owner, pod: Pod) -> None:
+        key = pod.namespace or "default", pod.name
+        pods.setdefault(owner, {})[key] = pod
+        self._listed.setdefault(key, set()).add(owner)
+
+    def add(self, maker: PodMaker) -> None:
+        """An object that makes pods, with those that are there of it already."""
+        key = key_of(maker.manifest)
+        known = key in self._makers
+        self._makers[key] = maker
+        if known:
+            return
+        self._learn(maker.manifest)
+        below = (pod for each in self.owned(key) for pod in self.pods(each))
+        found = [*self.direct(key, self._uids[key]), *below]
+        for owner in self._chain((key, "")):
+            for pod in found:
+                self._list(self._all, owner, pod)
+
+    def maker(self, key: Owner) -> PodMaker | None:
+        """The object that makes pods, if it is in the input."""
+        return self._makers.get(key)
+
+    def owner(self, key: Owner) -> Owner | None:
+        """The nearest object above that is in the input."""
+        return next(iter(self._chain(self._above.get(key))), None)
+
+    def owned(self, key: Owner) -> list[Owner]:
+        """Objects of the input that are directly below and make pods, in document order."""
+        return [below for below in self._below.get(key, ()) if self.owner(below) == key]
+
+    def pods(self, key: Owner) -> list[Pod]:
+        """All pods of an object of the input, directly or through others."""
+        return list(self._all.get(key, {}).values())
+
+    def direct(self, key: Owner, uid: str = "") -> list[Pod]:
+        """Pods whose controlling reference names the object, which need not be in the input.
+
+        `uid`: the object's, which theirs has to be if they have one; a reference to a Deployment's ReplicaSet has not.
+        """
+        return [pod for pod in self._direct.get(key, {}).values() if not uid or _may_be_of(pod, key[1], uid)]
+
+    def set_of(self, deployment: Owner) -> Owner | None:
+        """A ReplicaSet that is not in the input, as far as pods name one."""
+        return self._deployments_sets.get(deployment)
+
+    def _learn(self, manifest: Mapping[str, Any]) -> None:
+        meta = mapping(manifest.get("metadata"))
+        key = key_of(manifest)
+        self._uids[key] = text(meta.get("uid"))
+        references = meta.get("ownerReferences")
+        for reference in references if isinstance(references, list) else ():
+            if isinstance(reference, Mapping) and reference.get("controller") is True:
+                version, kind, name = (text(reference.get(part)) for part in ("apiVersion", "kind", "name"))
+                above = (group_of(version), kind, key[2], name)
+                self._above[key] = (above, text(reference.get("uid")))
+                self._below.setdefault(above, []).append(key)
+
+    def _chain(self, above: tuple[Owner, str] | None) -> Iterator[Owner]:
+        """Owners that are in the input, from below; a reference by another UID is to somebody who is gone."""
+        for _ in range(_DEEPEST):
+            if above is None:
+                return
+            owner, uid = above
+            known = self._uids.get(owner)
+            if known is None or (known and uid and known != uid):
+                return
+            yield owner
+            above = self._above.get(owner)
+
+
+def _may_be_of(pod: Pod, kind: str, uid: str) -> bool:
+    """Whether the UID of a pod's controlling reference, if that is to an object of this kind, is this one or none."""
+    reference = reference_of(pod)
+    return reference is None or reference.kind != kind or reference.uid in ("", uid)
+
+
+def is_active(pod: Pod) -> bool:
+    """Whether the pod counts as one of its controller's: it has not ended and is not on its way out."""
+    return pod.status.phase not in ("Succeeded", "Failed") and pod.metadata.deletion_timestamp is None
+
+
+def key_of(manifest: Mapping[str, Any]) -> Owner:
+    """Group, kind, namespace and name of an object."""
+    meta = mapping(manifest.get("metadata"))
+    group = group_of(text(manifest.get("apiVersion")))
+    return group, text(manifest.get("kind")), namespace_of(meta), name_of_meta(meta)
+
+
+def name_of_meta(meta: Mapping[str, Any]) -> str:
+    """The name, or what an API server would make of `generateName`."""
+    name, generated = text(meta.get("name")), text(meta.get("generateName"))
+    return name or (f"{generated[:248]}00000" if generated else "")
+
+
+def namespace_of(meta: Mapping[str, Any]) -> str:
+    """The namespace of an object."""
+    return text(meta.get("namespace"))[:253] or "default"
+
+
+def runtime_of(manifest: Mapping[str, Any], among: Iterable[UnknownObject]) -> UnknownObject | None:
+    """The runtime that a TrainJob names, which has its pod templates (whatif.md 2.5)."""
+    reference = mapping(mapping(manifest.get("spec")).get("runtimeRef"))
+    kind, name = text(reference.get("kind")) or "ClusterTrainingRuntime", text(reference.get("name"))
+    namespace = namespace_of(mapping(manifest.get("metadata")))
+    for found in among:
+        meta = mapping(found.manifest.get("metadata"))
+        if (
+            found.kind == kind
+            and meta.get("name") == name
+            and group_of(found.api_version) == "trainer.kubeflow.org"
+            and (kind != "TrainingRuntime" or namespace_of(meta) == namespace)
+        ):
+            return found
+    return None
+
+
+def subject_of_maker(manifest: Mapping[str, Any]) -> str:
+    """`Job "default/train"`, as messages name it."""
+    meta = mapping(manifest.get("metadata"))
+    name = meta.get("name") or meta.get("generateName") or ""
+    return f'{text(manifest.get("kind"))} "{namespace_of(meta)}/{str(name)[:253]}"'
+
+
+def mapping(value: object) -> Mapping[str, Any]:
+    """The value if it is a map, else an empty one."""
+    return value if isinstance(value, Mapping) else {}
+
+
+def text(value: object) -> str:
+    """The value if it is text, else empty."""
+    return value if isinstance(value, str) else ""
+
+
+def whole_number(value: str, most: int) -> int | None:
+    """The number that a text of ASCII digits is; None for any other text, and for a number above `most`."""
+    digits = value.lstrip("0") or value[:1]
+    if not (digits.isascii() and digits.isdigit()) or len(digits) > len(str(most)):
+        return None
+    number = int(digits)
+    return number if number <= most else None
+
+
+def reference_of(pod: Pod) -> OwnerReference | None:
+    """The controlling owner reference of a pod."""
+    return next((reference for reference in pod.metadata.owner_references if reference.controller), None)
+
+
+def deployment_of(pod: Pod) -> str:
+    """The Deployment of a pod by the name of its ReplicaSet; empty if it is of none."""
+    reference, label = reference_of(pod), pod.metadata.labels.get(HASH)
+    if reference is None or reference.kind != "ReplicaSet" or not label or not reference.name.endswith(f"-{label}"):
+        return ""
+    return str(reference.name).removesuffix(f"-{label}")

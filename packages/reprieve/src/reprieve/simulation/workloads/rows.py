@@ -1,0 +1,286 @@
+"""Rows: where in an object of some kind the pod templates and their counts are (whatif.md 3).
+
+    apiVersion: reprieve.dev/v1alpha1
+    kind: WorkloadKinds
+    workloadKinds:
+    - group: example.com
+      kind: Sweep
+      suspended: spec.paused           # calls for nothing while this is true
+      ended: {status.phase: [Done]}    # or once this says so
+      gang: object                     # where annotated: the whole object is one gang; part, replica: each of them is
+      sets:
+      - each: spec.workers.*           # one set of pods for each entry of a list or a map; without .*, for one object
+        part: role                     # the field that names the entry, `{part}`; of a map the key in small letters
+        template: template             # from the entry; several: the first that is there
+        replicas: count                # a path from the entry, or a number
+        default: 1                     # where nothing stands there
+        size: 1                        # pods of each replica, as `replicas`
+        name: "{name}-{part}-{index}"  # ends in "-": five more characters are made up
+        labels: {example.com/role: "{part}", example.com/index: "{index}"}
+
+`{name}` is the object's, `{index}` counts the pods of a set, `{replica}` and `{member}` are its two parts.  A set may
+make other objects instead of pods (`makes`): its template is then that of the other kind, which has a row of its own.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import Any, Final
+
+import msgspec
+
+from kube_rules.errors import InputError, Origin
+from kube_rules.group_sources import GROUP_ANNOTATIONS, TASK_ANNOTATION
+from kube_rules.manifests import PodMaker, UnknownObject
+from kube_rules.unknown_fields import misnamed_in, path_text
+from kube_rules.workloads import group_of
+from kube_rules.yamltext import NodeBudget, YamlError, read_documents
+from reprieve.simulation.workloads import owners
+
+FILE_VERSION: Final = "reprieve.dev/v1alpha1"
+FILE_KIND: Final = "WorkloadKinds"
+MOST_ROWS: Final = 1_000
+MOST_BYTES: Final = 4 * 1024 * 1024
+_PLACEHOLDERS: Final = ("name", "namespace", "part", "index", "replica", "member", "replicas", "size")
+
+
+class Row(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """Base of the parts of a row."""
+
+
+class PodSet(Row, frozen=True, kw_only=True):
+    """Pods (or objects) that are made of one template; see the module docstring. Paths are relative to the entry."""
+
+    each: str = ""
+    part: str = "name"
+    template: str | tuple[str, ...] = "template"
+    replicas: int | str = 1
+    default: int = 1
+    least: str = ""
+    """A path: no fewer replicas than stand there."""
+    most: str = ""
+    suspended: str = ""
+    """A path: no pods while it is true."""
+    size: int | str = 1
+    less: int = 0
+    """So many of each `size` are made elsewhere: the leader of a group."""
+    start: str = ""
+    """A path: the first index."""
+    name: str = "{name}-{part}-{index}"
+    labels: dict[str, str] = {}
+    labels_of: dict[str, dict[str, str]] = {}
+    """More labels, by the part."""
+    annotations: dict[str, str] = {}
+    hostname: str = ""
+    owner: str = ""
+    """`apps/v1 StatefulSet {name}`: who owns the pods, if not the object itself."""
+    makes: str = "v1 Pod"
+    """apiVersion and kind."""
+    template_of: str = ""
+    """What stands at `template`: metadata and spec of what is made (empty), only its `spec`, or that of its `pod`s."""
+    otherwise: dict[str, Any] = {}
+    """The template where none stands there."""
+    named_in: str = ""
+    """A path from the object: the name of what was made."""
+    spec: dict[str, Any] = {}
+    """Fields of the spec where the template says nothing."""
+    on_pods: bool = False
+    """Labels and annotations go to the pods of a made object as well."""
+    optional: bool = False
+    """There need not be a template."""
+    when: dict[str, tuple[Any, ...]] = {}
+    """Paths from the object and what may stand there (null: nothing)."""
+    pod_defaults: dict[str, str] = {}
+    """Fields of the pods' spec where the template says nothing, and the path from the object of each."""
+    inherits: bool = False
+    """A made object has the labels and annotations of the object."""
+
+
+class WorkloadKind(Row, frozen=True, kw_only=True):
+    """One kind. Without `sets` the rules of `controllers` say what is made."""
+
+    group: str = ""
+    kind: str
+    versions: tuple[str, ...] = ()
+    """Only of these versions; all, if empty."""
+    suspended: str = ""
+    ended: dict[str, tuple[str, ...]] = {}
+    """Paths, and the values there that mean that it is over."""
+    ended_conditions: tuple[str, ...] = ()
+    """Types of status.conditions that mean, when True, that it is over."""
+    gang: str = "object"
+    """What an opt-in makes a gang of: `object`, everything it calls for, each `part`, or each `replica`."""
+    min_count: str = ""
+    """A path: the object asks for a gang of so many by itself."""
+    min_count_of_part: str = ""
+    """A path from each entry of the first set: so many of its pods are needed; by default all. Where an entry says so
+    and the numbers together are no more than `min_count`, each counts, as Volcano has it (workloads.md 2.7).
+    """
+    always_gang: bool = False
+    """It is a gang by itself, of everything unless `min_count` says less."""
+    gang_when: tuple[str, ...] = ()
+    """Paths: something at one of them asks for a gang, of everything unless `min_count` says less."""
+    gang_name: str = "{name}"
+    """The name of the group of such a gang."""
+    priority_class: tuple[str, ...] = ()
+    """Paths: the first text there is the class of such a gang; without one it has the highest priority of its pods."""
+    unread: tuple[str, ...] = ()
+    """Paths of fields for another scheduler: what stands there is reported as not read."""
+    scale: str = ""
+    """The path of the count that scaling sets."""
+    sets: tuple[PodSet, ...] = ()
+
+
+class _File(Row, frozen=True, kw_only=True):
+    api_version: str
+    kind: str
+    workload_kinds: tuple[WorkloadKind, ...] = ()
+
+
+class Rows:
+    """The rows that are registered: of two for one kind the later counts."""
+
+    def __init__(self, rows: Sequence[WorkloadKind]) -> None:
+        self._rows: dict[tuple[str, str], list[WorkloadKind]] = {}
+        for row in rows:
+            self._rows.setdefault((row.group, row.kind), []).insert(0, row)
+
+    def of(self, api_version: str, kind: str) -> WorkloadKind | None:
+        """The row of a kind, None if there is none."""
+        version = api_version.rpartition("/")[2]
+        for row in self._rows.get((group_of(api_version), kind), ()):
+            if not row.versions or version in row.versions:
+                return row
+        return None
+
+    def with_more(self, rows: Sequence[WorkloadKind]) -> Rows:
+        """The same with rows that count before these."""
+        if not rows:
+            return self
+        return Rows([*(row for found in self._rows.values() for row in reversed(found)), *rows])
+
+    def makers_among(self, unknown: Sequence[UnknownObject]) -> tuple[list[PodMaker], list[UnknownObject]]:
+        """Of kinds without a built-in type: those that a row says how to expand, and the others, each in its order."""
+        makers: list[PodMaker] = []
+        others: list[UnknownObject] = []
+        for each in unknown:
+            if self.of(each.api_version, each.kind) is None:
+                others.append(each)
+            else:
+                makers.append(PodMaker(each.manifest, each.origin, each.created, each.dated))
+        return makers, others
+
+    def kinds(self) -> Iterator[tuple[str, str]]:
+        """(group, kind) of all."""
+        return iter(self._rows)
+
+
+def read_rows(name: str, text: str) -> list[WorkloadKind]:
+    """The rows of a WorkloadKinds file (whatif.md 3.3). Raises InputError with document and field."""
+    rows: list[WorkloadKind] = []
+    number = 0
+    try:
+        for document in read_documents(text, NodeBudget()):
+            number = document.number
+            origin = Origin(name, number, document.line)
+            rows += _rows_of(document.data, origin)
+            if len(rows) > MOST_ROWS:
+                raise InputError(origin, f"more than {MOST_ROWS} kinds")
+    except YamlError as error:
+        raise InputError(Origin(name, number + 1, error.line), f"invalid YAML: {error}") from None
+    if not number:
+        raise InputError(Origin(name), "no kinds in it")
+    return rows
+
+
+def _rows_of(data: Any, origin: Origin) -> tuple[WorkloadKind, ...]:
+    if not isinstance(data, Mapping) or (data.get("apiVersion"), data.get("kind")) != (FILE_VERSION, FILE_KIND):
+        raise InputError(origin, f"must be an object with apiVersion {FILE_VERSION} and kind {FILE_KIND}")
+    for misnamed in misnamed_in(_File, data):
+        hint = f', did you mean "{misnamed.nearest}"?' if misnamed.nearest else ""
+        raise InputError(origin, f"unknown field{hint}", path=path_text(misnamed.path))
+    try:
+        found = msgspec.convert(data, _File)
+    except msgspec.ValidationError as error:
+        message, _, place = str(error).partition(" - at `$.")
+        raise InputError(origin, message[:1].lower() + message[1:], path=place.rstrip("`")) from None
+    for index, row in enumerate(found.workload_kinds):
+        _check(row, f"workloadKinds[{index}]", origin)
+    return found.workload_kinds
+
+
+def _check(row: WorkloadKind, path: str, origin: Origin) -> None:
+    if not row.kind:
+        raise InputError(origin, "Required value: must name the kind", path=f"{path}.kind")
+    if not row.sets:
+        raise InputError(origin, "Required value: where its pods are", path=f"{path}.sets")
+    if row.gang not in ("object", "part", "replica"):
+        raise InputError(origin, f'Unsupported value: "{row.gang}": object, part or replica', path=f"{path}.gang")
+    needed = (GROUP_ANNOTATIONS[0], TASK_ANNOTATION)
+    if row.min_count_of_part and not all(key in row.sets[0].annotations for key in needed):
+        message = f"counts for pods with the annotations {' and '.join(needed)} only"
+        raise InputError(origin, f'Invalid value: "{row.min_count_of_part}": {message}', path=f"{path}.minCountOfPart")
+    for index, pods in enumerate(row.sets):
+        at = f"{path}.sets[{index}]"
+        for field in ("replicas", "size", "default", "less"):
+            value = getattr(pods, field)
+            if isinstance(value, int) and not 0 <= value <= 1_000_000:
+                raise InputError(origin, f"Invalid value: {value}: 0 to 1000000", path=f"{at}.{field}")
+        if len(pods.makes.split()) != 2:
+            raise InputError(origin, f'Invalid value: "{pods.makes}": apiVersion and kind', path=f"{at}.makes")
+        if pods.owner and len(pods.owner.split()) != 3:
+            message = f'Invalid value: "{pods.owner}": apiVersion, kind and name'
+            raise InputError(origin, message, path=f"{at}.owner")
+        texts = {
+            "name": pods.name,
+            "hostname": pods.hostname,
+            "owner": pods.owner,
+            "gangName": row.gang_name,
+            **pods.labels,
+            **pods.annotations,
+        }
+        for field, text in texts.items():
+            try:
+                text.format_map(dict.fromkeys(_PLACEHOLDERS, ""))
+            except (ValueError, LookupError, AttributeError, TypeError):
+                known = ", ".join(f"{{{each}}}" for each in _PLACEHOLDERS)
+                message = f'Invalid value: "{text[:128]}": only {known} can be filled in'
+                raise InputError(origin, message, path=f"{at}.{field}") from None
+
+
+def value_at(value: Any, path: str) -> Any:
+    """What stands at a path of names separated by dots; None where nothing does. A name with dots: `labels[a.b/c]`."""
+    for step in _steps(path):
+        value = value.get(step) if isinstance(value, Mapping) else None
+    return value
+
+
+@lru_cache(maxsize=1024)
+def _steps(path: str) -> tuple[str, ...]:
+    return tuple(match[1] or match[2] for match in _STEP.finditer(path))
+
+
+_STEP: Final = re.compile(r"\[([^\]]+)\]|([^.\[]+)")
+
+
+def filled(text: str, values: Mapping[str, object]) -> str:
+    """A text with its placeholders filled in."""
+    return text.format_map(values) if "{" in text else text
+
+
+def entries_of(manifest: Mapping[str, Any], pods: PodSet) -> Iterator[tuple[str, str, Any]]:
+    """(path, part, entry) of every entry of a set, whatever it is."""
+    path = pods.each.removesuffix("*").removesuffix(".")
+    found = value_at(manifest, path)
+    if found is None:
+        return
+    if not pods.each.endswith("*"):
+        yield path, "", found
+    elif isinstance(found, list):
+        for index, entry in enumerate(found):
+            yield f"{path}[{index}]", owners.text(owners.mapping(entry).get(pods.part)) or str(index), entry
+    elif isinstance(found, Mapping):
+        for name, entry in found.items():
+            yield f"{path}.{name}", str(name).lower(), entry

@@ -1,0 +1,300 @@
+"""PodGroups that `spec.scheduling` of a JobSet or a LeaderWorkerSet asks for (workloads.md 6).
+
+Functions of one object: which groups its controller would make, of which of its pods, and what of the field means
+nothing here.  What the admission of these kinds refuses is refused.
+
+Source: KEP-969 of JobSet, KEP-666 of LeaderWorkerSet, and the building blocks of KEP-6089.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+from kube_rules.group_owners import gang_sizes
+from reprieve.simulation.workloads.batches import Workload
+from reprieve.simulation.workloads.owners import mapping, text
+from reprieve.simulation.workloads.rows import value_at
+
+PATH: Final = "spec.scheduling"
+MOST_GROUPS: Final = 8
+"""PodGroupTemplates of a Workload."""
+_POLICY: Final = "schedulingPolicy"
+_LEVEL: Final = (_POLICY, "schedulingConstraints", "disruptionMode")
+_CLAIMS: Final = "resourceClaims"
+_CLASS: Final = "spec.priorityClassName"
+_JOBSET: Final = "jobset.sigs.k8s.io"
+_LWS: Final = "leaderworkerset.sigs.k8s.io"
+
+
+class GroupAsked(NamedTuple):
+    """A PodGroup that an object asks for."""
+
+    name: str
+    """What follows the object's name; empty: nothing does."""
+    path: str
+    """Where the object asks for it."""
+    basic: bool = False
+    min_count: int | None = None
+    """None: all of its pods."""
+    more: Mapping[str, Any] = {}
+    """schedulingConstraints, disruptionMode, resourceClaims."""
+    labels: Mapping[str, str] = {}
+    """Labels of the pods that run and are in it, beside those of the object."""
+
+
+Asked = Callable[[str, str], GroupAsked]
+"""The group of the pods of a part (replicated job; `leader` or `worker`) and replica."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """Reads the levels of one object; `unread` is called with the path of a field that means nothing here."""
+
+    workload: Workload
+    unread: Callable[[str], None] = field(compare=False)
+
+    def object_at(self, value: Any, path: str, known: Sequence[str]) -> Mapping[str, Any]:
+        """The value, if it is an object or absent; further fields are reported. Raises InputError."""
+        if value is None:
+            return {}
+        if not isinstance(value, Mapping):
+            raise self.workload.error(path, "Invalid value: must be an object")
+        for name in value:
+            if name not in known:
+                self.unread(f"{path}.{str(name)[:128]}")
+        return value
+
+    def level(self, value: Mapping[str, Any], path: str, *, gang: bool, count: str = "minCount") -> GroupAsked:
+        """One level. `gang`: it is one where no policy stands; `count`: the field of a gang that is read."""
+        policy = self.object_at(value.get(_POLICY), f"{path}.{_POLICY}", ("basic", "gang"))
+        if (
+            value.get(_POLICY) is not None
+            and len([name for name in ("basic", "gang") if policy.get(name) is not None]) != 1
+        ):
+            raise self.workload.error(
+                f"{path}.{_POLICY}", "Invalid value: must specify exactly one of: `basic`, `gang`"
+            )
+        at = f"{path}.{_POLICY}.gang"
+        number = self.object_at(policy.get("gang"), at, (count,)).get(count)
+        if number is not None and (not isinstance(number, int) or isinstance(number, bool) or number < 1):
+            raise self.workload.error(f"{at}.{count}", f"Invalid value: {str(number)[:64]}: must be greater than zero")
+        self.object_at(value.get("schedulingConstraints"), f"{path}.schedulingConstraints", ("topology",))
+        self.object_at(value.get("disruptionMode"), f"{path}.disruptionMode", ("single", "all"))
+        more = {name: value[name] for name in (*_LEVEL[1:], _CLAIMS) if value.get(name) is not None}
+        basic = policy.get("basic") is not None if policy else not gang
+        return GroupAsked("", path, basic, number, more)
+
+    def bounded(self, asked: GroupAsked, pods: int) -> GroupAsked:
+        """The group, if its minimum is no more than its pods. Raises InputError."""
+        if asked.min_count is not None and asked.min_count > pods:
+            message = f"Invalid value: {asked.min_count}: must be less than or equal to the number of its pods, {pods}"
+            raise self.workload.error(f"{asked.path}.{_POLICY}.gang.minCount", message)
+        return asked
+
+
+def groups_asked(workload: Workload, unread: Callable[[str], None]) -> Asked | None:
+    """Return which groups the object asks for; None where it has no `spec.scheduling` that its kind has.
+
+    Raises InputError for what the admission of its kind refuses.
+    """
+    read = _KINDS.get(workload.key[:2])
+    if read is None or workload.spec.get("scheduling") is None:
+        return None
+    return read(Reader(workload, unread))
+
+
+# -- JobSet ----------------------------------------------------------------------------------------
+
+
+def _job_set(reader: Reader) -> Asked:
+    workload = reader.workload
+    sizes = gang_sizes("JobSet", workload.spec)
+    scheduling = reader.object_at(workload.spec["scheduling"], PATH, (*_LEVEL, "replicatedJobs"))
+    listed = map(mapping, _listed(workload.spec.get("replicatedJobs")))
+    jobs = {text(each.get("name")) or str(index): each for index, each in enumerate(listed)}
+    for index, job in enumerate(jobs.values()):
+        if value_at(job, "template.spec.scheduling") is not None:
+            at = f"spec.replicatedJobs[{index}].template.spec.scheduling"
+            raise workload.error(at, f"Forbidden: may not be set with {PATH}")
+    entries = _listed(scheduling.get("replicatedJobs"))
+    if entries:
+        return _by_entries(reader, scheduling, entries, jobs, sizes)
+    whole = reader.level(scheduling, PATH, gang=True)
+    order = value_at(workload.spec, "startupPolicy.startupPolicyOrder")
+    if order == "InOrder" or any(job.get("dependsOn") for job in jobs.values()):
+        if whole.min_count is not None:
+            message = "Forbidden: may not be set where the replicated jobs start one after the other"
+            raise workload.error(f"{PATH}.{_POLICY}.gang.minCount", message)
+        by_job = {name: _of_job(whole, name) for name in jobs}
+        _check_number(reader, len(by_job))
+        return lambda part, _: by_job[part]
+    _check_classes(reader, PATH, [_class_of_job(job) for job in jobs.values()])
+    reader.bounded(whole, sum(sizes.values()))
+    return lambda _, __: whole
+
+
+def _by_entries(
+    reader: Reader,
+    scheduling: Mapping[str, Any],
+    entries: Sequence[Any],
+    jobs: Mapping[str, Mapping[str, Any]],
+    sizes: Mapping[str, int],
+) -> Asked:
+    """The groups of `spec.scheduling.replicatedJobs`: of one or several replicated jobs, or of each Job."""
+    workload, at = reader.workload, f"{PATH}.replicatedJobs"
+    both = next((name for name in _LEVEL if scheduling.get(name) is not None), "")
+    if both:
+        raise workload.error(f"{PATH}.{both}", f"Forbidden: may not be set with {at}")
+    found: dict[str, Callable[[str], GroupAsked]] = {}
+    taken: set[str] = set()
+    number = 0
+    for index, entry in enumerate(entries):
+        path = f"{at}[{index}]"
+        value = reader.object_at(entry, path, ("targetReplicatedJobs", *_LEVEL, _CLAIMS, "job"))
+        targets = _targets(reader, value, f"{path}.targetReplicatedJobs", jobs, taken)
+        _check_classes(reader, path, [_class_of_job(jobs[target]) for target in targets])
+        if value.get("job") is not None:
+            own = next((name for name in (*_LEVEL, _CLAIMS) if value.get(name) is not None), "")
+            if len(targets) > 1 or own:
+                message = "Forbidden: needs one replicated job, and no other field beside it"
+                raise workload.error(f"{path}.job", message)
+            inner = reader.object_at(value["job"], f"{path}.job", (*_LEVEL, _CLAIMS))
+            replicas = max(1, _whole(jobs[targets[0]].get("replicas"), 1))
+            each = reader.level(inner, f"{path}.job", gang=True)
+            found[targets[0]] = _each_job(reader.bounded(each, sizes.get(targets[0], 0) // replicas), targets[0])
+            number += replicas
+            continue
+        shared = reader.bounded(reader.level(value, path, gang=True), sum(sizes.get(one, 0) for one in targets))
+        shared = _of_job(shared, targets[0]) if len(targets) == 1 else shared._replace(name="-".join(targets))
+        found.update(dict.fromkeys(targets, _always(shared)))
+        number += 1
+    missing = next((name for name in jobs if name not in taken), None)
+    if missing is not None:
+        raise workload.error(at, f'Required value: no entry names the replicated job "{missing[:128]}"')
+    _check_number(reader, number)
+    return lambda part, replica: found[part](replica)
+
+
+def _targets(
+    reader: Reader, value: Mapping[str, Any], path: str, jobs: Mapping[str, Any], taken: set[str]
+) -> list[str]:
+    """The replicated jobs that an entry names; they are taken from then on."""
+    targets = _listed(value.get("targetReplicatedJobs"))
+    if not targets:
+        raise reader.workload.error(path, "Required value: must name a replicated job")
+    for target in targets:
+        if not isinstance(target, str) or target not in jobs:
+            raise reader.workload.error(path, f'Invalid value: "{str(target)[:128]}": no replicated job has this name')
+        if target in taken:
+            raise reader.workload.error(path, f'Duplicate value: "{target[:128]}"')
+        taken.add(target)
+    return targets
+
+
+def _of_job(asked: GroupAsked, name: str) -> GroupAsked:
+    return asked._replace(name=name, labels={f"{_JOBSET}/replicatedjob-name": name})
+
+
+def _each_job(asked: GroupAsked, name: str) -> Callable[[str], GroupAsked]:
+    def of(replica: str) -> GroupAsked:
+        labels = {f"{_JOBSET}/replicatedjob-name": name, f"{_JOBSET}/job-index": replica}
+        return asked._replace(name=f"{name}-{replica}", labels=labels)
+
+    return of
+
+
+def _always(asked: GroupAsked) -> Callable[[str], GroupAsked]:
+    return lambda _: asked
+
+
+def _class_of_job(job: Mapping[str, Any]) -> str:
+    return text(value_at(job, f"template.spec.template.{_CLASS}"))
+
+
+def _check_number(reader: Reader, number: int) -> None:
+    if number > MOST_GROUPS:
+        message = f"Too many: {number}: must have at most {MOST_GROUPS} groups"
+        raise reader.workload.error(PATH, message)
+
+
+# -- LeaderWorkerSet -------------------------------------------------------------------------------
+
+
+def _leader_worker_set(reader: Reader) -> Asked:
+    workload = reader.workload
+    size = _whole(value_at(workload.spec, "leaderWorkerTemplate.size"), 1)
+    scheduling = reader.object_at(workload.spec["scheduling"], PATH, (*_LEVEL, "replica"))
+    at = f"{PATH}.replica"
+    replica = reader.object_at(scheduling.get("replica"), at, (*_LEVEL, "leader", "worker"))
+    active = [
+        name
+        for name, value, fields in (("", scheduling, _LEVEL), ("replica", replica, _LEVEL))
+        if any(value.get(each) is not None for each in fields)
+    ]
+    roles = [role for role in ("leader", "worker") if replica.get(role) is not None]
+    if len(active) + bool(roles) > 1:
+        raise workload.error(PATH, "Forbidden: may be set at one level: of the object, replica, or leader and worker")
+    templates = mapping(workload.spec.get("leaderWorkerTemplate"))
+    given = [templates[name] for name in ("leaderTemplate", "workerTemplate") if templates.get(name) is not None]
+    _check_classes(reader, PATH, [text(value_at(each, _CLASS)) for each in given])
+    if roles:
+        return _by_role(reader, replica, size)
+    of_replica = active != [""]
+    path, value = (at, replica) if of_replica else (PATH, scheduling)
+    found = reader.level(value, path, gang=of_replica, count="minGroupCount")
+    if found.min_count is not None:
+        message = "Forbidden: counts groups, and this level is one group of pods"
+        raise workload.error(f"{path}.{_POLICY}.gang.minGroupCount", message)
+    if not found.basic and workload.spec.get("startupPolicy") == "LeaderReady":
+        message = "Forbidden: LeaderReady makes the workers after the leader runs, and a gang runs together"
+        raise workload.error("spec.startupPolicy", message)
+    if not of_replica:
+        return lambda _, __: found
+    return lambda _, index: found._replace(name=index, labels={f"{_LWS}/group-index": index})
+
+
+def _by_role(reader: Reader, replica: Mapping[str, Any], size: int) -> Asked:
+    """A group for the leader and one for the workers of each replica."""
+    at = f"{PATH}.replica"
+    if size < 2:
+        raise reader.workload.error("spec.leaderWorkerTemplate.size", f"Invalid value: {size}: must be at least 2")
+    found: dict[str, GroupAsked] = {}
+    for role, pods in (("leader", 1), ("worker", size - 1)):
+        path = f"{at}.{role}"
+        value = reader.object_at(replica.get(role), path, (*_LEVEL, _CLAIMS))
+        found[role] = reader.level(value, path, gang=False)
+        if found[role].min_count not in (None, pods):
+            message = f"Invalid value: {found[role].min_count}: must be the number of its pods, {pods}"
+            raise reader.workload.error(f"{path}.{_POLICY}.gang.minCount", message)
+    return lambda role, index: found[role]._replace(
+        name=f"{index}-{role}",
+        min_count=None,
+        labels={f"{_LWS}/group-index": index, **({f"{_LWS}/worker-index": "0"} if role == "leader" else {})},
+    )
+
+
+# -- parts -----------------------------------------------------------------------------------------
+
+
+def _check_classes(reader: Reader, path: str, classes: Sequence[str]) -> None:
+    """Pods of one group have one class, as it has."""
+    several = sorted(set(classes))
+    if len(several) > 1:
+        names = ", ".join(f'"{each[:64]}"' for each in several)
+        raise reader.workload.error(path, f"Invalid value: {names}: its pod templates must have one priorityClassName")
+
+
+def _listed(value: object) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _whole(value: object, default: int) -> int:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else default
+
+
+_KINDS: Final[Mapping[tuple[str, ...], Callable[[Reader], Asked]]] = {
+    ("jobset.x-k8s.io", "JobSet"): _job_set,
+    ("leaderworkerset.x-k8s.io", "LeaderWorkerSet"): _leader_worker_set,
+}

@@ -1,0 +1,593 @@
+"""Clusters for the tests of plugins, in two lines.
+
+    from reprieve.testing import World, node, pod
+
+    world = World(node("n1", cpu=4), pod("low", cpu=4, node="n1"), pod("high", cpu=4, priority=10), plugins=[Mine()])
+    world.settle()
+    assert world.where == {"high": "n1"}
+
+A `World` is an engine with every check on (`validate=True`, the queue's invariants after each step) inside a virtual
+cluster: no server, no clock, the same answer every time.  Objects get their creation time from their place in the
+argument list unless a `(object, created)` pair says otherwise; times are seconds since the epoch, of which the world
+begins at `START`.  Nothing here needs a test framework: what does not hold raises AssertionError.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, Self, TypeVar
+
+from msgspec.structs import replace
+
+from kube_rules import objects
+from reprieve.cluster.pods import PodRecord
+from reprieve.framework.configuration_reading import configuration_of
+from reprieve.framework.gates import FeatureGates
+from reprieve.framework.plugin import CycleState, Plugin, ScorePlugin
+from reprieve.framework.plugin_guard import PluginIncident
+from reprieve.framework.profile import Profile
+from reprieve.preemption.default_preemption import DefaultPreemption
+from reprieve.preemption.options import PreemptionOptions
+from reprieve.preemption.outcome import MINIMIZE_VICTIMS
+from reprieve.queueing.entity import Entity, QueueState
+from reprieve.queueing.queue import Timing
+from reprieve.scheduling.decision import Decision
+from reprieve.scheduling.engine import Engine
+from reprieve.scheduling.engine_options import EngineOptions
+from reprieve.scheduling.held_room import ReleasedRoom
+from reprieve.scheduling.profiles import default_profile
+from reprieve.simulation.virtual import VirtualCluster
+
+START = 1_600_000_000.0
+GPU = "nvidia.com/gpu"
+Found = TypeVar("Found")
+Timed = tuple[objects.KubernetesObject, float]
+Item = objects.KubernetesObject | Timed
+Port = int | tuple[int, str] | tuple[int, str, str]
+"""A host port, optionally with protocol and host address."""
+
+
+def node(
+    name: str,
+    *,
+    cpu: int | str = 4,
+    memory: int | str = "64Gi",
+    gpu: int = 0,
+    pods: int = 110,
+    labels: Mapping[str, str] | None = None,
+    taints: Iterable[tuple[str, str, str]] = (),
+    unschedulable: bool = False,
+    more: Mapping[str, int | str] | None = None,
+) -> objects.Node:
+    """A node; `more` are further allocatable resources."""
+    allocatable: dict[str, Any] = {"cpu": cpu, "memory": memory, "pods": pods, **(more or {})}
+    if gpu:
+        allocatable[GPU] = gpu
+    return objects.Node(
+        metadata=objects.ObjectMeta(name=name, uid=f"uid-node-{name}", labels=dict(labels or {})),
+        spec=objects.NodeSpec(
+            unschedulable=unschedulable,
+            taints=tuple(objects.Taint(key=k, value=v, effect=e) for k, v, e in taints),
+        ),
+        status=objects.NodeStatus(allocatable=allocatable),
+    )
+
+
+def toleration(key: str = "", operator: str = "Equal", value: str = "", effect: str = "") -> objects.Toleration:
+    """A toleration in the order of its fields."""
+    return objects.Toleration(key=key, operator=operator, value=value, effect=effect)
+
+
+def pod(
+    name: str,
+    *,
+    cpu: int | str | None = None,
+    memory: int | str | None = None,
+    gpu: int = 0,
+    more: Mapping[str, int | str] | None = None,
+    node: str = "",
+    priority: int | None = 0,
+    group: str | None = None,
+    namespace: str = "default",
+    start: float | None = None,
+    labels: Mapping[str, str] | None = None,
+    tolerations: Iterable[objects.Toleration] = (),
+    selector: Mapping[str, str] | None = None,
+    affinity: objects.Affinity | None = None,
+    ports: Iterable[Port] = (),
+    gates: Iterable[str] = (),
+    terminating: bool = False,
+    preempted: bool = False,
+    never: bool = False,
+    scheduler: str = "default-scheduler",
+    uid: str | None = None,
+    grace: int | None = None,
+    nominated: str = "",
+    phase: str | None = None,
+    annotations: Mapping[str, str] | None = None,
+    priority_class: str = "",
+) -> objects.Pod:
+    """A pod with one container; `start` in seconds after START."""
+    wanted = (("cpu", cpu), ("memory", memory), (GPU, gpu or None), *(more or {}).items())
+    requests: dict[str, Any] = {key: amount for key, amount in wanted if amount is not None}
+    conditions: tuple[objects.PodCondition, ...] = ()
+    if preempted:
+        conditions = (objects.PodCondition(type="DisruptionTarget", status="True", reason="PreemptionByScheduler"),)
+    return objects.Pod(
+        metadata=objects.ObjectMeta(
+            name=name,
+            namespace=namespace,
+            uid=uid or f"uid-{name}",
+            labels=dict(labels or {}),
+            annotations=dict(annotations or {}),
+            deletion_timestamp=datetime.fromtimestamp(START, UTC) if terminating else None,
+        ),
+        spec=objects.PodSpec(
+            containers=(
+                objects.Container(
+                    name="main",
+                    resources=objects.ResourceRequirements(requests=requests),
+                    ports=tuple(_port(p) for p in ports),
+                ),
+            ),
+            node_name=node,
+            node_selector=dict(selector or {}),
+            affinity=affinity,
+            tolerations=tuple(tolerations),
+            priority=priority,
+            priority_class_name=priority_class,
+            preemption_policy="Never" if never else None,
+            scheduler_name=scheduler,
+            scheduling_gates=tuple(objects.PodSchedulingGate(name=g) for g in gates),
+            scheduling_group=objects.PodSchedulingGroup(pod_group_name=group) if group else None,
+            termination_grace_period_seconds=grace,
+        ),
+        status=objects.PodStatus(
+            phase=phase or ("Running" if node else "Pending"),
+            start_time=datetime.fromtimestamp(START + start, UTC) if start is not None else None,
+            nominated_node_name=nominated,
+            conditions=conditions,
+        ),
+    )
+
+
+def _port(port: Port) -> objects.ContainerPort:
+    number, protocol, address = ((port, "TCP", "") if isinstance(port, int) else (*port, "", ""))[:3]
+    return objects.ContainerPort(
+        container_port=int(number), host_port=int(number), protocol=str(protocol) or "TCP", host_ip=str(address)
+    )
+
+
+def group(
+    name: str,
+    *,
+    min_count: int | None = None,
+    priority: int | None = 0,
+    priority_class: str = "",
+    whole: bool = False,
+    policy: str | None = None,
+    namespace: str = "default",
+    topology: str | None = None,
+    uid: str | None = None,
+    annotations: Mapping[str, str] | None = None,
+    parent: str = "",
+    workload: str = "workload",
+) -> objects.PodGroup:
+    """A PodGroup: a gang if it has a `min_count`, else `basic`; `whole`: disruptionMode all; `parent`: a composite."""
+    if min_count is None:
+        chosen = objects.PodGroupSchedulingPolicy(basic=objects.EMPTY)
+    else:
+        chosen = objects.PodGroupSchedulingPolicy(gang=objects.GangSchedulingPolicy(min_count=min_count))
+    mode = objects.DisruptionMode(all=objects.EMPTY) if whole else objects.DisruptionMode(single=objects.EMPTY)
+    constraints = objects.PodGroupSchedulingConstraints(
+        topology=(objects.TopologyConstraint(key=topology),) if topology else ()
+    )
+    return objects.PodGroup(
+        metadata=objects.ObjectMeta(
+            name=name, namespace=namespace, uid=uid or f"uid-group-{name}", annotations=dict(annotations or {})
+        ),
+        spec=objects.PodGroupSpec(
+            scheduling_policy=chosen,
+            scheduling_constraints=constraints,
+            disruption_mode=mode,
+            priority=priority,
+            priority_class_name=priority_class,
+            preemption_policy=policy,
+            parent_composite_pod_group_name=parent,
+            workload_ref=objects.WorkloadReference(workload_name=workload, template_name="t") if parent else None,
+        ),
+    )
+
+
+def composite(
+    name: str,
+    *,
+    min_groups: int | None = None,
+    parent: str = "",
+    priority: int | None = 0,
+    whole: bool = False,
+    policy: str | None = None,
+    topology: str | None = None,
+    namespace: str = "default",
+    workload: str = "workload",
+) -> objects.CompositePodGroup:
+    """A CompositePodGroup: a gang of groups if it has a `min_groups`, else `basic`; `whole`: disruptionMode all."""
+    if min_groups is None:
+        chosen = objects.CompositePodGroupSchedulingPolicy(basic=objects.EMPTY)
+    else:
+        gang_of = objects.CompositeGangSchedulingPolicy(min_group_count=min_groups)
+        chosen = objects.CompositePodGroupSchedulingPolicy(gang=gang_of)
+    mode = objects.DisruptionMode(all=objects.EMPTY) if whole else objects.DisruptionMode(single=objects.EMPTY)
+    return objects.CompositePodGroup(
+        metadata=objects.ObjectMeta(name=name, namespace=namespace, uid=f"uid-composite-{name}"),
+        spec=objects.CompositePodGroupSpec(
+            workload_ref=objects.WorkloadReference(workload_name=workload, template_name="t"),
+            parent_composite_pod_group_name=parent,
+            scheduling_policy=chosen,
+            scheduling_constraints=objects.PodGroupSchedulingConstraints(
+                topology=(objects.TopologyConstraint(key=topology),) if topology else ()
+            ),
+            disruption_mode=mode,
+            priority=priority,
+            preemption_policy=policy,
+        ),
+    )
+
+
+def priority_class(name: str, value: int, annotations: Mapping[str, str] | None = None) -> objects.PriorityClass:
+    """A PriorityClass."""
+    return objects.PriorityClass(
+        metadata=objects.ObjectMeta(name=name, annotations=dict(annotations or {})), value=value
+    )
+
+
+def gang(
+    name: str,
+    size: int,
+    *,
+    min_count: int | None = None,
+    priority: int = 0,
+    whole: bool = False,
+    policy: str | None = None,
+    parent: str = "",
+    topology: str | None = None,
+    **each: Any,
+) -> list[objects.KubernetesObject]:
+    """A gang and its `size` pods `NAME-0`...; `min_count` is all of them unless given, `each` goes to every pod."""
+    spec = group(
+        name,
+        min_count=size if min_count is None else min_count,
+        priority=priority,
+        whole=whole,
+        policy=policy,
+        parent=parent,
+        topology=topology,
+    )
+    return [spec, *(pod(f"{name}-{i}", group=name, priority=priority, **each) for i in range(size))]
+
+
+def pdb(
+    name: str,
+    labels: Mapping[str, str] | None = None,
+    *,
+    allowed: int | None = 0,
+    nothing: bool = False,
+    disrupted: Iterable[str] = (),
+    namespace: str = "default",
+) -> objects.PodDisruptionBudget:
+    """A budget over pods with these labels (none: every pod of the namespace; `nothing`: a nil selector)."""
+    selector = None if nothing else objects.LabelSelector(match_labels=dict(labels or {}))
+    status = None
+    if allowed is not None:
+        status = objects.PodDisruptionBudgetStatus(
+            disruptions_allowed=allowed, disrupted_pods=dict.fromkeys(disrupted, None)
+        )
+    return objects.PodDisruptionBudget(
+        metadata=objects.ObjectMeta(name=name, namespace=namespace),
+        spec=objects.PodDisruptionBudgetSpec(selector=selector),
+        status=status,
+    )
+
+
+# -- running a cluster ---------------------------------------------------------------------------------------------
+
+
+def profile_with(*plugins: Plugin, weights: Mapping[str, int] | None = None, drop: Iterable[str] = ()) -> Profile:
+    """The default profile; a plugin given here takes the place of the one of its name, or comes first."""
+    base = default_profile(FeatureGates())
+    own = {plugin.name: plugin for plugin in plugins}
+    known = {plugin.name for plugin in base.plugins}
+    chosen = [plugin for name, plugin in own.items() if name not in known]
+    chosen += [own.get(plugin.name, plugin) for plugin in base.plugins if plugin.name not in drop]
+    return Profile(base.name, chosen, {**base.score_weights, **(weights or {})})
+
+
+def _profiles_of(
+    plugins: Sequence[Plugin | type[Plugin]],
+    config: Mapping[str, Any] | None,
+    gates: FeatureGates | None,
+    profiles: Mapping[str, Profile] | None,
+) -> dict[str, Profile]:
+    if profiles is not None:
+        raise ValueError("World: give profiles, or plugins and config, not both")
+    for plugin in plugins:
+        if not isinstance(plugin, Plugin) and not (isinstance(plugin, type) and issubclass(plugin, Plugin)):
+            raise ValueError(f"World: {plugin!r:.100} is no plugin: want classes or instances of reprieve.Plugin")
+    if config is None:
+        own = [plugin if isinstance(plugin, Plugin) else plugin.configured({}) for plugin in plugins]
+        profile = profile_with(*own, weights={p.name: 1 for p in own if isinstance(p, ScorePlugin)})
+        return {profile.name: profile}
+    classes = [plugin for plugin in plugins if isinstance(plugin, type)]
+    if len(classes) < len(plugins):
+        raise ValueError("World: with a config, give plugins as classes: their args are in the config")
+    from reprieve.library.configuring import profiles_for
+
+    found, _ = profiles_for(configuration_of(config), gates or FeatureGates(), classes, call_extenders=False)
+    return {profile.name: profile for profile in found}
+
+
+class WatchedEngine(Engine):
+    """An engine that keeps its decisions and lets a checker look at each, before and after it is assumed."""
+
+    def __init__(self, options: EngineOptions) -> None:
+        super().__init__(options)
+        self.decisions: list[Decision] = []
+        self.before_step: Callable[[], None] = lambda: None
+        self.after_step: Callable[[Decision], None] = lambda _: None
+
+    def step(self, now: float) -> Decision | None:
+        """See `Engine.step`."""
+        self.before_step()
+        decision = super().step(now)
+        if decision is not None:
+            self.decisions.append(decision)
+            check_queue(self)
+            self.after_step(decision)
+        return decision
+
+
+class PluginFailedError(AssertionError):
+    """A plugin raised, or answered what it may not. `plugin` and `point` say which and where."""
+
+    def __init__(self, trouble: PluginIncident) -> None:
+        super().__init__(f"{trouble.text}\n{trouble.detail}".rstrip())
+        self.plugin, self.point = trouble.plugin, trouble.point
+
+
+class World:
+    """An engine in a virtual cluster.
+
+    `plugins` are put before those of the default profile, those that score with weight 1; a class is made by its
+    `configured`.  With `config`, a KubeSchedulerConfiguration as plain data, they have to be classes, and are enabled
+    as `--plugin` enables them.  Raises ValueError for plugins and configurations that cannot be used.
+
+    `profiles`: instead of both. `gates` (by Kubernetes' names too), `timing`, `seed` and `current_reasons`: as of the
+    engine. `plain`: the reference paths, nothing shared and every filter asked; `placement`: of a group that makes
+    room.
+
+    A plugin that raises, or answers what it may not, is a `PluginFailedError` of `settle`, `drain` or `step`, with its
+    traceback. With `contained` the scheduler goes on, as it does in a cluster.
+    """
+
+    def __init__(
+        self,
+        *items: Item | Sequence[Item],
+        plain: bool = False,
+        gates: FeatureGates | Mapping[str, bool] | None = None,
+        timing: Timing | None = None,
+        profiles: Mapping[str, Profile] | None = None,
+        seed: int | None = None,
+        placement: str = MINIMIZE_VICTIMS,
+        current_reasons: bool = True,
+        plugins: Sequence[Plugin | type[Plugin]] = (),
+        config: Mapping[str, Any] | None = None,
+        contained: bool = False,
+    ) -> None:
+        self._contained = contained
+        if gates is not None and not isinstance(gates, FeatureGates):
+            gates = FeatureGates.of(gates)
+        if plugins or config is not None:
+            profiles = _profiles_of(plugins, config, gates, profiles)
+        if profiles is None and (plain or placement != MINIMIZE_VICTIMS):
+            profile = profile_with(
+                DefaultPreemption(PreemptionOptions(plain=plain, share=not plain, placement=placement))
+            )
+            profiles = {profile.name: profile}
+        self.engine = WatchedEngine(
+            EngineOptions(
+                profiles or {},
+                gates or FeatureGates(),
+                timing or Timing(),
+                seed=seed,
+                current_reasons=current_reasons,
+                share=not plain,
+                validate=True,
+            )
+        )
+        self.virtual = VirtualCluster(self.engine, START)
+        self.objects: dict[str, objects.Pod] = {}
+        self._count = 0
+        self.add(*items)
+
+    def add(self, *items: Item | Sequence[Item]) -> Self:
+        """Create objects, without running anything. Lists are taken apart."""
+        for item in items:
+            if isinstance(item, list):
+                self.add(*item)
+                continue
+            thing, created = item if isinstance(item, tuple) else (item, START + self._count)
+            if not isinstance(thing, objects.KubernetesObject):
+                raise TypeError(f"{thing!r:.100}: want objects, as `node` and `pod` make them, or (object, created)")
+            self._count += 1
+            if isinstance(thing, objects.Pod):
+                self.objects[thing.metadata.uid] = thing
+            self.virtual.add(thing, created)
+        return self
+
+    def settle(self) -> Self:
+        """Run until nothing changes any more; the queue is checked at the end."""
+        self.virtual.settle()
+        return self._checked()
+
+    def drain(self) -> Self:
+        """Run cycles without letting time pass."""
+        self.virtual.drain()
+        return self._checked()
+
+    def step(self) -> Decision:
+        """One cycle, decided and assumed but not acted on; there must be one to run."""
+        decision = self.engine.step(self.now)
+        assert decision is not None, "nothing is ready"
+        self._checked()
+        return decision
+
+    def _checked(self) -> Self:
+        """Check the queue, and that no plugin failed. Raises AssertionError."""
+        check_queue(self.engine)
+        if not self._contained:
+            errors = [trouble for trouble in self.engine.take_plugin_incidents() if trouble.kind == "error"]
+            if errors:
+                raise PluginFailedError(errors[0])
+        return self
+
+    @property
+    def now(self) -> float:
+        """Virtual time."""
+        return self.virtual.now
+
+    def record(self, name: str) -> PodRecord:
+        """The record of a pod by name."""
+        return _named("pod", name, ((pod.name, pod) for pod in self.engine.cluster.pods.values()))
+
+    def row(self, name: str) -> int:
+        """The row of a node."""
+        return _named("node", name, self.engine.cluster.nodes.row_of.items())
+
+    def entity(self, name: str) -> Entity:
+        """The entity of a pending pod or of a group, by name."""
+        queue = self.engine.queue
+        found = queue.get(f"composite/default/{name}") or queue.get(f"group/default/{name}")
+        found = found or queue.find(self.record(name))
+        assert found is not None, f"{name} is not queued"
+        return found
+
+    def place(self, name: str) -> QueueState:
+        """Where that entity is."""
+        return self.entity(name).state
+
+    def state(self, name: str) -> CycleState:
+        """A fresh cycle state for a pod, to ask plugins directly."""
+        return CycleState(self.engine.cluster, self.record(name))
+
+    @property
+    def where(self) -> dict[str, str]:
+        """Placed pods that are not on their way out: name -> node."""
+        nodes = self.engine.cluster.nodes
+        pods = sorted(self.engine.cluster.pods.values(), key=lambda p: p.key)
+        return {p.name: nodes.names[p.row] for p in pods if p.row >= 0 and not p.terminating}
+
+    @property
+    def pending(self) -> list[str]:
+        """Names of pods without a place, sorted."""
+        return sorted(p.name for p in self.engine.cluster.pods.values() if p.row < 0)
+
+    @property
+    def nominated(self) -> dict[str, str]:
+        """Pending pods with a nomination: name -> node."""
+        names = self.engine.cluster.nodes.names
+        return {p.name: names[p.nominated] for p in self.engine.cluster.pods.values() if p.nominated >= 0}
+
+    @property
+    def evicted(self) -> list[str]:
+        """Names of pods that preemption took, sorted."""
+        return sorted(self.virtual.records[uid].name for uid in self.virtual.evicted)
+
+    def released(self) -> list[ReleasedRoom]:
+        """Room that was held and given back unused, since the last call."""
+        found = [*self.virtual.released, *self.engine.take_released()]
+        self.virtual.released.clear()
+        return found
+
+    def message(self, name: str) -> str:
+        """The PodScheduled=False message of a pod."""
+        return self.rejection(name)[1]
+
+    def rejection(self, name: str) -> tuple[str, str]:
+        """Reason and message of the PodScheduled=False condition of a pod."""
+        found = _named("rejected pod", name, ((r.pod.name, r) for r in self.virtual.rejections.values()))
+        return found.reason, found.message
+
+    def condition(self, name: str) -> tuple[bool, str, str]:
+        """The condition of a group: scheduled, reason, message."""
+        conditions = self.virtual.conditions
+        groups = ((key.removeprefix("group/default/"), each) for key, each in conditions.items())
+        found = conditions.get(f"composite/default/{name}") or _named("group with a condition", name, groups)
+        return found.scheduled, found.reason, found.message
+
+    def gone(self, name: str) -> Self:
+        """A pod vanishes."""
+        self.engine.pod_gone(self.record(name).uid, self.now)
+        check_queue(self.engine)
+        return self
+
+    def change_pod(self, name: str, change: Callable[[objects.Pod], objects.Pod]) -> Self:
+        """A pod's object changes."""
+        uid = self.record(name).uid
+        self.objects[uid] = change(self.objects[uid])
+        self.engine.set_pod(self.objects[uid], self.now)
+        check_queue(self.engine)
+        return self
+
+
+def _named(what: str, name: str, among: Iterable[tuple[str, Found]]) -> Found:
+    """The first of that name. Raises an AssertionError that says which names there are."""
+    others = []
+    for other, found in among:
+        if other == name:
+            return found
+        others.append(other)
+    there = f"there is {', '.join(sorted(others)[:20])}" if others else "there is none"
+    raise AssertionError(f"no {what} {name!r} in this world: {there}")
+
+
+def without_gates(item: objects.Pod) -> objects.Pod:
+    """The pod with its scheduling gates taken off."""
+    return replace(item, spec=replace(item.spec, scheduling_gates=()))
+
+
+def bound_to(item: objects.Pod, name: str) -> objects.Pod:
+    """The pod as somebody else bound it."""
+    return replace(item, spec=replace(item.spec, node_name=name), status=replace(item.status, phase="Running"))
+
+
+def check_queue(engine: Engine) -> None:
+    """Every pending entity is in exactly one place (scheduling.md 7), and every pending pod in exactly one entity."""
+    queue, cluster = engine.queue, engine.cluster
+    entities = list(queue.entities())
+    seen: set[str] = set()
+    waiting = queue._unschedulable
+    for entity in entities:
+        assert entity.ready or entity.held, f"{entity} is empty"
+        for uid in (*entity.ready, *entity.held):
+            assert uid not in seen, f"{uid} is in two entities or twice in {entity}"
+            seen.add(uid)
+        assert entity.state is not QueueState.IN_CYCLE, f"{entity} was left in its cycle"
+        active = entity.state is QueueState.ACTIVE
+        assert not active or any(key == entity.key for _, key in queue._active), f"{entity} is not in the heap"
+        waits = (entity.wake, entity.key) in queue._backoff.entries
+        assert entity.state is not QueueState.BACKOFF or waits, f"{entity} has no end of its backoff"
+        unschedulable = entity.state is QueueState.UNSCHEDULABLE
+        assert unschedulable == (entity.key in waiting.by_key), f"{entity} and the list of the unschedulable"
+        for plugin, those in waiting.by_plugin.items():
+            listed = unschedulable and plugin in entity.rejected_by_indexed
+            assert listed == (entity.key in those), f"{entity} and those rejected by {plugin}"
+        assert (entity.blocked is not None) == (entity.key in queue._listening), f"{entity} and its kept events"
+    keys = {entity.key for entity in entities}
+    assert set(waiting.by_key) <= keys
+    assert set(queue._listening) <= keys
+    assert all(set(those) <= keys for those in waiting.by_plugin.values())
+    pending = {
+        uid for uid, p in cluster.pods.items() if p.row < 0 and not p.terminating and p.scheduler_name in engine.running
+    }
+    assert pending == seen, f"lost: {pending - seen}, left over: {seen - pending}"
