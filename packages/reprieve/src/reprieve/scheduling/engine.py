@@ -331,10 +331,11 @@ class Engine:
         pods = list(entity.ready.values())
         running = self.running.of(pods[0])
         under_way = self.preempting(entity.key)
+        lingering = any(uid not in self.cluster.pods for uid in self._preemptions.victims_of(entity.key))
         try:
             if entity.group is None:
-                return schedule_pod(running, entity.key, pods[0], under_way=under_way)
-            return schedule_group(running, entity.key, entity.group, pods, under_way=under_way)
+                return schedule_pod(running, entity.key, pods[0], under_way=under_way, lingering=lingering)
+            return schedule_group(running, entity.key, entity.group, pods, under_way=under_way, lingering=lingering)
         except PluginError as error:
             running.complaints.append(error)
             if entity.group is None:

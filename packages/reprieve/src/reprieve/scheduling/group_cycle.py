@@ -150,7 +150,13 @@ def _where(cycle: GroupCycle) -> tuple[Sequence[Placement] | None, bool]:
 
 
 def schedule_group(
-    running: RunningProfile, key: str, group: Group, members: Sequence[PodRecord], *, under_way: bool
+    running: RunningProfile,
+    key: str,
+    group: Group,
+    members: Sequence[PodRecord],
+    *,
+    under_way: bool,
+    lingering: bool = False,
 ) -> Decision:
     """Decide for a whole group, or a tree of them. The cluster is left as it was; the engine applies the decision."""
     pods = order_of(group, members)
@@ -159,14 +165,14 @@ def schedule_group(
         error, reason = odds
         return failed_group(key, group, pods, error, composites=reason)
     try:
-        return _schedule(running, key, group, pods, under_way=under_way)
+        return _schedule(running, key, group, pods, under_way=under_way, lingering=lingering)
     except PlacementError as error:
         names = frozenset(plugin.name for plugin in running.profile.placement_generators)
         return replace(failed_group(key, group, pods, str(error)), rejected_by=names)
 
 
 def _schedule(
-    running: RunningProfile, key: str, group: Group, pods: Sequence[PodRecord], *, under_way: bool
+    running: RunningProfile, key: str, group: Group, pods: Sequence[PodRecord], *, under_way: bool, lingering: bool
 ) -> Decision:
     """Raises PlacementError where a group of the tree has no right placement."""
     cluster = running.cluster
@@ -179,7 +185,7 @@ def _schedule(
             _lift_nominations(cycle)
         matters = None
         found = _assigned(cycle)
-        overtaken = waits and not found.feasible and _is_overtaken(cycle, under_way=under_way)
+        overtaken = waits and not lingering and not found.feasible and _is_overtaken(cycle, under_way=under_way)
         if overtaken:
             _lift_nominations(cycle)
             found = _assigned(cycle)

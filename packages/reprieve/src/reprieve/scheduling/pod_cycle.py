@@ -12,8 +12,13 @@ from reprieve.scheduling.overtaken import pod_is_overtaken
 from reprieve.scheduling.plugin_evictions import Preemptor, held_places, taken
 
 
-def schedule_pod(running: RunningProfile, key: str, pod: PodRecord, *, under_way: bool) -> Decision:
-    """Decide for a single pod. The cluster is left as it was; the engine applies the decision."""
+def schedule_pod(
+    running: RunningProfile, key: str, pod: PodRecord, *, under_way: bool, lingering: bool = False
+) -> Decision:
+    """Decide for a single pod. The cluster is left as it was; the engine applies the decision.
+
+    `under_way`: victims of its last preemption are leaving; `lingering`: one has gone whose devices are not released.
+    """
     cluster, evaluator = running.cluster, running.evaluator
     overtaken = False
     state = CycleState(cluster, pod, nominated=pod.nominated, preemption_under_way=under_way)
@@ -30,7 +35,7 @@ def schedule_pod(running: RunningProfile, key: str, pod: PodRecord, *, under_way
             if row >= 0:
                 return _bind(running, key, pod, row)
             diagnosis = evaluator.diagnose(state)
-            overtaken = pod_is_overtaken(running, state)
+            overtaken = not lingering and pod_is_overtaken(running, state)
             if overtaken:
                 state = CycleState(cluster, pod)
             outcome, texts = _post_filters(running, state, diagnosis)

@@ -57,7 +57,7 @@ class _Node:
                 state.weight[u],
                 share[u],
                 numbers.charged[u],
-                -numbers.units[u].start,
+                0 if native else -numbers.units[u].start,
                 -u,
             )
         )
@@ -137,8 +137,13 @@ class _Node:
         )
 
     def _rank(self, price: Price, units: tuple[int, ...]) -> tuple[int, int, Cost, list[int]]:
-        """Order of the sets of one node: of equally cheap ones that of the least important (preemption.md 5)."""
-        return (*price, [-unit for unit in units])
+        """Order of the sets of one node: where they cost the same the least important go (preemption.md 5).
+
+        The start, last in both lists that are not configured, is compared between nodes alone (preemption.md 3.5).
+        """
+        violations, highest, cost = price
+        counted = cost[:-1] if self._state.numbers.pricing is None else cost
+        return violations, highest, counted, [-unit for unit in units]
 
     def _least_rates(self) -> list[dict[int, float]]:
         """By turn: what the units from there on weigh at least for one of a resource; `inf` for none of it."""
