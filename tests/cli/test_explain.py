@@ -30,7 +30,7 @@ status: {allocatable: {cpu: "4", memory: 16Gi, pods: "110", example.com/gpu: "4"
 apiVersion: v1
 kind: Node
 metadata: {name: n2}
-status: {allocatable: {cpu: "3", memory: 16Gi, pods: "110", example.com/gpu: "3"}}
+status: {allocatable: {cpu: "3", memory: 16Gi, pods: "110", example.com/gpu: "4"}}
 """
 PODS = "/api/v1/namespaces/default/pods"
 GROUPS = "/apis/scheduling.k8s.io/v1beta1/namespaces/default/podgroups"
@@ -93,9 +93,9 @@ async def play(kubeconfig: Path) -> None:
 
         classes = "/apis/scheduling.k8s.io/v1/priorityclasses"
         await create(classes, priority_class("mid", 500), priority_class("high", 1000))
-        await create(PODS, pod("low-a", cpu="3"))
+        await create(PODS, pod("low-a", cpu="3", gpu="1"))
         await until(placed("low-a"))
-        await create(PODS, pod("low-b", cpu="3"))
+        await create(PODS, pod("low-b", cpu="3", gpu="1"))
         await until(placed("low-b"))
         await create(PODS, pod("vip", priority="high", cpu="4"))
         await until(placed("vip"))

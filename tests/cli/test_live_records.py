@@ -11,7 +11,7 @@ import pytest
 
 from kube_rules import objects
 from reprieve.cli import evidence
-from reprieve.cli.evidence import Asked, Evidence
+from reprieve.cli.evidence import Asked, Evidence, Owned
 from reprieve.client.connection import Connection
 from reprieve.client.errors import ConfigError, UnreachableError
 from reprieve.observability.records import DecisionRecord, Ref
@@ -41,14 +41,18 @@ class Cluster:
 
     def __init__(self) -> None:
         self.asked: list[tuple[Asked, str | None, bool]] = []
+        self.owners: list[Owned | None] = []
         self.exists = True
         self.records: list[DecisionRecord] = []
         self.warnings: list[str] = []
         self.error: Exception | None = None
 
-    async def gather(self, connection: Connection, asked: Asked, records: str | None, *, suggest: bool) -> Evidence:
+    async def gather(
+        self, connection: Connection, asked: Asked, records: str | None, *, owner: Owned | None, suggest: bool
+    ) -> Evidence:
         assert connection is CONNECTION
         self.asked.append((asked, records, suggest))
+        self.owners.append(owner)
         if self.error is not None:
             raise self.error
         pod = objects.Pod(metadata=objects.ObjectMeta(name=asked.name, namespace=asked.namespace))
@@ -137,20 +141,27 @@ def test_a_kubeconfig_that_is_no_good_is_bad_input(
 
 
 @pytest.mark.parametrize(
-    ("kind", "message"),
+    ("kind", "message", "asked"),
     [
-        ("node", "'node': want pod, podgroup or compositepodgroup"),
-        ("replicaset/none", "no replicaset ours/none"),
+        ("node", "'node': want pod, podgroup or compositepodgroup", []),
+        ("replicaset/none", "no replicaset ours/none", [Asked("ReplicaSet", "ours", "none")]),
     ],
 )
 def test_an_owner_has_to_be_of_a_kind_that_makes_pods_and_there(
-    run: Run, cluster: Cluster, live: list[Any], monkeypatch: pytest.MonkeyPatch, kind: str, message: str
+    run: Run,
+    cluster: Cluster,
+    live: list[Any],
+    monkeypatch: pytest.MonkeyPatch,
+    kind: str,
+    message: str,
+    asked: list[Asked],
 ) -> None:
-    """Only for kinds that make pods is all of the cluster read."""
+    """Only for kinds that make pods is all of the cluster read; one that is not there may have records."""
+    cluster.exists = False
     reads = len(live)
     monkeypatch.setattr("reprieve.cli.snapshot.read_live", _read_live)
     ended = run("explain", *(kind.split("/") if "/" in kind else (kind, "n")), "--kubeconfig", "k")
-    assert (ended.code, ended.out, cluster.asked, len(live)) == (2, "", [], reads)
+    assert (ended.code, ended.out, [one for one, _, _ in cluster.asked], len(live)) == (2, "", asked, reads)
     assert message in ended.err
 
 
@@ -158,9 +169,10 @@ def test_an_owner_is_explained_by_a_pod_of_it(run: Run, cluster: Cluster, monkey
     monkeypatch.setattr("reprieve.cli.snapshot.read_live", _read_live)
     run("explain", "rs", "web", "-n", "default")
     assert [asked for asked, _, _ in cluster.asked] == [Asked("Pod", "default", "web-aaaaa")]
+    assert [str(owner) for owner in cluster.owners] == ["replicaset default/web"]
 
 
-def _read_live(*_: object) -> Any:
+def _read_live(*_: object, owners: bool, makers: object) -> Any:
     from reprieve.client.reading import Reading
     from reprieve.inputs.loading import read
     from tests.cli.test_questions import CLUSTER
@@ -244,12 +256,18 @@ def test_an_endpoint_is_asked_and_a_file_is_read(run: Run, recorded: list[Any]) 
     assert len(recorded) == 1
 
 
-@pytest.mark.parametrize(("error", "code"), [(ConfigError("no records"), 2), (UnreachableError("nobody"), 3)])
+@pytest.mark.parametrize(
+    ("error", "code", "text"),
+    [
+        (ConfigError("no records"), 2, "no records"),
+        (UnreachableError("nobody"), 3, "nobody (--records URL|FILE says where else they are)"),
+    ],
+)
 def test_a_history_that_cannot_be_read_is_one_line(
-    run: Run, connected: object, monkeypatch: pytest.MonkeyPatch, error: Exception, code: int
+    run: Run, connected: object, monkeypatch: pytest.MonkeyPatch, error: Exception, code: int, text: str
 ) -> None:
     async def evictions(*_: object) -> None:
         raise error
 
     monkeypatch.setattr(evidence, "evictions", evictions)
-    assert run("history") == Ended(code, "", f"error: {error}\n")
+    assert run("history") == Ended(code, "", f"error: {text}\n")

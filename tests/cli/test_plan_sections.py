@@ -281,12 +281,16 @@ def test_groups_are_placed_before_pods_and_in_part_as_a_warning() -> None:
 
 
 def test_pods_waiting_for_one_reason_share_a_row() -> None:
-    """A pod alone says where room is made for it; whose turn did not come says that."""
+    """A pod alone says where room is made for it; whose turn did not come says that.
+
+    Whom something else would help has a row of its own: what is suggested holds for all of a row.
+    """
     helps = (Help(kind="Priority", sentence="A priority of 9."),)
     pods = (
         pod("p", "Unschedulable", message="m", help=helps),
-        pod("q", "Unschedulable", message="m"),
-        pod("r", "Unschedulable", message="m"),
+        pod("q", "Unschedulable", message="m", help=helps),
+        pod("r", "Unschedulable", message="m", help=helps),
+        pod("n", "Unschedulable", message="m"),
         pod("s", "Unschedulable", message="other"),
         pod("t", "Nominated", nominated_node_name="n7"),
         pod("u", "Gated"),
@@ -301,6 +305,7 @@ def test_pods_waiting_for_one_reason_share_a_row() -> None:
     assert [(row.cells, row.below) for row in found.rows] == [
         (("gang a/g", "3 of 4 pods", "2 Nominated, 1 Gated: n1, n2"), ("the group", "m")),
         (("pod a/p and 2 more", "3 pods", "Unschedulable"), ("m", "would help: A priority of 9.")),
+        (("pod a/n", "1 pod", "Unschedulable"), ("m",)),
         (("pod a/s", "1 pod", "Unschedulable"), ("other",)),
         (("pod a/t", "1 pod", "Nominated: n7"), ("not tried yet",)),
         (("pod a/u", "1 pod", "Gated"), ("not tried yet",)),

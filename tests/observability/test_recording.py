@@ -142,9 +142,12 @@ def test_a_request_above_the_largest_countable_amount_is_recorded_as_or_more(
 
 
 def test_a_gang_that_lacks_places() -> None:
-    """Two of four members fit on n1, one on n2; one more place of 2 GPUs is needed, and n2 has one GPU left."""
+    """Two of four members fit on n1, one on n2; one more place of 2 GPUs is needed, and n2 has one GPU left.
+
+    The other GPU of n2 is in use: it could become free.
+    """
     seen = Recorded(
-        node("n1", gpu=4), node("n2", gpu=3), *gang("train", 4, gpu=2), pod("there", gpu=0, node="n1")
+        node("n1", gpu=4), node("n2", gpu=4), *gang("train", 4, gpu=2), pod("there", gpu=1, node="n2", priority=9)
     ).settle()
     record = seen.one("train", "PodGroup")
     assert record.members is not None
@@ -154,6 +157,14 @@ def test_a_gang_that_lacks_places() -> None:
     assert record.lack.closest is not None
     assert record.lack.closest.missing == {GPU: "1"}
     assert record.lack.closest.names == ["n2"]
+
+
+def test_no_node_is_close_that_is_too_small_beside_the_members_it_takes() -> None:
+    """n2 has one GPU left, but with three in all it never takes two members of 2 GPUs, whoever leaves."""
+    seen = Recorded(node("n1", gpu=4), node("n2", gpu=3), *gang("train", 4, gpu=2)).settle()
+    lack = seen.one("train", "PodGroup").lack
+    assert lack is not None
+    assert (lack.more, lack.closest, lack.too_big) == (1, None, [])
 
 
 _TWO_OF_FOUR = [node("n1", cpu=4), node("n2", cpu=2), node("n3", cpu=8, taints=[("k", "v", "NoSchedule")])]
