@@ -157,7 +157,7 @@ BROKEN = [
     # priority classes and budgets
     (priority_class(value=1_000_000_001), "value: Forbidden: maximum allowed value of a user defined priority is 1000000000"),
     (priority_class("system-foo", value=5), "metadata.name: Forbidden: priority class names with 'system-' prefix"),
-    (priority_class(preemptionPolicy="Sometimes"), 'preemptionPolicy: Unsupported value: "Sometimes": supported values: "PreemptLowerPriority", "Never"'),
+    (priority_class(value=1, preemptionPolicy="Sometimes"), 'preemptionPolicy: Unsupported value: "Sometimes": supported values: "PreemptLowerPriority", "Never"'),
     (budget(minAvailable=1, maxUnavailable=1), "minAvailable and maxUnavailable cannot be both set"),
     (budget(minAvailable="150%"), 'spec.minAvailable: Invalid value: "150%": must not be greater than 100%'),
     (budget(maxUnavailable="x"), 'spec.maxUnavailable: Invalid value: "x": a valid percent string'),

@@ -145,7 +145,6 @@ LEAVING: dict[str, tuple[str, Json, dict[str, str]]] = {
                 "terminationGracePeriodSeconds": 7,
                 "activeDeadlineSeconds": 9,
                 "restartPolicy": "Never",
-                "ephemeralContainers": [{"volumeMounts": [{"bindMountOptions": ["exec"]}]}],
             }
         ),
         {
@@ -170,7 +169,8 @@ LEAVING: dict[str, tuple[str, Json, dict[str, str]]] = {
             {
                 "initContainers": [
                     {"name": "container-0", "restartPolicy": "Always", "restartPolicyRules": [{"action": "Restart"}]}
-                ]
+                ],
+                "volumes": [{"name": "mount-1", "downwardAPI": {}}],
             },
             container={
                 "resources": {"requests": {"cpu": "1"}, "limits": {"cpu": "2"}, "claims": [{"name": "acme-gpu"}]},
@@ -179,7 +179,7 @@ LEAVING: dict[str, tuple[str, Json, dict[str, str]]] = {
                     {"containerPort": 81, "hostPort": 8081, "hostIP": "0.0.0.0", "protocol": "TCP"},
                     {"containerPort": 82, "hostPort": 8082, "hostIP": "::", "protocol": "TCP"},
                 ],
-                "volumeMounts": [{"bindMountOptions": ["noexec"]}],
+                "volumeMounts": [{"bindMountOptions": ["noexec"], "name": "mount-1", "mountPath": "/mount-1"}],
             },
         ),
         {

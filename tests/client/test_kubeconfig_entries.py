@@ -313,12 +313,14 @@ def test_where_to_go_is_the_first_that_is_there(tmp_path: Path, monkeypatch: pyt
             connect(None, None, environment)
         return None
 
-    assert server() is server(**home) is server(**home, KUBECONFIG=str(tmp_path / "none")) is None
+    assert server() is server(**home) is None
     assert server(**pod) == server(**home, **pod) == "https://10.0.0.1:443"
     write(tmp_path / ".kube" / "config", config({"server": "https://home"}))
     assert server(**home, **pod) == "https://home"
     file = write(tmp_path / "a:b", config({"server": "https://named"}))
-    assert server(**home, **pod, KUBECONFIG=str(tmp_path / "none")) == "https://10.0.0.1:443"
+    for elsewhere in (home, {**home, **pod}):
+        with pytest.raises(ConfigError, match=r"KUBECONFIG: .*/none: No such file or directory"):
+            server(**elsewhere, KUBECONFIG=str(tmp_path / "none"))
     assert connect(str(file), None, home).server == "https://named", "one file of that name"
     with pytest.raises(ConfigError, match="no context 'x': there is none"):
         connect(None, "x", pod)

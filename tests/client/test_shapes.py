@@ -58,6 +58,14 @@ STAYING: dict[str, tuple[str, Json, Json]] = {
         ),
         pod({"volumes": [{"name": "b", "emptyDir": {}}, {"name": "c", "csi": {"driver": "d"}}]}),
     ),
+    "mounts, but for what a node has to be able to do; an API server takes none without a volume": (
+        "Pod",
+        pod({"ephemeralContainers": [{"name": "e", "volumeMounts": [{"name": "m", "bindMountOptions": ["exec"]}]}]}),
+        pod(
+            {"volumes": [{"name": "mount-1", "downwardAPI": {}}]},
+            container={"volumeMounts": [{"name": "mount-1", "mountPath": "/mount-1", "bindMountOptions": ["exec"]}]},
+        ),
+    ),
     "conditions of other types, and what the others say in words": (
         "Node",
         {

@@ -180,4 +180,4 @@ def test_an_object_that_cannot_be_read_has_an_event() -> None:
 def test_every_kind_that_is_read_can_have_events() -> None:
     """Who made something that cannot be read is told by its metadata alone."""
     for kind in (*KINDS_READ, *OWNER_KINDS):
-        assert kind(metadata=ObjectMeta(name="n")).name == "n"
+        assert kind.named(ObjectMeta(name="n")).name == "n"

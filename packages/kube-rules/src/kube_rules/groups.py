@@ -165,7 +165,7 @@ class PodGroup(KubernetesObject, frozen=True, kw_only=True):
     foreign: ForeignGroup | None = msgspec.field(default=None, name=FOREIGN)
     """Its other fields, if it was read from the API of another scheduler (workloads.md 2)."""
     custom: bool = msgspec.field(default=False, name=CUSTOM)
-    """Whether it was read from a custom resource: its priority is that in its spec, as no admission resolves it."""
+    """Whether no API server admits it: a custom resource, or a group that a scheduler makes of an annotation."""
 
     @property
     def min_count(self) -> int | None:

@@ -6,7 +6,7 @@ Invariants: see `kube_rules.objects`, which re-exports every public name here. R
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any, ClassVar, Final, NoReturn
+from typing import Any, ClassVar, Final, NoReturn, Self
 
 import msgspec
 
@@ -165,6 +165,12 @@ class KubernetesObject(Struct, frozen=True, kw_only=True):
     NAMESPACED: ClassVar[bool] = False
 
     metadata: ObjectMeta = EMPTY_META
+
+    @classmethod
+    def named(cls, metadata: ObjectMeta) -> Self:
+        """Return an object of which only the metadata is known: its required fields are zero."""
+        required = {field.name: field.type() for field in msgspec.structs.fields(cls) if field.required}
+        return cls(metadata=metadata, **required)
 
     @property
     def name(self) -> str:

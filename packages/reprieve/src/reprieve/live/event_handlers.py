@@ -350,7 +350,7 @@ class ClusterFeed:
     def _unreadable(self, kind: type[KubernetesObject], resource: Resource, meta: Metadata, error: InputError) -> None:
         """An object is left out, or stays as it was: who made it looks at its events, not into this log."""
         known = ObjectMeta(name=meta.name, namespace=meta.namespace, uid=meta.uid)
-        item = kind(metadata=known)
+        item = kind.named(known)
         if isinstance(item, o.PodGroup) and resource.api_version in FOREIGN_VERSIONS:
             item = msgspec.structs.replace(item, foreign=ForeignGroup(api_version=resource.api_version))
         self._ignored(item, f"{error.path}: {error.message}" if error.path else error.message)

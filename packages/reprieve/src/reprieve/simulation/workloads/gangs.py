@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any, Final, Protocol
 
 import msgspec
+from msgspec.structs import replace
 
 from kube_rules import objects
 from kube_rules.admission import PriorityAdmission
@@ -32,6 +33,7 @@ POD_GROUP: Final = "reprieve.dev/pod-group"
 DISRUPTION_MODE: Final = "reprieve.dev/disruption-mode"
 TOPOLOGY_KEY: Final = "reprieve.dev/topology-key"
 _RAY: Final = "ray.io"
+_BY_ANNOTATION: Final = "metadata.annotations"
 _OF_PODS: Final = ("priorityClassName", "priority", "preemptionPolicy")
 """Fields that a group has of the template of its pods."""
 
@@ -47,7 +49,7 @@ class _Gang:
     more: Mapping[str, Any] = field(default_factory=dict)
     """disruptionMode, schedulingConstraints, resourceClaims."""
     basic: bool = False
-    place: str = "metadata.annotations"
+    place: str = _BY_ANNOTATION
     """Where the object asks for it."""
     operated: bool = False
     """The PodGroup is one of Volcano, as the operator of the kind makes it; its pods name it by an annotation."""
@@ -272,7 +274,9 @@ class Gangs:
         for name in _OF_PODS:
             if pod_spec.get(name) is not None:
                 spec[name] = pod_spec[name]
-        return self._read(gang, INTERNAL_VERSION, spec, admission)
+        group = self._read(gang, INTERNAL_VERSION, spec, admission)
+        # A scheduler makes the group that an annotation asks for: no API server gives it a default priority.
+        return replace(group, custom=True) if gang.place == _BY_ANNOTATION else group
 
     def _of_volcano(self, gang: _Gang, admission: PriorityAdmission) -> objects.PodGroup:
         """The PodGroup that an operator makes for Volcano, which says what each part needs where these count."""
