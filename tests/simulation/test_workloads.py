@@ -19,7 +19,7 @@ from kube_rules.group_sources import pod_group_name
 from kube_rules.manifests import Manifests
 from kube_rules.objects import Pod
 from kube_standin.unknown_fields import PackedSchemas
-from reprieve.inputs.loading import load
+from reprieve.inputs.loading import load, read
 from reprieve.simulation.plan import plan
 from reprieve.simulation.workloads import batches
 from reprieve.simulation.workloads.expanding import Expansion, expand
@@ -102,6 +102,45 @@ def test_what_was_made_is_not_made_again(name: str) -> None:
     rows = TABLE.with_more(read_rows(str(kinds), kinds.read_text())) if kinds.exists() else TABLE
     second = expand(again, rows=rows, run=runs_of(file))
     assert [loaded.object.key for loaded in second.manifests.pods] == [one.object.key for one in first.manifests.pods]
+
+
+_RUNNING = """
+apiVersion: v1
+kind: Node
+metadata: {name: n1}
+status: {allocatable: {cpu: "4", pods: "110"}}
+---
+apiVersion: scheduling.k8s.io/v1
+kind: PriorityClass
+metadata: {name: mid}
+value: 500
+---
+apiVersion: batch/v1
+kind: Job
+metadata: {name: j, uid: u-j, annotations: {ANNOTATION: "true"}}
+spec:
+  parallelism: 2
+  completions: 2
+  template: {spec: {restartPolicy: Never, containers: [{name: c, image: x, resources: {requests: {cpu: "1"}}}]}}
+---
+apiVersion: v1
+kind: Pod
+metadata:
+  name: j-abcde
+  labels: {batch.kubernetes.io/job-name: j}
+  ownerReferences: [{apiVersion: batch/v1, kind: Job, name: j, uid: u-j, controller: true}]
+spec: {nodeName: n1, priorityClassName: mid, schedulingGroup: {podGroupName: j}, containers: [{name: c, image: x}]}
+"""
+
+
+@pytest.mark.parametrize(
+    ("annotation", "outcome"), [("reprieve.dev/pod-group", "Error"), ("scheduling.reprieve.dev/gang", "Scheduled")]
+)
+def test_a_group_of_the_api_alone_gets_a_default_priority(annotation: str, outcome: str) -> None:
+    """preemption.md 8.3: admission gives it 0; a group that a scheduler makes has the priority of its pods."""
+    loaded = read([("running.yaml", _RUNNING.replace("ANNOTATION", annotation))])
+    answer = plan(expand(loaded).manifests).plan
+    assert {pod.outcome for pod in answer.pods} == {outcome}
 
 
 # -- what is not expanded --------------------------------------------------------------------------

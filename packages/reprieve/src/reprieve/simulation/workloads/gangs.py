@@ -33,7 +33,6 @@ POD_GROUP: Final = "reprieve.dev/pod-group"
 DISRUPTION_MODE: Final = "reprieve.dev/disruption-mode"
 TOPOLOGY_KEY: Final = "reprieve.dev/topology-key"
 _RAY: Final = "ray.io"
-_BY_ANNOTATION: Final = "metadata.annotations"
 _OF_PODS: Final = ("priorityClassName", "priority", "preemptionPolicy")
 """Fields that a group has of the template of its pods."""
 
@@ -49,8 +48,10 @@ class _Gang:
     more: Mapping[str, Any] = field(default_factory=dict)
     """disruptionMode, schedulingConstraints, resourceClaims."""
     basic: bool = False
-    place: str = _BY_ANNOTATION
+    place: str = "metadata.annotations"
     """Where the object asks for it."""
+    by_scheduler: bool = False
+    """A scheduler makes the group for itself: it is no object of the API, and no admission gives it a priority."""
     operated: bool = False
     """The PodGroup is one of Volcano, as the operator of the kind makes it; its pods name it by an annotation."""
     priority_class: tuple[str, str] = ("", "")
@@ -132,10 +133,11 @@ class Gangs:
         name = f"{workload.name}-{part}" if part else workload.name
         if least is not None and row is not None:
             number = self._count(workload, row.min_count, least, 0) - len(self._outside(workload, name))
-            return self._add(_Gang(workload, name, number))
+            return self._add(_Gang(workload, name, number, by_scheduler=True))
         if asked:
             self._remark_on(workload)
-        return self._add(_Gang(workload, name, self._missing(workload, part) if asked else None))
+        missing = self._missing(workload, part) if asked else None
+        return self._add(_Gang(workload, name, missing, by_scheduler=True))
 
     def _unread(self, workload: Workload, path: str) -> None:
         self._remark(workload, f"{path} is not read: it is no field of {PATH}", "", strict=True)
@@ -274,9 +276,7 @@ class Gangs:
         for name in _OF_PODS:
             if pod_spec.get(name) is not None:
                 spec[name] = pod_spec[name]
-        group = self._read(gang, INTERNAL_VERSION, spec, admission)
-        # A scheduler makes the group that an annotation asks for: no API server gives it a default priority.
-        return replace(group, custom=True) if gang.place == _BY_ANNOTATION else group
+        return replace(self._read(gang, INTERNAL_VERSION, spec, admission), custom=gang.by_scheduler)
 
     def _of_volcano(self, gang: _Gang, admission: PriorityAdmission) -> objects.PodGroup:
         """The PodGroup that an operator makes for Volcano, which says what each part needs where these count."""
