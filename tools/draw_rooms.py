@@ -29,7 +29,9 @@ PACKAGES = {"kube_rules": "kube-rules", "kube_standin": "kube-standin", "repriev
 
 COLUMNS: Final[Mapping[str, tuple[float, float]]] = {
     "cli": (0, 4),
-    "library": (0, 4),
+    "python": (0, 4),
+    "questions": (0, 2),
+    "replay": (2, 4),
     "live": (0, 4),
     "client": (0, 1),
     "observability": (1, 2),

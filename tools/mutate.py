@@ -93,9 +93,11 @@ AREAS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
         (*(f"tests/controlplane/test_{name}.py" for name in _VERBS), *_OF_VERBS, *_SERVED),
     ),
     "client": ((f"{OURS}/client",), ("tests/client",)),
-    "simulation": ((f"{OURS}/simulation",), ("tests/simulation", "tests/cli", "tests/library")),
+    "simulation": ((f"{OURS}/simulation",), ("tests/simulation", "tests/cli", "tests/python")),
     "observability": ((f"{OURS}/observability",), ("tests/observability", "tests/scheduling", "tests/live")),
-    "library": ((f"{OURS}/library",), ("tests/library",)),
+    "python": ((f"{OURS}/python",), ("tests/python",)),
+    "replay": ((f"{OURS}/replay",), ("tests/replay", "tests/cli")),
+    "questions": ((f"{OURS}/questions",), ("tests/simulation", "tests/cli")),
     "cli": ((f"{OURS}/cli",), ("tests/cli",)),
 }
 """Area -> (sources below packages/, tests that are to notice)."""

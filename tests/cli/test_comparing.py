@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from reprieve.cli.comparing import comparison_sections
 from reprieve.cli.sections import Tone
-from reprieve.simulation.whatif.comparing import Compared, PlanComparison, Variant
+from reprieve.questions.comparing import Compared, PlanComparison, Variant
 from tests.cli.conftest import Run
 
 CLUSTER = """apiVersion: v1

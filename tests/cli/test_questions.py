@@ -199,7 +199,7 @@ def test_capacity_marks_counts_that_stopped_at_the_limit(
     ask: Any, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """whatif.md 8.5: a figure that is as many as were tried is no answer to how many fit."""
-    from reprieve.simulation.whatif import capacity
+    from reprieve.questions import capacity
 
     monkeypatch.setattr(capacity, "MOST_COPIES", 2)
     monkeypatch.setattr(capacity, "MOST_SINGLES", 3)

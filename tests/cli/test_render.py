@@ -10,7 +10,10 @@ from reprieve.cli.drain_plan import drain_sections
 from reprieve.cli.queue import queue_section
 from reprieve.cli.render import MOST_ROWS, _spread, plan_sections
 from reprieve.cli.sections import Tone, plain
-from reprieve.library.wording import seconds_text
+from reprieve.python.wording import seconds_text
+from reprieve.questions.capacity import Capacity, Domain, Pool
+from reprieve.questions.draining import DrainedNode, DrainPlan
+from reprieve.questions.queue_order import Queue, QueueItem
 from reprieve.simulation.report import (
     Account,
     Answer,
@@ -25,9 +28,6 @@ from reprieve.simulation.report import (
     Stats,
     UnitAccount,
 )
-from reprieve.simulation.whatif.capacity import Capacity, Domain, Pool
-from reprieve.simulation.whatif.draining import DrainedNode, DrainPlan
-from reprieve.simulation.whatif.queue_order import Queue, QueueItem
 
 
 def pod(name: str, node: str | None, group: str | None = None, message: str | None = None) -> PodOutcome:

@@ -12,12 +12,12 @@ from msgspec.structs import replace
 
 from kube_rules import objects
 from kube_rules.meta import OwnerReference
-from reprieve.library.helping import helps_of
 from reprieve.observability.history import history_of
 from reprieve.observability.recording import RecordKeeper
 from reprieve.observability.records import MOST_LOOKED_AT, MOST_REPRIEVED, DecisionRecord, decode, encode
 from reprieve.observability.store import MemoryStore
 from reprieve.plugins.gang_scheduling import GREEDY, RETRY, GangScheduling
+from reprieve.python.helping import helps_of
 from tests.building import START, Item, gang, group, node, pdb, pod, profile_with
 from tests.observability.watching import Observed
 

@@ -10,11 +10,11 @@ import pytest
 from kube_rules.manifests import Manifests
 from reprieve.client.snapshot import snapshot
 from reprieve.inputs.loading import read
-from reprieve.library.cluster import load
+from reprieve.python.cluster import load
+from reprieve.questions.capacity import capacity
+from reprieve.questions.queue_order import queue_of
 from reprieve.simulation.plan import PlanOptions, plan
 from reprieve.simulation.report import Plan
-from reprieve.simulation.whatif.capacity import capacity
-from reprieve.simulation.whatif.queue_order import queue_of
 from reprieve.simulation.workloads.expanding import expand
 
 Json = dict[str, Any]

@@ -12,9 +12,9 @@ from msgspec.structs import replace
 from kube_rules import objects
 from kube_rules.errors import InputError, Origin
 from kube_rules.manifests import Loaded, Manifests
+from reprieve.questions import capacity as module
+from reprieve.questions.capacity import Capacity, capacity
 from reprieve.simulation.plan import PlanOptions
-from reprieve.simulation.whatif import capacity as module
-from reprieve.simulation.whatif.capacity import Capacity, capacity
 from tests.building import gang, group, node, pod, priority_class
 
 NONE_BY_CLAIM: frozenset[str] = frozenset()

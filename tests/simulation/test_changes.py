@@ -14,9 +14,9 @@ from kube_rules.errors import InputError
 from kube_rules.manifests import Manifests
 from kube_rules.objects import Pod
 from reprieve.inputs.loading import load
+from reprieve.questions.changes import Change, Changed, changed, with_changes
 from reprieve.simulation.plan import plan
 from reprieve.simulation.report import Plan
-from reprieve.simulation.whatif.changes import Change, Changed, changed, with_changes
 from reprieve.simulation.workloads.expanding import expand
 from reprieve.simulation.workloads.rows import read_rows
 from reprieve.simulation.workloads.table import TABLE

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from reprieve.questions.comparing import compared
 from reprieve.simulation.report import (
     ChangeMade,
     EvictionCost,
@@ -15,7 +16,6 @@ from reprieve.simulation.report import (
     Preemptor,
     Victim,
 )
-from reprieve.simulation.whatif.comparing import compared
 
 
 def pod(

@@ -9,10 +9,10 @@ from unittest import mock
 import pytest
 
 from kube_rules.errors import InputError
+from reprieve.questions import coming_back
+from reprieve.questions import draining as module
+from reprieve.questions.draining import DrainPlan, drain_plan, nodes_named
 from reprieve.simulation.plan import PlanOptions, plan
-from reprieve.simulation.whatif import coming_back
-from reprieve.simulation.whatif import draining as module
-from reprieve.simulation.whatif.draining import DrainPlan, drain_plan, nodes_named
 
 from .test_changes import Json, gang, loaded, node, planned, pod
 

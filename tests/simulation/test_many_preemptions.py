@@ -5,8 +5,8 @@ import gc
 import pytest
 
 from reprieve.cli.render import plan_sections
-from reprieve.library.building import ClusterBuilder
 from reprieve.preemption.outcome import Preemption
+from reprieve.python.building import ClusterBuilder
 from reprieve.simulation import report_preemptions
 from reprieve.simulation.report import Answer
 from reprieve.simulation.virtual import Preempted

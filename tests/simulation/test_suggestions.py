@@ -14,14 +14,14 @@ from msgspec.structs import replace
 
 from kube_rules.manifests import Manifests
 from reprieve.inputs.loading import load
-from reprieve.library.waiting import WaitingRecords
+from reprieve.python.waiting import WaitingRecords
+from reprieve.questions import trials as module
+from reprieve.questions.changes import Change, changed
+from reprieve.questions.pod_edits import workload_of_pod
+from reprieve.questions.suggestions import helped
+from reprieve.questions.trials import LEAST_WORK, Trials
 from reprieve.simulation.plan import PlanOptions, plan
 from reprieve.simulation.report import Answer, Help, Plan
-from reprieve.simulation.whatif import trials as module
-from reprieve.simulation.whatif.changes import Change, changed
-from reprieve.simulation.whatif.pod_edits import workload_of_pod
-from reprieve.simulation.whatif.suggestions import helped
-from reprieve.simulation.whatif.trials import LEAST_WORK, Trials
 
 Json = dict[str, Any]
 GPU = "nvidia.com/gpu"

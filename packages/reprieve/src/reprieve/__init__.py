@@ -77,11 +77,11 @@ if TYPE_CHECKING:
     from reprieve.framework.status import Code as Code
     from reprieve.framework.status import PlacementError as PlacementError
     from reprieve.framework.status import Status as Status
-    from reprieve.library.building import ClusterBuilder as ClusterBuilder
-    from reprieve.library.cluster import Cluster as Cluster
-    from reprieve.library.cluster import load as load
-    from reprieve.library.planning import PlanResult as PlanResult
-    from reprieve.library.planning import plan as plan
+    from reprieve.python.building import ClusterBuilder as ClusterBuilder
+    from reprieve.python.cluster import Cluster as Cluster
+    from reprieve.python.cluster import load as load
+    from reprieve.python.planning import PlanResult as PlanResult
+    from reprieve.python.planning import plan as plan
     from reprieve.scheduling.engine import Engine as Engine
     from reprieve.scheduling.engine_options import EngineOptions as EngineOptions
     from reprieve.scheduling.profiles import default_profile as default_profile
@@ -99,8 +99,8 @@ _HOME = {
     "Assigned": "reprieve.framework.plugin",
     "AwaitObject": "reprieve.framework.instructions",
     "BindPlugin": "reprieve.framework.plugin",
-    "Cluster": "reprieve.library.cluster",
-    "ClusterBuilder": "reprieve.library.building",
+    "Cluster": "reprieve.python.cluster",
+    "ClusterBuilder": "reprieve.python.building",
     "ClusterEvent": "reprieve.framework.events",
     "ClusterState": "reprieve.cluster.state",
     "Code": "reprieve.framework.status",
@@ -137,7 +137,7 @@ _HOME = {
     "PlacementScorePlugin": "reprieve.framework.plugin",
     "Plan": "reprieve.simulation.report",
     "PlanOptions": "reprieve.simulation.plan",
-    "PlanResult": "reprieve.library.planning",
+    "PlanResult": "reprieve.python.planning",
     "Plugin": "reprieve.framework.plugin",
     "PluginIncident": "reprieve.framework.plugin_guard",
     "PodGroupAssignment": "reprieve.framework.plugin",
@@ -167,8 +167,8 @@ _HOME = {
     "always": "reprieve.framework.events",
     "default_normalize": "reprieve.framework.plugin",
     "default_profile": "reprieve.scheduling.profiles",
-    "load": "reprieve.library.cluster",
-    "plan": "reprieve.library.planning",
+    "load": "reprieve.python.cluster",
+    "plan": "reprieve.python.planning",
     "row_count": "reprieve.framework.plugin",
     "row_numbers": "reprieve.framework.plugin",
 }

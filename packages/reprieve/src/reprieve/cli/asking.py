@@ -22,7 +22,7 @@ from reprieve.cli.snapshot import read_live
 if TYPE_CHECKING:
     from kube_rules.manifests import Manifests, PodMaker
     from reprieve.cli.sections import Section
-    from reprieve.simulation.whatif.changes import Change, Changed
+    from reprieve.questions.changes import Change, Changed
     from reprieve.simulation.workloads.rows import Rows
 
 DEFAULT_MAX_BYTES = "64Mi"
@@ -185,8 +185,8 @@ def gather(source: Source, now: float | None = None) -> Gathered:
 
 def _gather(source: Source, now: float | None) -> Gathered:
     from kube_rules.errors import InputError
+    from reprieve.questions.changes import changed_and_expanded
     from reprieve.simulation.plan_inputs import not_before, starts_at
-    from reprieve.simulation.whatif.changes import changed_and_expanded
     from reprieve.simulation.workloads.table import TABLE
 
     theirs: Set[tuple[str, str]] = frozenset()
@@ -224,7 +224,7 @@ def _beside(
     about all that wait where it names none of these.
     """
     from kube_rules.group_sources import pod_group_name
-    from reprieve.simulation.whatif.changes import asks_about_pods, pod_name
+    from reprieve.questions.changes import asks_about_pods, pod_name
 
     if not (source.files or source.run or any(map(asks_about_pods, source.changes))):
         return frozenset()
@@ -277,8 +277,8 @@ def _live(source: Source, now: float | None) -> "tuple[Manifests, float, Set[tup
     """
     from reprieve.client.kubeconfig import is_configured
     from reprieve.client.reading import add_new, known_classes, manifests_of
+    from reprieve.questions.changes import pod_name
     from reprieve.simulation.plan_inputs import not_before, starts_at
-    from reprieve.simulation.whatif.changes import pod_name
     from reprieve.simulation.workloads.scaling import makers_named
 
     if source.kubeconfig is None and source.context is None and not is_configured():

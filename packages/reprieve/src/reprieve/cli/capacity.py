@@ -11,7 +11,7 @@ from reprieve.cli.progress import working
 
 if TYPE_CHECKING:
     from reprieve.cli.sections import Section
-    from reprieve.simulation.whatif.capacity import Capacity
+    from reprieve.questions.capacity import Capacity
 
 
 @taking_source()
@@ -41,7 +41,7 @@ def command(
     from reprieve.cli.options import read_options
     from reprieve.cli.reading import expanded, read_files
     from reprieve.client.reading import known_classes
-    from reprieve.simulation.whatif.capacity import capacity
+    from reprieve.questions.capacity import capacity
 
     if [*source.files, *shape].count("-") > 1:
         refuse("-: standard input can be read only once")
@@ -69,7 +69,7 @@ def command(
 def capacity_sections(found: "Capacity") -> "list[Section]":
     """The answer in words and tables."""
     from reprieve.cli.sections import Row, Section, Tone
-    from reprieve.library.wording import count
+    from reprieve.python.wording import count
 
     asked = ", ".join(f"{amount} {name}" for name, amount in found.requests.items())
     notes = [f"A copy is {count(found.pods_per_copy, 'pod')}" + (f", {asked} in all." if asked else ".")]

@@ -8,7 +8,7 @@ import typer
 from reprieve.cli.outcome import refuse
 
 if TYPE_CHECKING:
-    from reprieve.simulation.whatif.changes import Change
+    from reprieve.questions.changes import Change
 
 ORDER = "reprieve.order"
 """Key of the context's `meta`: names of the parameters that were given, once for each time, in order."""
@@ -65,7 +65,7 @@ def read_changes(context: typer.Context, values: Mapping[str, Sequence[str] | No
         return []
     from dataclasses import replace
 
-    from reprieve.simulation.whatif.changes import Change
+    from reprieve.questions.changes import Change
 
     left = {name: list(values.get(name) or ()) for name in _FLAGS}
     found: list[Change] = []

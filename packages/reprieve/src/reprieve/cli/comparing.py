@@ -11,9 +11,9 @@ from reprieve.cli.progress import working
 
 if TYPE_CHECKING:
     from reprieve.cli.sections import Section
+    from reprieve.questions.comparing import PlanComparison
     from reprieve.simulation.plan import PlanOptions
     from reprieve.simulation.report import Answer
-    from reprieve.simulation.whatif.comparing import PlanComparison
 
 MOST_VARIANTS = 16
 AS_IT_IS = "as it is"
@@ -36,11 +36,11 @@ def compare_plans(
     from kube_rules.errors import InputError
     from kube_rules.group_sources import OWNERS
     from reprieve.cli.options import read_options
-    from reprieve.library.answering import without
+    from reprieve.python.answering import without
+    from reprieve.questions.changes import with_changes
+    from reprieve.questions.comparing import compared
     from reprieve.scheduling.held_room import waits_for_completions
     from reprieve.simulation.plan import plan
-    from reprieve.simulation.whatif.changes import with_changes
-    from reprieve.simulation.whatif.comparing import compared
     from reprieve.simulation.workloads.table import TABLE
 
     if len(configurations) + len(additions) > MOST_VARIANTS:

@@ -196,7 +196,7 @@ async def _perform(
 ) -> tuple[list[Section], list[str]]:
     """Let the gang of an act arrive, wait for what must come, and show what came; also what was not expected."""
     from reprieve.cli.render import decision_sections
-    from reprieve.library.wording import count
+    from reprieve.python.wording import count
     from reprieve.simulation.demo import differences, objects
 
     before = {pod.metadata.uid for pod in scene.running()}

@@ -8,11 +8,11 @@ from reprieve.cli.asking import Source, answering_for_all, gather, show_with_cha
 from reprieve.cli.documents import Format, document
 from reprieve.cli.outcome import Exit, refuse, show
 from reprieve.cli.progress import working
-from reprieve.library.wording import count
+from reprieve.python.wording import count
 
 if TYPE_CHECKING:
     from reprieve.cli.sections import Section
-    from reprieve.simulation.whatif.draining import DrainedNode, DrainPlan, GangCount
+    from reprieve.questions.draining import DrainedNode, DrainPlan, GangCount
 
 
 @taking_source()
@@ -36,7 +36,7 @@ def command(
 
     from kube_rules.errors import InputError
     from reprieve.cli.options import read_options
-    from reprieve.simulation.whatif.draining import drain_plan, nodes_named
+    from reprieve.questions.draining import drain_plan, nodes_named
     from reprieve.simulation.workloads.table import TABLE
 
     codes = [("--fail-on-preemption", fail_on_preemption), ("--fail-on-pending", fail_on_pending)]

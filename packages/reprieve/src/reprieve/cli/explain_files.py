@@ -21,13 +21,13 @@ from kube_rules.meta import KubernetesObject
 from reprieve.cli.evidence import CHANGED, MANIFESTS, Asked, Evidence, Owned, leaves_below, read_above
 from reprieve.cli.outcome import refuse
 from reprieve.cli.whatif import Expanding, ask
-from reprieve.library.waiting import WaitingRecords
+from reprieve.python.waiting import WaitingRecords
+from reprieve.questions.suggestions import helped
+from reprieve.questions.trials import Trials
 from reprieve.simulation.plan import PlanOptions, plan
 from reprieve.simulation.plan_inputs import starts_at
 from reprieve.simulation.report import Answer, ChangeMade, CompositeOutcome, Help, Plan, PodGroupOutcome, PodOutcome
 from reprieve.simulation.report_refusals import refusal_sentences, refusals_of
-from reprieve.simulation.whatif.suggestions import helped
-from reprieve.simulation.whatif.trials import Trials
 from reprieve.simulation.workloads.owners import key_of
 from reprieve.simulation.workloads.scaling import Workloads
 from reprieve.simulation.workloads.table import TABLE

@@ -19,11 +19,11 @@ from reprieve.cli.in_vain import MOST_REASONS, in_vain_sentences, order_sentence
 from reprieve.cli.sections import BUDGET_OVERRULED, Row, Section, Tone
 from reprieve.cli.units import UnitSummary, unit_table
 from reprieve.cluster.pods import was_preempted
-from reprieve.library.helping import helps_of
-from reprieve.library.wording import count, seconds_text
 from reprieve.observability.records import API_VERSION, DecisionRecord, InVain, PreemptionRecord, Unit, Waits
 from reprieve.preemption.cost import BY_NAME
 from reprieve.preemption.outcome import WaitsFor
+from reprieve.python.helping import helps_of
+from reprieve.python.wording import count, seconds_text
 from reprieve.simulation.report import Help
 
 DEFAULT_SCHEDULER: Final = "default-scheduler"

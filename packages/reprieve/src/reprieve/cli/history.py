@@ -98,7 +98,7 @@ def _records(
 def history_sections(history: "History", since: str) -> "list[Section]":
     """The history as a table, newest first."""
     from reprieve.cli.sections import Row, Section, Tone
-    from reprieve.library.wording import count, seconds_text
+    from reprieve.python.wording import count, seconds_text
 
     if not history.items:
         return [Section(f"Nobody was evicted since {since}.", tone=Tone.GOOD)]

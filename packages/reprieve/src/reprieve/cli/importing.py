@@ -65,11 +65,11 @@ def command(
     max_jobs: Annotated[int, typer.Option(min=1, help="Refuse traces with more jobs.")] = 1_000_000,
 ) -> None:
     """Make a job list for `reprieve replay` of a public trace."""
-    from reprieve.simulation.replay.job_list import JobListError
-    from reprieve.simulation.traces.importer import ImportOptions
-    from reprieve.simulation.traces.priorities import read_priorities
-    from reprieve.simulation.traces.reading import read_durations, read_machines, read_trace
-    from reprieve.simulation.traces.registry import UnknownFormatError, importer_of
+    from reprieve.replay.job_list import JobListError
+    from reprieve.replay.traces.importer import ImportOptions
+    from reprieve.replay.traces.priorities import read_priorities
+    from reprieve.replay.traces.reading import read_durations, read_machines, read_trace
+    from reprieve.replay.traces.registry import UnknownFormatError, importer_of
 
     try:
         importer = importer_of(format)
@@ -117,16 +117,16 @@ command.__doc__ = f"{command.__doc__}\n\n{_RULES}"
 
 
 def _write_jobs(path: Path, jobs: Any, *, dated: bool) -> None:
-    from reprieve.simulation.replay.job_list import write_jobs
+    from reprieve.replay.job_list import write_jobs
 
     with path.open("w", encoding="utf-8", newline="") as out:
         write_jobs(jobs, out, dated=dated)
 
 
 def _write_cluster(path: Path, jobs: Any, machines: Any) -> None:
+    from reprieve.replay.fitting import class_documents, fitting_nodes
+    from reprieve.replay.traces.reading import machine_documents
     from reprieve.simulation.openb import write
-    from reprieve.simulation.replay.fitting import class_documents, fitting_nodes
-    from reprieve.simulation.traces.reading import machine_documents
 
     shared = any(job.shape.gpu % 1000 for job in jobs)
     nodes = fitting_nodes(jobs) if machines is None else machine_documents(machines, shared=shared)

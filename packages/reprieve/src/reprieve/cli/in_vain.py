@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from reprieve.library.wording import count
 from reprieve.observability.records import InVain, Order
 from reprieve.plugins.gang_scheduling import RETRY
 from reprieve.preemption.outcome import NoRoom
+from reprieve.python.wording import count
 
 MOST_REASONS: Final = 12
 

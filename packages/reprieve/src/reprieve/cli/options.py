@@ -59,7 +59,7 @@ def read_options(
     if config is None and not plugins and not compatible:
         return PlanOptions(first_decision=first_decision, gates=gates, seed=seed)
     from kube_rules.errors import InputError
-    from reprieve.library.configuring import plan_options
+    from reprieve.python.configuring import plan_options
     from reprieve.scheduling.loading import PluginLoadError
 
     limit = read_seconds("--plugin-timeout", plugin_timeout)
@@ -97,7 +97,7 @@ def read_profiles(
     `read_options`.
     """
     from reprieve.framework.configuration import ConfigurationError
-    from reprieve.library.configuring import profiles_for
+    from reprieve.python.configuring import profiles_for
     from reprieve.scheduling.loading import PluginLoadError
 
     limit = read_seconds("--plugin-timeout", plugin_timeout)
@@ -138,7 +138,7 @@ def read_gates(text: str) -> "FeatureGates":
 def read_configuration(file: str) -> "SchedulerConfiguration":
     """A KubeSchedulerConfiguration in YAML or JSON. Raises ConfigurationError for what the form does not allow."""
     from kube_rules.errors import InputError
-    from reprieve.library import configuring
+    from reprieve.python import configuring
 
     try:
         return configuring.read_configuration(file)

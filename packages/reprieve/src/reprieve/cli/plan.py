@@ -18,7 +18,7 @@ from reprieve.cli.outcome import Exit, note, refuse, show
 from reprieve.cli.progress import working
 
 if TYPE_CHECKING:
-    from reprieve.library.waiting import WaitingRecords
+    from reprieve.python.waiting import WaitingRecords
     from reprieve.simulation.plan import PlanOptions
     from reprieve.simulation.report import Answer
 
@@ -124,7 +124,7 @@ def command(
         raise typer.Exit(Exit.NOT_SO if waits or evicts else Exit.DONE)
     if only_different:
         refuse("--diff: there is nothing to compare: --compare CONFIGURATION or --compare-to MANIFESTS")
-    from reprieve.library.waiting import WaitingRecords
+    from reprieve.python.waiting import WaitingRecords
 
     records = WaitingRecords()
     options = replace(options, observer=records, now=read_time("--now", now) if now is not None else None)
@@ -152,7 +152,7 @@ def answer_for(source: Source, options: "PlanOptions", records: "WaitingRecords 
 
     from kube_rules.errors import InputError
     from kube_rules.group_sources import OWNERS
-    from reprieve.library.answering import answered
+    from reprieve.python.answering import answered
     from reprieve.scheduling.held_room import waits_for_completions
     from reprieve.simulation.workloads.table import TABLE
 

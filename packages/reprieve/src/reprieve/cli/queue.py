@@ -23,8 +23,8 @@ from reprieve.cli.progress import working
 if TYPE_CHECKING:
     from reprieve.cli.asking import Gathered
     from reprieve.cli.sections import Section
+    from reprieve.questions.queue_order import Queue
     from reprieve.simulation.plan import PlanOptions
-    from reprieve.simulation.whatif.queue_order import Queue
 
 PAUSE = 2.0
 """Seconds between two tables with `-w`."""
@@ -74,7 +74,7 @@ def _show_queue(source: Source, output: Format, namespace: str | None, *, sugges
 
     from kube_rules.errors import InputError
     from reprieve.cli.options import read_options
-    from reprieve.simulation.whatif.queue_order import queue_of
+    from reprieve.questions.queue_order import queue_of
     from reprieve.simulation.workloads.table import TABLE
 
     gathered = gather(source)
@@ -105,10 +105,10 @@ def _with_suggestions(source: Source, gathered: "Gathered", options: "PlanOption
     """The queue, and what would help who waits, each suggestion tried."""
     from dataclasses import replace
 
-    from reprieve.library.waiting import WaitingRecords
-    from reprieve.simulation.whatif.queue_order import queue_of
-    from reprieve.simulation.whatif.suggestions import helped
-    from reprieve.simulation.whatif.trials import Trials
+    from reprieve.python.waiting import WaitingRecords
+    from reprieve.questions.queue_order import queue_of
+    from reprieve.questions.suggestions import helped
+    from reprieve.questions.trials import Trials
     from reprieve.simulation.workloads.table import TABLE
 
     records = WaitingRecords()

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from reprieve.cli.outcome import note, refuse
-from reprieve.library import remarks
+from reprieve.python import remarks
 
 if TYPE_CHECKING:
     from kube_rules.manifests import Manifests

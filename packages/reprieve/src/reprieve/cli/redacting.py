@@ -25,8 +25,8 @@ from reprieve.cli.evidence import Evidence
 from reprieve.cli.explain_files import of_namespace
 from reprieve.cli.sections import Row, Section, Tone
 from reprieve.cli.whatif import Answered
-from reprieve.library.wording import count
 from reprieve.observability.records import DecisionRecord
+from reprieve.python.wording import count
 from reprieve.simulation.report import CompositeOutcome, Help, Plan, PodGroupOutcome, PodOutcome
 
 Name = tuple[str, str]

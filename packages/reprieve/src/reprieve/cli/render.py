@@ -11,9 +11,9 @@ from reprieve.cli.in_vain import in_vain_sentences, order_sentence
 from reprieve.cli.sections import BUDGET_OVERRULED, Row, Section, Tone
 from reprieve.cli.units import MOST_NAMES, MOST_NODES, UnitSummary, nodes_text, unit_table
 from reprieve.cluster.resources import insufficient, shortages_text
-from reprieve.library.wording import count, seconds_text
 from reprieve.observability.records import DecisionRecord
 from reprieve.preemption.outcome import CLUSTER_DOMAIN, WaitsFor
+from reprieve.python.wording import count, seconds_text
 from reprieve.simulation.report import (
     NONE,
     SOME,

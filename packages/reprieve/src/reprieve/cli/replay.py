@@ -185,18 +185,18 @@ def _deliver(answer: "Answer", task: "Task", output: Format, out: Path | None) -
 
 def _written(answer: "Answer", output: Format) -> str:
     if output is Format.JSON:
-        from reprieve.simulation.replay.documents import as_json
+        from reprieve.replay.documents import as_json
 
         return as_json(answer.outcomes, answer.setting)
     if output is Format.CSV:
-        from reprieve.simulation.replay.documents import as_csv
+        from reprieve.replay.documents import as_csv
 
         return as_csv(answer.outcomes)
     if output is Format.TRACE:
-        from reprieve.simulation.replay.perfetto import as_trace
+        from reprieve.replay.perfetto import as_trace
 
         return as_trace(answer.outcomes)
-    from reprieve.simulation.replay.page import as_page
+    from reprieve.replay.page import as_page
 
     return as_page(answer.outcomes, answer.setting)
 

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Sequence
 
 from reprieve.cli.sections import Row, Section, Tone
-from reprieve.simulation.replay.measures import BEST, Measure, compared, count_text, table, time_text
-from reprieve.simulation.replay.statistics import JobGroup, PolicyReport
+from reprieve.replay.measures import BEST, Measure, compared, count_text, table, time_text
+from reprieve.replay.statistics import JobGroup, PolicyReport
 
 MOST_TENANTS = 10
 MOST_REASONS = 5

@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from multiprocessing.process import BaseProcess
 
     from kube_rules import objects
-    from reprieve.simulation.replay.job_list import JobList, Tolerated
-    from reprieve.simulation.replay.quotas import Quotas
-    from reprieve.simulation.replay.running import Outcome, Stop
-    from reprieve.simulation.replay.selection import Chosen
-    from reprieve.simulation.replay.world import Policy, WorldSettings
+    from reprieve.replay.job_list import JobList, Tolerated
+    from reprieve.replay.quotas import Quotas
+    from reprieve.replay.running import Outcome, Stop
+    from reprieve.replay.selection import Chosen
+    from reprieve.replay.world import Policy, WorldSettings
 
 _EVERY = 0.5
 """Seconds between two reports of progress."""
@@ -83,8 +83,8 @@ class _Given:
     def quotas(self) -> "Quotas":
         """Their state is that of one run."""
         from kube_rules import objects
-        from reprieve.simulation.replay.objects_of import terms_for
-        from reprieve.simulation.replay.quotas import QuotaError, Quotas
+        from reprieve.replay.objects_of import terms_for
+        from reprieve.replay.quotas import QuotaError, Quotas
 
         terms = terms_for(item for item, _ in self.cluster if isinstance(item, objects.Node))
         try:
@@ -115,8 +115,8 @@ def _answer_of(task: Task, interrupt: "_Interrupt") -> Answer:
 
 
 def _read(task: Task) -> _Given:
-    from reprieve.simulation.replay.job_list import JobListError, read_jobs
-    from reprieve.simulation.replay.selection import Selection, chosen
+    from reprieve.replay.job_list import JobListError, read_jobs
+    from reprieve.replay.selection import Selection, chosen
 
     try:
         found = read_jobs(task.jobs, skip_bad=task.skip_bad, max_jobs=task.max_jobs)
@@ -156,7 +156,7 @@ def _check_failing_nodes(task: Task, settings: "WorldSettings", nodes: set[str])
 
 
 def _time(option: str, text: str, found: "JobList") -> int | None:
-    from reprieve.simulation.replay.selection import time_of
+    from reprieve.replay.selection import time_of
 
     if not text:
         return None
@@ -167,7 +167,7 @@ def _time(option: str, text: str, found: "JobList") -> int | None:
 
 
 def _settings(task: Task, found: "JobList", picked: "Chosen") -> "WorldSettings":
-    from reprieve.simulation.replay.world import WorldSettings
+    from reprieve.replay.world import WorldSettings
 
     checkpoint = _long("--checkpoint", task.checkpoint) if task.checkpoint else None
     if checkpoint == 0:
@@ -183,7 +183,7 @@ def _settings(task: Task, found: "JobList", picked: "Chosen") -> "WorldSettings"
 
 
 def _tolerations(given: tuple[str, ...]) -> "tuple[Tolerated, ...]":
-    from reprieve.simulation.replay.job_list import tolerations
+    from reprieve.replay.job_list import tolerations
 
     try:
         return tuple(dict.fromkeys(one for text in given for one in tolerations(text)))
@@ -192,7 +192,7 @@ def _tolerations(given: tuple[str, ...]) -> "tuple[Tolerated, ...]":
 
 
 def _long(option: str, text: str) -> int:
-    from reprieve.simulation.replay.selection import long_duration
+    from reprieve.replay.selection import long_duration
 
     try:
         return long_duration(text)
@@ -201,8 +201,8 @@ def _long(option: str, text: str) -> int:
 
 
 def _failures(text: str, begin: int, *, dated: bool, faster: float) -> Any:
-    from reprieve.simulation.replay.failures import Failures, read_failures
-    from reprieve.simulation.replay.job_list import JobListError
+    from reprieve.replay.failures import Failures, read_failures
+    from reprieve.replay.job_list import JobListError
 
     if not text:
         return Failures()
@@ -231,8 +231,8 @@ def _cluster(
     from kube_rules.errors import InputError
     from reprieve.cli.reading import Strictness, read_files
     from reprieve.inputs.loading import read
+    from reprieve.replay.fitting import class_documents, fitting_nodes
     from reprieve.simulation.plan_inputs import starts_at
-    from reprieve.simulation.replay.fitting import class_documents, fitting_nodes
 
     remarks = []
     quotas: list[Mapping[str, Any]] = []
@@ -263,7 +263,7 @@ def _cluster(
 
 
 def _policy(task: Task, config: str | None, *, warn: bool = False) -> "Policy":
-    from reprieve.simulation.replay.world import Policy
+    from reprieve.replay.world import Policy
 
     read_seconds("--plugin-timeout", task.plugin_timeout)
     options = read_options(
@@ -282,8 +282,8 @@ def _policy(task: Task, config: str | None, *, warn: bool = False) -> "Policy":
 def _check(given: _Given) -> None:
     """Refuse jobs that the cluster can make nothing of before any process is started."""
     from kube_rules import objects
-    from reprieve.simulation.replay.objects_of import terms_for
-    from reprieve.simulation.replay.world import ReplayError, check
+    from reprieve.replay.objects_of import terms_for
+    from reprieve.replay.world import ReplayError, check
 
     nodes = [item for item, _ in given.cluster if isinstance(item, objects.Node)]
     if not nodes:
@@ -345,8 +345,8 @@ def _interrupts() -> Iterator[_Interrupt]:
 
 
 def _outcome(given: _Given, name: str, policy: "Policy", stop: "Stop", progress: Progress) -> "Outcome":
-    from reprieve.simulation.replay.running import simulate
-    from reprieve.simulation.replay.world import ReplayError
+    from reprieve.replay.running import simulate
+    from reprieve.replay.world import ReplayError
 
     try:
         return simulate(
@@ -365,7 +365,7 @@ def _outcome(given: _Given, name: str, policy: "Policy", stop: "Stop", progress:
 
 
 def _run_here(given: _Given, name: str, policy: "Policy", interrupt: _Interrupt) -> Answer:
-    from reprieve.simulation.replay.running import Stop
+    from reprieve.replay.running import Stop
 
     stop = Stop()
     line = _Line(1, len(given.chosen.jobs))
@@ -466,7 +466,7 @@ def _how(code: int | None) -> str:
 def _apart(task: Task, name: str, config: str | None, pipe: "Connection") -> None:
     """One policy, in its process."""
     with _interrupts() as interrupt:
-        from reprieve.simulation.replay.running import Stop
+        from reprieve.replay.running import Stop
 
         stop = Stop()
         interrupt.then(stop.now)

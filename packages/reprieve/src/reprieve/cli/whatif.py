@@ -18,11 +18,12 @@ from kube_rules.foreign_groups import below
 from kube_rules.group_sources import pod_group_name
 from kube_rules.manifests import Manifests
 from reprieve.cli.outcome import note
-from reprieve.library.answering import what_helps
 from reprieve.observability.recording import RecordKeeper
 from reprieve.observability.records import DecisionRecord
 from reprieve.observability.store import Name
 from reprieve.preemption.units import effective_priority
+from reprieve.python.answering import what_helps
+from reprieve.questions.trials import Trials
 from reprieve.scheduling.decision import Decision, Result
 from reprieve.scheduling.engine import Engine
 from reprieve.scheduling.engine_options import EngineOptions
@@ -30,7 +31,6 @@ from reprieve.simulation.plan import PlanOptions
 from reprieve.simulation.plan_inputs import starts_at
 from reprieve.simulation.report import Help
 from reprieve.simulation.virtual import VirtualCluster
-from reprieve.simulation.whatif.trials import Trials
 from reprieve.simulation.workloads.rows import Rows
 from reprieve.simulation.workloads.table import TABLE
 

@@ -1,0 +1,402 @@
+"""A cluster as a value: loaded, and changed by methods that give a new one.
+
+    cluster = reprieve.load("cluster.yaml", "gang.yaml")
+    cluster.drain("n1").with_nodes(2, like="n2").plan()
+
+The changes are those of `reprieve plan` (whatif.md 4), made by the same code.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from kube_rules import objects
+from kube_rules.errors import InputError, Origin
+from kube_rules.manifests import Manifests
+from reprieve.inputs.loading import MAX_INPUT_BYTES
+from reprieve.inputs.loading import load as load_sources
+from reprieve.inputs.sources import Document
+from reprieve.python import remarks
+from reprieve.python.tables import Table, data_frame, html
+from reprieve.python.wording import count
+from reprieve.questions.changes import Change, Changed, changed_and_expanded
+from reprieve.simulation.plan_inputs import misread_annotations
+from reprieve.simulation.workloads.expanding import expand, run_of
+from reprieve.simulation.workloads.rows import MOST_BYTES, Rows, read_rows
+from reprieve.simulation.workloads.table import TABLE
+
+if TYPE_CHECKING:
+    import pandas
+
+    from reprieve.python.planning import PlanResult
+
+Source = str | bytes | Path | Mapping[str, Any]
+"""A path; text of several lines or bytes: YAML or JSON; or one object as plain data."""
+
+
+def load(
+    *sources: Source | Manifests | Iterable[Source],
+    max_bytes: int = MAX_INPUT_BYTES,
+    strict: bool = False,
+    lenient: bool = False,
+    run: str | Sequence[str] = (),
+    workload_kinds: str | Path | None = None,
+) -> Cluster:
+    """A cluster from manifests: files, directories, `-` for standard input, YAML or JSON text, or plain data.
+
+    A string of one line is a path; sequences are taken apart.  At most `max_bytes` are read in all.  Pods with a
+    nodeName run, pods without one are what a plan is about; Jobs, Deployments and the like become the pods that their
+    controllers would make, with `workload_kinds` a file of further kinds, and `run` CronJobs to run
+    (`cronjob/NAME`, `NAMESPACE/cronjob/NAME` or `NAMESPACE/NAME`).
+
+    What is not understood stands in `Cluster.warnings`; with `strict` it is an error, and with `lenient` a workload
+    that cannot be expanded is none.  Raises InputError.
+    """
+    if strict and lenient:
+        raise ValueError("strict and lenient exclude each other")
+    rows = TABLE if workload_kinds is None else TABLE.with_more(_kinds_in(Path(workload_kinds)))
+    ready = sources[0] if len(sources) == 1 and isinstance(sources[0], Manifests) else None
+    manifests = ready if ready is not None else _read(sources, max_bytes=max_bytes)
+    runs = tuple(run_of(each) or each for each in ((run,) if isinstance(run, str) else run))
+    empty = not (manifests.objects or manifests.pod_makers or manifests.scenarios or manifests.unknown)
+    noted = (remarks.nothing_in(_names(sources)),) if empty and ready is None else ()
+    return Cluster(manifests, rows=rows, run=runs, strict=strict, lenient=lenient, noted=noted)
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """What a cluster is made of. `given`: before the changes of this stage; `earlier`: what stages before did."""
+
+    given: Manifests
+    changes: tuple[Change, ...] = ()
+    earlier: Changed | None = None
+    rows: Rows = TABLE
+    run: tuple[str, ...] = ()
+    strict: bool = False
+    lenient: bool = False
+    noted: tuple[str, ...] = ()
+    """Warnings of what the input was read from."""
+
+
+class Cluster:
+    """What is there and what waits: an immutable value. `reprieve.load` makes one, `reprieve.ClusterBuilder` too.
+
+    The methods that change something give a new cluster.  Each is a flag of `reprieve plan` and is shown as that flag:
+    nodes are given as a name or a label selector (`pool=gpu`), workloads as `KIND/NAME` (of the
+    namespace default) or `NAMESPACE/KIND/NAME`, as `kubectl` names kinds.  A change that meets nothing raises
+    InputError.
+    """
+
+    __slots__ = ("_changed", "_kept", "_warnings", "_whole")
+    _kept: _Kept
+    _whole: Manifests
+    """Changed and expanded."""
+    _changed: Changed
+    _warnings: tuple[str, ...]
+
+    def __init__(
+        self,
+        manifests: Manifests | None = None,
+        *,
+        rows: Rows = TABLE,
+        run: tuple[str, ...] = (),
+        strict: bool = False,
+        lenient: bool = False,
+        noted: tuple[str, ...] = (),
+    ) -> None:
+        kept = _Kept(manifests or Manifests(), rows=rows, run=run, strict=strict, lenient=lenient, noted=noted)
+        self._settle(kept)
+
+    def _settle(self, kept: _Kept) -> None:
+        warnings = [*kept.noted, *remarks.of_unknown_fields(kept.given.unknown_fields)]
+
+        def expanded(manifests: Manifests) -> Manifests:
+            made = expand(manifests, rows=kept.rows, run=kept.run)
+            warnings.extend(str(each) for each in made.manifests.remarks if each.strict and kept.strict)
+            for problem in made.problems:
+                if kept.strict or (problem.certain and not kept.lenient):
+                    raise InputError(problem.origin, problem.reason, subject=problem.subject)
+            warnings.extend(remarks.of_unknown_fields(made.unknown_fields))
+            warnings.extend(remarks.of_suspended(made))
+            warnings.extend(remarks.of_problems(made))
+            return made.manifests
+
+        whole, changed = changed_and_expanded(kept.given, kept.changes, expanded, rows=kept.rows)
+        if kept.strict:
+            warnings += misread_annotations(whole.all())
+            if warnings:
+                raise InputError(Origin("strict"), warnings[0])
+        if kept.earlier is not None:
+            changed = _both(kept.earlier, changed)
+        for name, value in (("_kept", kept), ("_whole", whole), ("_changed", changed)):
+            object.__setattr__(self, name, value)
+        object.__setattr__(self, "_warnings", tuple(dict.fromkeys(warnings)))
+
+    @classmethod
+    def _of(cls, kept: _Kept) -> Cluster:
+        made = cls.__new__(cls)
+        made._settle(kept)
+        return made
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Cluster._of, (self._kept,)
+
+    def __copy__(self) -> Cluster:
+        return self
+
+    def __deepcopy__(self, memo: object) -> Cluster:
+        return self  # it does not change
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"a Cluster does not change: {name!r} cannot be set")
+
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError(f"a Cluster does not change: {name!r} cannot be deleted")
+
+    # -- what is there -----------------------------------------------------------------------------
+
+    @property
+    def manifests(self) -> Manifests:
+        """The objects, changed, with the pods that workloads call for. Not to be changed."""
+        return self._whole
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """Names of the nodes, sorted."""
+        return tuple(sorted(loaded.object.name for loaded in self._whole.nodes))
+
+    @property
+    def pods(self) -> dict[str, str | None]:
+        """`namespace/name` of the pods that have not ended, sorted, with their node; None: it waits."""
+        found = (loaded.object for loaded in self._whole.pods)
+        active = [pod for pod in found if pod.status.phase not in ("Succeeded", "Failed")]
+        return {pod.key: pod.spec.node_name or None for pod in sorted(active, key=lambda pod: pod.key)}
+
+    @property
+    def changes(self) -> tuple[str, ...]:
+        """What was changed, in order: the flag of `reprieve plan`, and what it did."""
+        return tuple(f"{made.change}: {made.sentence}" for made in self._changed.made)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What `reprieve plan` warns of while it reads the input: unknown fields, workloads that are not planned."""
+        return self._warnings
+
+    # -- changes -----------------------------------------------------------------------------------
+
+    def with_manifests(self, *sources: Source | Iterable[Source], max_bytes: int = MAX_INPUT_BYTES) -> Cluster:
+        """With more objects, given as to `load`; they are made after everything that is there, unless they say when.
+
+        Raises InputError for what exists already, and for a pod on a node that is nowhere.
+        """
+        from reprieve.client.reading import add_new, known_classes
+
+        kept = self._kept
+        base = _copied(self._changed.manifests)
+        more = _read(sources, max_bytes=max_bytes, complete=False, classes=known_classes(base))
+        add_new(base, more)
+        base.unknown_fields = [*base.unknown_fields, *more.unknown_fields]
+        return Cluster._of(replace(kept, given=base, changes=(), earlier=self._changed))
+
+    def with_nodes(self, number: int, *, like: str) -> Cluster:
+        """With so many more nodes like one that is there: its capacity, labels, taints, devices and daemons."""
+        return self._with([Change("add-nodes", str(number), like)])
+
+    def without(self, *workloads: str) -> Cluster:
+        """As if these (`[NAMESPACE/]KIND/NAME`), and what they own, had never been there."""
+        return self._with(Change("without", name) for name in workloads)
+
+    def without_nodes(self, *nodes: str) -> Cluster:
+        """Without these nodes and their pods; what has a controller comes back and waits."""
+        return self._with(Change("remove-node", name) for name in nodes)
+
+    def cordon(self, *nodes: str) -> Cluster:
+        """No new pods on these nodes."""
+        return self._with(Change("cordon", name) for name in nodes)
+
+    def uncordon(self, *nodes: str) -> Cluster:
+        """Pods may go to these nodes again."""
+        return self._with(Change("uncordon", name) for name in nodes)
+
+    def drain(self, *nodes: str) -> Cluster:
+        """Cordon and evict, as `kubectl drain` does."""
+        return self._with(Change("drain", name) for name in nodes)
+
+    def fail(self, *nodes: str) -> Cluster:
+        """These nodes fail: their pods are lost to them."""
+        return self._with(Change("fail", name) for name in nodes)
+
+    def taint(self, nodes: str, taint: str) -> Cluster:
+        """Another taint, `KEY[=VALUE]:EFFECT`; `KEY[:EFFECT]-` takes it off."""
+        return self._with([Change("taint", f"{nodes} {taint}")])
+
+    def label(self, nodes: str, label: str) -> Cluster:
+        """Another label, `KEY=VALUE`; `KEY-` takes it off."""
+        return self._with([Change("label", f"{nodes} {label}")])
+
+    def scale(self, workload: str, number: int) -> Cluster:
+        """Another count of pods; of a podgroup its minCount."""
+        return self._with([Change("scale", f"{workload}={number}")])
+
+    def set_priority(self, workload: str, priority: int | str) -> Cluster:
+        """Another priority for everything of a workload: a number, or the name of a PriorityClass."""
+        return self._with([Change("set-priority", f"{workload}={priority}")])
+
+    def _with(self, changes: Iterable[Change]) -> Cluster:
+        return Cluster._of(replace(self._kept, changes=(*self._kept.changes, *changes)))
+
+    # -- answers -----------------------------------------------------------------------------------
+
+    def save(self, file: str | Path) -> None:
+        """Write the cluster as manifests that `load` and `reprieve plan -f` read: FILE.yaml, FILE.yml or FILE.json.
+
+        It has what a plan reads, as a snapshot has it: changes are made, workloads stay workloads, and images are
+        numbers. Raises ValueError for another ending, OSError where the file cannot be written.
+        """
+        from reprieve.client.snapshot import snapshot, text_of
+
+        path = Path(file)
+        if path.suffix not in (".yaml", ".yml", ".json"):
+            raise ValueError(f"{path}: the name must end in .yaml, .yml or .json")
+        found = self._changed.manifests
+        objects_of, _ = snapshot([loaded.object for loaded in found.all()])
+        others = [dict(each.manifest) for each in found.pod_makers] + [dict(each.manifest) for each in found.unknown]
+        path.write_text(text_of([*objects_of, *others], json=path.suffix == ".json"), encoding="utf-8")
+
+    def plan(self, **how: Any) -> PlanResult:
+        """What would happen: `reprieve.plan` of this cluster."""
+        from reprieve.python.planning import plan
+
+        return plan(self, **how)
+
+    def table(self, what: Literal["pods", "nodes"] = "pods") -> Table:
+        """All pods (with their node and phase) or nodes, sorted; who is on a node and says no phase is running."""
+        if what == "nodes":
+            on = Counter(node for node in self.pods.values() if node is not None)
+            nodes = sorted((loaded.object for loaded in self._whole.nodes), key=lambda node: node.name)
+            names = sorted({name for node in nodes for name in node.status.allocatable})
+            rows = [
+                (
+                    node.name,
+                    on[node.name],
+                    node.spec.unschedulable,
+                    *(_cell(node.status.allocatable.get(name)) for name in names),
+                )
+                for node in nodes
+            ]
+            return Table(("node", "running_pods", "unschedulable", *names), rows)
+        if what != "pods":
+            raise ValueError(f'"{what}": want pods or nodes')
+        pods = sorted((loaded.object for loaded in self._whole.pods), key=lambda pod: pod.key)
+        return Table(
+            ("namespace", "name", "node", "priority", "phase"),
+            [
+                (pod.namespace, pod.name, pod.spec.node_name or None, pod.spec.priority or 0, _phase(pod))
+                for pod in pods
+            ],
+        )
+
+    def to_dataframe(self, what: Literal["pods", "nodes"] = "pods") -> pandas.DataFrame:
+        """`table` as a data frame: one row per pod or node. Needs pandas; raises ImportError without it."""
+        return data_frame(self.table(what))
+
+    def __repr__(self) -> str:
+        pods = self.pods
+        waiting = sum(node is None for node in pods.values())
+        parts = [count(len(self._whole.nodes), "node"), f"{count(len(pods) - waiting, 'pod')} running"]
+        parts.append(f"{waiting} waiting")
+        parts += [count(len(self._whole.pod_groups), "pod group")] if self._whole.pod_groups else []
+        parts += [count(len(self._changed.made), "change")] if self._changed.made else []
+        return f"<Cluster: {', '.join(parts)}>"
+
+    def _repr_html_(self) -> str:
+        waiting = [row for row in self.table().rows if row[2] is None and row[4] not in ("Succeeded", "Failed")]
+        changes = "".join(f"<li>{escape(text)}</li>" for text in self.changes)
+        return (
+            f"<p>{escape(repr(self))}</p>"
+            + (f"<ul>{changes}</ul>" if changes else "")
+            + html("Nodes", self.table("nodes"))
+            + html("Waiting pods", Table(self.table().columns, waiting))
+        )
+
+
+# -- parts -----------------------------------------------------------------------------------------
+
+
+def _read(sources: Iterable[Any], **how: Any) -> Manifests:
+    from kube_standin.unknown_fields import PackedSchemas
+
+    found: list[str | Path | Document] = []
+    for source in sources:
+        _take(source, found)
+    return load_sources(found, schemas=PackedSchemas(), **how)
+
+
+def _names(sources: Iterable[Any]) -> list[str]:
+    """What sources are called in errors."""
+    found: list[str | Path | Document] = []
+    for source in sources:
+        _take(source, found)
+    return [each[0] if isinstance(each, tuple) else str(each) for each in found]
+
+
+def _take(source: Any, found: list[str | Path | Document]) -> None:
+    if isinstance(source, Manifests):
+        raise TypeError("Manifests that were read already are a cluster of their own: give them alone")
+    if isinstance(source, Mapping | bytes) or (isinstance(source, str) and "\n" in source):
+        found.append((f"<object {len(found) + 1}>", source))
+    elif isinstance(source, str | Path):
+        found.append(source)
+    elif isinstance(source, Iterable):
+        for each in source:
+            _take(each, found)
+    else:
+        raise TypeError(f"want a path, YAML or JSON text, or an object as plain data, found {type(source).__name__}")
+
+
+def _kinds_in(file: Path) -> Sequence[Any]:
+    try:
+        with file.open("rb") as stream:
+            data = stream.read(MOST_BYTES + 1)
+    except OSError as error:
+        raise InputError(Origin(str(file)), error.strerror or str(error)) from None
+    if len(data) > MOST_BYTES:
+        raise InputError(Origin(str(file)), f"larger than {MOST_BYTES} bytes")
+    try:
+        return read_rows(str(file), data.decode())
+    except UnicodeDecodeError:
+        raise InputError(Origin(str(file)), "not UTF-8 text") from None
+
+
+def _copied(manifests: Manifests) -> Manifests:
+    return replace(
+        manifests,
+        objects={kind: list(found) for kind, found in manifests.objects.items()},
+        scenarios=list(manifests.scenarios),
+        unknown=list(manifests.unknown),
+        pod_makers=list(manifests.pod_makers),
+    )
+
+
+def _both(first: Changed, then: Changed) -> Changed:
+    """What two stages did, one after the other."""
+    return Changed(
+        then.manifests,
+        [*first.made, *then.made],
+        [*first.displaced, *then.displaced],
+        [*first.broken, *then.broken],
+    )
+
+
+def _phase(pod: objects.Pod) -> str:
+    """The phase of a pod as a plan takes it: manifests of pods on nodes need no status."""
+    return "Running" if pod.spec.node_name and pod.status == objects.PodStatus() else pod.status.phase
+
+
+def _cell(amount: object) -> str | None:
+    return None if amount is None else str(amount)

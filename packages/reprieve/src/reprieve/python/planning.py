@@ -1,0 +1,285 @@
+"""`reprieve.plan`: what would happen to a cluster, with what came of it as values and tables.
+
+The answer is that of `reprieve plan` on the command line: `answering.answered` is what both run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from kube_rules.errors import InputError, Origin
+from kube_rules.manifests import Manifests
+from reprieve.framework.gates import FeatureGates
+from reprieve.framework.plugin import Plugin
+from reprieve.python.answering import answered
+from reprieve.python.cluster import Cluster
+from reprieve.python.configuring import plan_options
+from reprieve.python.tables import Table, data_frame, html
+from reprieve.python.waiting import WaitingRecords
+from reprieve.python.wording import count
+from reprieve.scheduling.decision import Decision
+from reprieve.scheduling.engine import Engine
+from reprieve.scheduling.loading import PluginLoadError
+from reprieve.simulation.afterwards import afterwards
+from reprieve.simulation.plan import Observer, PlanOptions
+from reprieve.simulation.plan_inputs import not_before, starts_at
+from reprieve.simulation.report import Answer, Help, PreemptionOutcome
+
+if TYPE_CHECKING:
+    import pandas
+
+What = Literal["pods", "victims", "groups"]
+
+
+def plan(
+    cluster: Cluster | Manifests,
+    options: PlanOptions | None = None,
+    *,
+    config: str | Path | Mapping[str, Any] | None = None,
+    plugins: Sequence[str | type[Plugin]] = (),
+    feature_gates: str | Mapping[str, bool] | FeatureGates = "",
+    compatible: bool = False,
+    first_decision: bool = False,
+    seed: int | None = None,
+    now: float | datetime | None = None,
+    suggest: bool = True,
+) -> PlanResult:
+    """What would happen, and why, without touching anything.
+
+    `config`: a KubeSchedulerConfiguration, as a file or plain data.  `plugins`: classes, or `module:Class`, enabled in
+    every profile.  `feature_gates`: `A=true,B=false`, or a dict of booleans by name.  `compatible`: make room for
+    groups where kube-scheduler would.
+    `first_decision`: stop at the first decision to preempt, victims still there.  `seed`: choose among equally good
+    nodes by it instead of by name.  `now`: when to plan for, in seconds since the epoch or as a datetime with a time
+    zone; without it right after the newest object.  `suggest`: look for what would help who still waits, which plans
+    some more times.
+
+    `options` says how to plan in detail, instead of the others.  Raises InputError for an input, a configuration or a
+    plugin that cannot be used.
+    """
+    if not isinstance(cluster, Cluster | Manifests):
+        found = type(cluster).__name__
+        raise TypeError(f"plan: want a Cluster, not a {found}: reprieve.load reads files, directories and objects")
+    cluster = cluster if isinstance(cluster, Cluster) else Cluster(cluster)
+    given = config, plugins, feature_gates, compatible, first_decision, seed, now
+    if options is None:
+        options = _options(config, plugins, feature_gates, compatible, first_decision, seed, now)
+    elif any(each not in (None, False, "", (), []) for each in given):
+        raise TypeError("plan: give options, or what they are made of, not both")
+    begin = options.now
+    if begin is not None:  # what a change adds was made last of all
+        not_before(begin, cluster._kept.given.all())
+        begin = max(begin, starts_at(cluster.manifests.all()))
+    records = WaitingRecords()
+    witness = _EngineKeeper(records, options.observer)
+    watched = replace(options, now=begin, observer=witness)
+    # trials run engines of their own, without observers: the witness keeps that of the plan
+    answer = answered(
+        cluster.manifests,
+        cluster._changed,
+        watched,
+        records if suggest else None,
+        cluster._kept.rows,
+        cluster._kept.run,
+    )
+    started = begin if begin is not None else starts_at(cluster.manifests.all())
+    assert witness.engine is not None
+    made = answer.plan.preemptions if options.first_decision else ()
+    leaving = {f"{victim.namespace}/{victim.name}" for each in made for victim in each.victims}
+    after = afterwards(
+        cluster.manifests, witness.engine, started + answer.plan.stats.virtual_seconds, leaving, rows=cluster._kept.rows
+    )
+    account = replace(answer.account, warnings=(*cluster.warnings, *answer.account.warnings))
+    return PlanResult(answer.plan, account, cluster, Cluster(after, rows=cluster._kept.rows, lenient=True))
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class PlanResult(Answer):
+    """What would happen. `plan` is the document of `reprieve plan -o json`, `account` what its text has beyond it."""
+
+    before: Cluster
+    cluster: Cluster
+    """The cluster afterwards: placed pods run, victims are gone. It can be changed and planned again."""
+
+    @property
+    def placements(self) -> dict[str, str]:
+        """`namespace/name` of the pods that were asked about and have a place, with their node."""
+        return {f"{pod.namespace}/{pod.name}": pod.node_name for pod in self.plan.pods if pod.node_name is not None}
+
+    @property
+    def waiting(self) -> dict[str, str]:
+        """`namespace/name` of the pods that have no place, with why."""
+        return {
+            f"{pod.namespace}/{pod.name}": pod.message or pod.reason or pod.outcome
+            for pod in self.plan.pods
+            if pod.node_name is None
+        }
+
+    @property
+    def preemptions(self) -> tuple[PreemptionOutcome, ...]:
+        """Decisions to preempt, in order of time: for whom, and `victims` with `why` each has to go."""
+        return self.plan.preemptions
+
+    @property
+    def help(self) -> dict[str, tuple[Help, ...]]:
+        """What would help who waits: by `Pod namespace/name` or `PodGroup namespace/name`, each suggestion tried."""
+        helps = [(f"Pod {pod.namespace}/{pod.name}", pod.help) for pod in self.plan.pods]
+        helps += [(f"PodGroup {group.namespace}/{group.name}", group.help) for group in self.plan.pod_groups]
+        return {who: found for who, found in helps if found}
+
+    @property
+    def all_placed(self) -> bool:
+        """Whether nobody is left out."""
+        return self.plan.all_placed
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What was not understood, or may make the answer differ from what happens."""
+        return self.account.warnings
+
+    def table(self, what: What = "pods") -> Table:
+        """`pods` that were asked about, `victims` of preemptions, or `groups`; one row each.
+
+        `preemption` numbers the decisions from 0; `missing` is what would be missing with the victim back.
+        """
+        if what == "pods":
+            return Table(
+                ("namespace", "name", "group", "priority", "outcome", "node", "nominated_node", "reason", "message"),
+                [
+                    (
+                        pod.namespace,
+                        pod.name,
+                        pod.pod_group,
+                        pod.priority,
+                        pod.outcome,
+                        pod.node_name,
+                        pod.nominated_node_name,
+                        pod.reason,
+                        pod.message,
+                    )
+                    for pod in self.plan.pods
+                ],
+            )
+        if what == "victims":
+            return Table(
+                ("preemption", "preemptor", "namespace", "name", "unit", "node", "priority", "violates_pdb", "why"),
+                [
+                    (
+                        number,
+                        f"{made.preemptor.kind} {made.preemptor.namespace}/{made.preemptor.name}",
+                        victim.namespace,
+                        victim.name,
+                        victim.unit,
+                        victim.node_name,
+                        victim.priority,
+                        victim.violates_pdb,
+                        None
+                        if victim.why is None
+                        else f"{victim.why.pod} would not fit on {victim.why.node_name}: {victim.why.message}",
+                    )
+                    for number, made in enumerate(self.plan.preemptions)
+                    for victim in made.victims
+                ],
+            )
+        if what == "groups":
+            return Table(
+                ("namespace", "name", "priority", "min_count", "scheduled", "outcome", "reason", "message"),
+                [
+                    (
+                        group.namespace,
+                        group.name,
+                        group.priority,
+                        group.min_count,
+                        group.scheduled,
+                        group.outcome,
+                        group.reason,
+                        group.message,
+                    )
+                    for group in self.plan.pod_groups
+                ],
+            )
+        raise ValueError(f'"{what}": want pods, victims or groups')
+
+    def to_dataframe(self, what: What = "pods") -> pandas.DataFrame:
+        """`table` as a data frame, also without rows. Needs pandas; raises ImportError without it."""
+        return data_frame(self.table(what))
+
+    def __repr__(self) -> str:
+        victims = {(victim.namespace, victim.name) for made in self.plan.preemptions for victim in made.victims}
+        placed, waiting = len(self.placements), len(self.waiting)
+        return f"<PlanResult: {placed} placed, {waiting} waiting, {count(len(victims), 'pod')} evicted>"
+
+    def _repr_html_(self) -> str:
+        changes = "".join(f"<li>{escape(made.change)}: {escape(made.sentence)}</li>" for made in self.plan.changes)
+        helps = Table(
+            ("who", "what would help"), [(who, each.sentence) for who, all_ in self.help.items() for each in all_]
+        )
+        return (
+            f"<p>{escape(repr(self))}</p>"
+            + (f"<ul>{changes}</ul>" if changes else "")
+            + html("Pods", self.table())
+            + html("Victims", self.table("victims"))
+            + html("What would help", helps)
+        )
+
+
+# -- parts -----------------------------------------------------------------------------------------
+
+
+def _options(
+    config: str | Path | Mapping[str, Any] | None,
+    plugins: Sequence[str | type[Plugin]],
+    feature_gates: str | Mapping[str, bool] | FeatureGates,
+    compatible: bool,
+    first_decision: bool,
+    seed: int | None,
+    now: float | datetime | None,
+) -> PlanOptions:
+    from reprieve.framework.gates import GateError
+
+    notes: Sequence[str] = ()
+    if not isinstance(feature_gates, FeatureGates):
+        try:
+            feature_gates, notes = FeatureGates.read(feature_gates)
+        except GateError as error:
+            raise InputError(Origin("feature_gates"), str(error)) from None
+    if isinstance(now, datetime):
+        if now.tzinfo is None:
+            raise ValueError("now: want a datetime with a time zone")
+        now = now.timestamp()
+    try:
+        found = plan_options(
+            config,
+            first_decision=first_decision,
+            gates=feature_gates,
+            seed=seed,
+            plugins=plugins,
+            compatible=compatible,
+        )
+    except PluginLoadError as error:
+        raise InputError(Origin("plugins"), str(error)) from None
+    return replace(found, now=now, warnings=(*notes, *found.warnings))
+
+
+class _EngineKeeper:
+    """Keeps the engine of a plan, and passes on what is decided (`plan.Observer`)."""
+
+    def __init__(self, *others: Observer | None) -> None:
+        self.engine: Engine | None = None
+        self._others = [each for each in others if each is not None]
+
+    def attach(self, engine: Engine) -> None:
+        """See `Observer`."""
+        self.engine = engine
+        for other in self._others:
+            other.attach(engine)
+
+    def decided(self, decision: Decision, *, seconds: float, now: float) -> None:
+        """See `Observer`."""
+        for other in self._others:
+            other.decided(decision, seconds=seconds, now=now)

@@ -1,0 +1,177 @@
+"""What becomes of pods that changes displace, and of pods that are preempted for them (whatif.md 7.3).
+
+The input after the changes is planned; pods that were preempted and have a controller come back as pods that wait, and
+the result is planned again, until no pod is preempted any more, at most `MOST_ROUNDS` times.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from msgspec.structs import replace as with_fields
+
+from kube_rules.manifests import Loaded
+from kube_rules.objects import Pod, PodDisruptionBudget
+from reprieve.questions.changes import Changed, gang_sizes, waiting_like, why_waits
+from reprieve.scheduling.decision import Decision
+from reprieve.scheduling.engine import Engine
+from reprieve.simulation.afterwards import afterwards
+from reprieve.simulation.controllers.disruption import covers
+from reprieve.simulation.plan import PlanOptions, plan
+from reprieve.simulation.plan_inputs import starts_at
+from reprieve.simulation.report import BrokenGang, DisplacedPod, EvictedPod, Plan, PreemptionOutcome, Victim
+from reprieve.simulation.workloads.owners import reference_of
+
+MOST_ROUNDS: Final = 10
+"""Each round preempts pods of lower priority than the one before; what is preempted in the last one waits."""
+
+Name = tuple[str, str]
+"""(namespace, name)."""
+
+
+@dataclass(slots=True)
+class _Fate:
+    """Under which name a pod that was taken from its node is there now; None: it is lost."""
+
+    pod: DisplacedPod | EvictedPod
+    now: Name | None
+
+
+class Rounds:
+    """Plans of a changed input, until no pod that comes back preempts another.
+
+    `manifests`: the cluster as they leave it.
+    """
+
+    def __init__(self, made: Changed, options: PlanOptions) -> None:
+        self.manifests = made.manifests
+        self._sizes = gang_sizes(made.manifests)
+        self._names = {(loaded.object.namespace, loaded.object.name) for loaded in made.manifests.pods}
+        self._tried: dict[Name, int] = {}
+        self._fates = [
+            _Fate(one, (one.namespace, one.successor) if one.successor is not None else None) for one in made.displaced
+        ]
+        self._broken = {(one.namespace, one.name): one for one in made.broken}
+        self._at, self._order = 0.0, 0
+        self._document = Plan()
+        for _ in range(MOST_ROUNDS):
+            if not self._plan_once(options):
+                break
+
+    def _plan_once(self, options: PlanOptions) -> bool:
+        """Plan what is there; whether pods come back that it preempted."""
+        start = max(starts_at(self.manifests.all()), self._at, options.now or 0.0)
+        witness = _EngineKeeper()
+        self._document = plan(self.manifests, replace(options, now=start, observer=witness, account=False)).plan
+        self._at = start + self._document.stats.virtual_seconds
+        before = {(loaded.object.namespace, loaded.object.name): loaded for loaded in self.manifests.pods}
+        budgets = [loaded.object for loaded in self.manifests.of(PodDisruptionBudget)]
+        if witness.engine is not None:
+            self.manifests = afterwards(self.manifests, witness.engine, self._at, rows=options.rows)
+        self._order = 1 + max((loaded.order for loaded in self.manifests.all()), default=0)
+        gone: set[Name] = set()
+        back: dict[Name, int] = {}
+        for made in self._document.preemptions:
+            for victim in made.victims:
+                key = (victim.namespace, victim.name)
+                if key not in gone:  # else it was on its way out already
+                    gone.add(key)
+                    self._evict(made, victim, before[key], budgets)
+                    group = (victim.namespace, victim.pod_group or "")
+                    back[group] = back.get(group, 0) + (reference_of(before[key].object) is not None)
+        self._note_broken(back)
+        return any(back.values())
+
+    def _evict(
+        self,
+        made: PreemptionOutcome,
+        victim: Victim,
+        loaded: Loaded[Pod],
+        budgets: Sequence[PodDisruptionBudget],
+    ) -> None:
+        """Note the eviction; the controller of the pod makes it again."""
+        key, successor = (victim.namespace, victim.name), None
+        if reference_of(loaded.object) is not None:
+            self._names.discard(key)
+            pod = waiting_like(loaded.object, self._names, self._tried)
+            self._names.add((pod.namespace, pod.name))
+            pods = self.manifests.objects.setdefault(Pod, [])
+            pods.append(Loaded(pod, loaded.origin, self._order, self._at, dated=False))
+            self._order += 1
+            successor = pod.name
+        now = (victim.namespace, successor) if successor is not None else None
+        for fate in self._fates:
+            if fate.now == key:
+                fate.now = now
+        evicted = EvictedPod(
+            namespace=victim.namespace,
+            name=victim.name,
+            pod_group=victim.pod_group,
+            priority=victim.priority,
+            node_name=victim.node_name,
+            preemptor=made.preemptor,
+            why=victim.why,
+            successor=successor,
+            budgets=tuple(
+                sorted(f"{one.namespace or 'default'}/{one.name}" for one in budgets if covers(one)(loaded.object))
+            )
+            if victim.violates_pdb
+            else (),
+        )
+        self._fates.append(_Fate(evicted, now))
+
+    def _note_broken(self, back: dict[Name, int]) -> None:
+        """Gangs that fell below their minimum because pods of them were preempted."""
+        for group in self._document.pod_groups:
+            key = (group.namespace, group.name)
+            if group.below_minimum and group.evicted and key not in self._broken and group.min_count is not None:
+                self._broken[key] = BrokenGang(
+                    namespace=group.namespace,
+                    name=group.name,
+                    min_count=group.min_count,
+                    before=max(self._sizes.get(key, (0, 0))[1], group.scheduled + group.evicted),
+                    left=group.scheduled,
+                    coming_back=back.get(key, 0),
+                )
+
+    @property
+    def broken(self) -> list[BrokenGang]:
+        """Gangs that fell below their minimum at some time, with how many of each have a place at the end."""
+        sizes = gang_sizes(self.manifests)
+        return [with_fields(one, after=sizes.get(key, (0, 0))[1]) for key, one in self._broken.items()]
+
+    def outcomes(self) -> tuple[list[DisplacedPod], list[EvictedPod]]:
+        """The displaced and the preempted pods, each with what became of it."""
+        pods = {(loaded.object.namespace, loaded.object.name): loaded.object for loaded in self.manifests.pods}
+        because = why_waits(self._document)
+        messages = {(pod.namespace, pod.name): because(pod) for pod in self._document.pods}
+        displaced, evicted = [], []
+        for fate in self._fates:
+            pod = pods.get(fate.now) if fate.now is not None else None
+            if pod is None or fate.now is None:
+                outcome, to, message = "Lost", None, None
+            elif pod.spec.node_name:
+                outcome, to, message = "Moved", pod.spec.node_name, None
+            else:
+                outcome, to, message = "Waiting", None, messages.get(fate.now)
+            successor = fate.now[1] if fate.now is not None else None
+            if isinstance(fate.pod, EvictedPod):
+                evicted.append(with_fields(fate.pod, outcome=outcome, to=to, message=message, successor=successor))
+            else:
+                displaced.append(with_fields(fate.pod, outcome=outcome, to=to, message=message, successor=successor))
+        return displaced, evicted
+
+
+class _EngineKeeper:
+    """Keeps the engine of a plan, for the cluster that it leaves."""
+
+    engine: Engine | None = None
+
+    def attach(self, engine: Engine) -> None:
+        """Whose decisions these are."""
+        self.engine = engine
+
+    def decided(self, decision: Decision, *, seconds: float, now: float) -> None:
+        """What was decided is in the answer."""

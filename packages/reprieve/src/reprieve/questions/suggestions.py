@@ -1,0 +1,574 @@
+"""The smallest change after which somebody who waits would run (whatif.md 5), each tried before it is suggested.
+
+Terms: a trial plans the same input again with one change more, as the flags of the command line would make it; the
+input is never changed, so there is nothing to undo.  A suggestion holds if with it the pod or gang runs at the end, and
+with one step less of the same sort it does not.
+
+Invariants: what could not be tried is left out; the work of the trials is bounded by that of the plan itself and by
+`MOST_WORK`, never by the clock, so the same input gets the same suggestions. The answer says where it stopped early.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Final, TypeVar
+
+from msgspec.structs import replace
+
+from kube_rules import objects
+from kube_rules.errors import InputError
+from kube_rules.group_sources import pod_group_name
+from kube_rules.manifests import Manifests
+from kube_rules.meta import KubernetesObject
+from kube_rules.requests import pod_requests, resource_list
+from reprieve.cluster.taints import tolerates
+from reprieve.questions.changes import HOSTNAME, Change, changed, named
+from reprieve.questions.node_space import NodeSpace, requested
+from reprieve.questions.pairs import Part, pairs
+from reprieve.questions.pod_edits import (
+    LIFECYCLE,
+    amount_of,
+    edited,
+    holds,
+    may_take,
+    preempting,
+    text_of,
+    without_ports,
+    without_selectors,
+    workload_of_pod,
+)
+from reprieve.questions.trials import SpentError, Trials, Waiting
+from reprieve.simulation.report import ALL, NONE, SOME, Answer, Help, Plan, PodGroupOutcome, PodOutcome
+
+MOST_HELPED: Final = 5
+"""For so many of those who wait it is reported what would help, the most important first."""
+MOST_NODES: Final = 64
+MOST_SHAPES: Final = 3
+MOST_DOMAINS: Final = 8
+MOST_WORKLOADS: Final = 24
+MOST_TAINTS: Final = 3
+MOST_ENDING: Final = 3
+"""Workloads whose end is combined with another change."""
+MOST_LOOKED_AT: Final = 1_000
+"""Workloads of which it is worked out whether their end would leave enough capacity."""
+HIGHEST_PRIORITY: Final = 1_000_000_000
+_REJECTING: Final = ("NoSchedule", "NoExecute")
+
+_T = TypeVar("_T", bound=KubernetesObject)
+
+
+def helped(
+    answer: Answer, trials: Trials, hints: Callable[[Waiting], Sequence[Help]], only: Waiting | None = None
+) -> Answer:
+    """The answer with what would help those who wait, each suggestion tried; `only`: nobody but this one.
+
+    `hints`: what the last attempt of somebody says would help; what does not hold in a trial is left out.
+    """
+    document = answer.plan
+    waiting: list[tuple[int, Waiting]] = [
+        (-pod.priority, ("Pod", pod.namespace, pod.name))
+        for pod in document.pods
+        if pod.asked and pod.outcome == "Unschedulable" and pod.pod_group is None and pod.reason == "Unschedulable"
+    ]
+    waiting += [
+        (-group.priority, ("PodGroup", group.namespace, group.name))
+        for group in document.pod_groups
+        if group.asked and group.outcome == "Unschedulable"
+    ]
+    found: dict[Waiting, tuple[tuple[Help, ...], str | None]] = {one: ((), NONE) for _, one in waiting}
+    if only is not None:
+        found = {}
+    trials.attempts = max(trials.attempts, document.stats.attempts)
+    chosen = [one for one in sorted(waiting) if only in (None, one[1])][:MOST_HELPED]
+    for turn, (_, who) in enumerate(chosen):
+        left = trials.allowed()
+        share = left // (len(chosen) - turn)
+        trials.left, before, trials.spent, spent = share, trials.made, False, trials.spent
+        helps = tuple(Finder(who, trials, document).all(hints(who)))
+        found[who] = helps, ALL if not trials.spent else SOME if trials.made > before else NONE
+        trials.left += left - share
+        trials.spent = trials.spent or spent
+    nothing: tuple[tuple[Help, ...], str | None] = ((), None)
+
+    def with_help(one: _Outcome, kind: str) -> _Outcome:
+        helps, tried = found.get((kind, one.namespace, one.name), nothing)
+        return replace(one, help=helps, tried=tried)
+
+    pods = tuple(with_help(pod, "Pod") for pod in document.pods)
+    groups = tuple(with_help(group, "PodGroup") for group in document.pod_groups)
+    return Answer(replace(document, pods=pods, pod_groups=groups), answer.account)
+
+
+_Outcome = TypeVar("_Outcome", PodOutcome, PodGroupOutcome)
+
+
+class Finder:
+    """Looks for the smallest changes for one who waits."""
+
+    def __init__(self, who: Waiting, trials: Trials, document: Plan) -> None:
+        self._who = who
+        self._trials = trials
+        self._document = document
+        kind, namespace, name = who
+        manifests = trials.manifests
+        self._pods = [
+            loaded.object
+            for loaded in manifests.pods
+            if loaded.object.namespace == namespace
+            and (loaded.object.name == name if kind == "Pod" else pod_group_name(loaded.object) == name)
+        ]
+        groups = (one.object for one in manifests.pod_groups if (one.object.namespace, one.object.name) == who[1:])
+        self._group = next(groups, None) if kind == "PodGroup" else None
+        self._nodes = [loaded.object for loaded in manifests.nodes]
+        self._of_workload: Mapping[str, Sequence[objects.Pod]] = {}
+
+    def all(self, hints: Sequence[Help]) -> Iterator[Help]:
+        """Every suggestion that holds; the first sorts are those that nobody else pays for."""
+        if not self._pods:
+            return
+        sorts: tuple[Callable[[], Iterable[Help]], ...] = (
+            self._more_nodes,
+            lambda: (hint for hint in hints if self._holds(hint)),
+            self._uncordoned,
+            self._untainted,
+            self._lower_minimum,
+            self._higher_priority,
+            self._workload_ends,
+        )
+        found = False
+        for sort in sorts:
+            try:
+                for help in sort():
+                    found = True
+                    yield help
+            except SpentError:
+                return
+        if not found:
+            with suppress(SpentError):
+                yield from pairs(self)
+
+    def _works(self, *changes: Change) -> bool:
+        return self._trials.runs(self._who, changes)
+
+    def works_with(self, changes: Sequence[Change], edits: Sequence[Callable[[Manifests], Manifests]]) -> bool:
+        """Whether it runs after these changes and edits."""
+        try:
+            manifests = self._trials.after(changes)
+        except InputError:
+            return False
+        for edit in edits:
+            manifests = edit(manifests)
+        return self._trials.runs_in(self._who, manifests)
+
+    def parts(self) -> list[Part]:
+        """The changes that are combined, those of its own first."""
+        found = []
+        if any(pod != without_selectors(pod) for pod in self._pods):
+            edit = self._editor(without_selectors)
+            found.append(
+                Part("Selector", lambda _: "a node selector or affinity that lets it on more nodes", edit=edit)
+            )
+        for (key, value, effect), names in self._taints():
+            text = f"{key}{f'={value}' if value else ''}:{effect}"
+            choices = tuple((name, Change("taint", f"{name} {key}:{effect}-")) for name in names[:MOST_NODES])
+            found.append(Part("Toleration", partial(_tolerated, text), choices))
+        cordoned = sorted(node.name for node in self._nodes if node.spec.unschedulable)[:MOST_NODES]
+        if cordoned:
+            choices = tuple((name, Change("uncordon", name)) for name in cordoned)
+            found.append(Part("Uncordon", lambda chosen: f"{named(chosen)} uncordoned", choices))
+        if any(pod != without_ports(pod) for pod in self._pods):
+            found.append(Part("Ports", lambda _: "its host ports free", edit=self._editor(without_ports)))
+        if any(pod.spec.preemption_policy == "Never" for pod in self._pods):
+            edit = self._editor(preempting)
+            found.append(Part("Policy", lambda _: "a preemptionPolicy that is not Never", edit=edit))
+        steps = self._priorities()
+        if steps:
+            change = Change("set-priority", f"{self._called}={steps[-1]}")
+            found.append(Part("Priority", lambda _: f"a priority of {steps[-1]}", ((self._called, change),)))
+        for name in self._workloads()[:MOST_ENDING]:
+            choices = ((name, Change("without", name)),)
+            found.append(Part("Workload", lambda chosen: f"{chosen[0]} gone, or ended", choices))
+        return found
+
+    @property
+    def _called(self) -> str:
+        kind, namespace, name = self._who
+        return f"{namespace}/{kind.lower()}/{name}"
+
+    @property
+    def asked(self) -> dict[str, int]:
+        """What a pod that waits asks for: cpu in milli-units, others in base units."""
+        return pod_requests(next((pod for pod in self._pods if not pod.spec.node_name), self._pods[0]))
+
+    def may_take(self, node: objects.Node) -> bool:
+        """Whether taints, selectors and affinity of a pod let it on a new node like this one."""
+        return all(may_take(node, pod) for pod in self._pods)
+
+    @property
+    def _waits_for(self) -> int:
+        """How many pods need a place."""
+        if self._group is None:
+            return 1
+        waiting = sum(not pod.spec.node_name for pod in self._pods)
+        bound = len(self._pods) - waiting
+        return max(1, (self._group.min_count or 1) - bound)
+
+    @property
+    def _all_waiting(self) -> int:
+        """Pods that wait: others may take the room that is made."""
+        return sum(pod.node_name is None for pod in self._document.pods)
+
+    # -- nodes -------------------------------------------------------------------------------------
+
+    def _more_nodes(self) -> Iterator[Help]:
+        topology = self._topology_key
+        found: list[tuple[int, str, str]] = []
+        shapes = list(self._shapes(topology))[: MOST_DOMAINS if topology else MOST_SHAPES]
+        for like, domain, per_node in shapes:
+            most = min(MOST_NODES, found[0][0] - 1 if found else MOST_NODES, self._all_waiting)
+            try:
+                number = self._fewest(like, per_node, most)
+            except SpentError:  # what was found holds, though another sort might do with fewer
+                break
+            if number is not None:
+                found.insert(0, (number, like, domain))
+        if not found:
+            return
+        number, like, domain = found[0]
+        flag = f"--add-nodes {number} --like {like}"
+        nodes = f"{number} more node{'' if number == 1 else 's'} like {like}"
+        if domain:
+            yield Help(
+                kind="Domain",
+                resource=f"{topology}={domain}",
+                nodes=number,
+                like=like,
+                flags=(flag,),
+                sentence=f"{topology} {domain} comes closest: with {nodes} in it it would run ({flag}).",
+            )
+        yield Help(
+            kind="Nodes", nodes=number, amount=str(number), like=like, flags=(flag,), sentence=f"{nodes} ({flag})."
+        )
+
+    def _fewest(self, like: str, per_node: int, most: int) -> int | None:
+        """The fewest nodes like this one with which it runs, none if not even `most` would do."""
+
+        def works(number: int) -> bool:
+            return number > 0 and self._works(Change("add-nodes", str(number), like))
+
+        low = 0  # does not do
+        number = min(most, max(1, -(-self._waits_for // max(1, per_node))))
+        if number < 1:
+            return None
+        if not works(number):
+            low, number = number, most
+            if low == most or not works(most):
+                return None
+        while number - low > 1:
+            middle = number - 1 if low == 0 else (low + number) // 2
+            if works(middle):
+                number = middle
+            else:
+                low = middle
+        return number
+
+    @property
+    def _topology_key(self) -> str:
+        constraints = self._group.spec.scheduling_constraints if self._group is not None else None
+        topology = constraints.topology if constraints is not None else ()
+        return topology[0].key if topology else ""
+
+    def _shapes(self, topology: str) -> Iterator[tuple[str, str, int]]:
+        """(node, its domain, pods of it that an empty one holds) of each sort of nodes, the roomiest first."""
+        kinds: dict[object, objects.Node] = {}
+        asked = self.asked
+        for node in sorted(self._nodes, key=lambda one: one.name):
+            domain = node.metadata.labels.get(topology, "") if topology else ""
+            if (topology and not domain) or not self.may_take(node):
+                continue
+            taints = tuple((t.key, t.value, t.effect) for t in node.spec.taints if not t.key.startswith(LIFECYCLE))
+            labels = tuple(sorted((k, v) for k, v in node.metadata.labels.items() if k != HOSTNAME and v != node.name))
+            shape = (domain, tuple(sorted((k, str(v)) for k, v in node.status.allocatable.items())), taints, labels)
+            kinds.setdefault(shape, node)
+        found = [
+            (-holds(node, asked), node.name, node.metadata.labels.get(topology, "") if topology else "")
+            for node in kinds.values()
+            if holds(node, asked) > 0
+        ]
+        for room, name, domain in sorted(found):
+            yield name, domain, -room
+
+    def _uncordoned(self) -> Iterator[Help]:
+        cordoned = sorted(node.name for node in self._nodes if node.spec.unschedulable)
+        chosen = self._fewest_of([(name, Change("uncordon", name)) for name in cordoned])
+        if chosen:
+            flags = tuple(f"--uncordon {name}" for name in chosen)
+            number = f"{len(chosen)} node{'' if len(chosen) == 1 else 's'}"
+            sentence = f"{number} uncordoned, {named(chosen)}: nothing goes there meanwhile ({_abbreviated(flags)})."
+            yield Help(kind="Uncordon", nodes=len(chosen), amount=str(len(chosen)), flags=flags, sentence=sentence)
+
+    def _taints(self) -> list[tuple[tuple[str, str, str], list[str]]]:
+        """Taints that keep it away, each with the nodes that have it; the first MOST_TAINTS."""
+        tainted: dict[tuple[str, str, str], list[str]] = defaultdict(list)
+        for node in sorted(self._nodes, key=lambda one: one.name):
+            for taint in node.spec.taints:
+                parts = (taint.key, taint.value, taint.effect)
+                if taint.effect not in _REJECTING or taint.key.startswith(LIFECYCLE):
+                    continue
+                if not all(any(tolerates(t, parts) for t in pod.spec.tolerations) for pod in self._pods):
+                    tainted[parts].append(node.name)
+        return sorted(tainted.items())[:MOST_TAINTS]
+
+    def _untainted(self) -> Iterator[Help]:
+        for (key, value, effect), names in self._taints():
+            text = f"{key}{f'={value}' if value else ''}:{effect}"
+            chosen = self._fewest_of([(name, Change("taint", f"{name} {key}:{effect}-")) for name in names])
+            if chosen:
+                flags = tuple(f'--taint "{name} {key}:{effect}-"' for name in chosen)
+                number = f"{len(chosen)} node{'' if len(chosen) == 1 else 's'}"
+                sentence = (
+                    f"A toleration for the taints of {number}, or the taint {text} taken off {named(chosen)} "
+                    f"({_abbreviated(flags)})."
+                )
+                yield Help(
+                    kind="Toleration",
+                    resource=text,
+                    nodes=len(chosen),
+                    amount=str(len(chosen)),
+                    flags=flags,
+                    sentence=sentence,
+                )
+
+    def _fewest_of(self, choices: Sequence[tuple[str, Change]]) -> list[str]:
+        """Names of which none can be left out: with them it runs, without any one of them it does not."""
+        choices = choices[:MOST_NODES]
+        if not choices or not self._works(*(change for _, change in choices)):
+            return []
+        low, high = 0, len(choices)
+        while high - low > 1:
+            middle = (low + high) // 2
+            if self._works(*(change for _, change in choices[:middle])):
+                high = middle
+            else:
+                low = middle
+        kept = list(choices[:high])
+        for choice in list(kept):
+            rest = [one for one in kept if one is not choice]
+            if rest and self._works(*(change for _, change in rest)):
+                kept = rest
+        return [name for name, _ in kept]
+
+    # -- itself ------------------------------------------------------------------------------------
+
+    def _lower_minimum(self) -> Iterator[Help]:
+        minimum = self._group.min_count if self._group is not None else None
+        if minimum is None or minimum < 2:
+            return
+
+        def works(number: int) -> bool:
+            return self._works(Change("scale", f"{self._called}={number}"))
+
+        low, high = 1, minimum  # the highest that works is at least low, below high
+        placed = next((one.scheduled for one in self._document.pod_groups if self._is(one.namespace, one.name)), 0)
+        first = min(max(1, placed), minimum - 1)
+        if works(first):
+            low = first
+        elif first == 1 or not works(1):
+            return
+        else:
+            high = first
+        while high - low > 1:
+            middle = (low + high) // 2
+            if works(middle):
+                low = middle
+            else:
+                high = middle
+        flag = f"--scale {self._called}={low}"
+        sentence = f"With minCount {low} instead of {minimum} it could start ({flag})."
+        yield Help(kind="MinCount", min_count=low, amount=str(low), flags=(flag,), sentence=sentence)
+
+    def _is(self, namespace: str, name: str) -> bool:
+        return (namespace, name) == self._who[1:]
+
+    @property
+    def _priority(self) -> int:
+        """Its own, as admission has left it."""
+        outcomes = self._document.pods if self._who[0] == "Pod" else self._document.pod_groups
+        return next((one.priority for one in outcomes if (one.namespace, one.name) == self._who[1:]), 0)
+
+    def _priorities(self) -> list[int]:
+        """Just above each priority that there is, not below its own."""
+        has = self._priority
+        manifests = self._trials.manifests
+        levels = {loaded.object.spec.priority or 0 for loaded in manifests.pods}
+        levels |= {loaded.object.spec.priority or 0 for loaded in manifests.pod_groups}
+        return sorted(level + 1 for level in levels if has <= level < HIGHEST_PRIORITY)
+
+    def _higher_priority(self) -> Iterator[Help]:
+        has, steps = self._priority, self._priorities()
+
+        def works(priority: int) -> bool:
+            return self._works(Change("set-priority", f"{self._called}={priority}"))
+
+        if not steps or not works(steps[-1]):
+            return
+        low, high = -1, len(steps) - 1
+        while high - low > 1:
+            middle = (low + high) // 2
+            if works(steps[middle]):
+                high = middle
+            else:
+                low = middle
+        priority = steps[high]
+        if priority - 1 > has and works(priority - 1):
+            return  # it is not the level that counts
+        flag = f"--set-priority {self._called}={priority}"
+        sentence = f"A priority of {priority} or more (it has {has}): it could then make room ({flag})."
+        yield Help(kind="Priority", priority=priority, amount=str(priority), flags=(flag,), sentence=sentence)
+
+    # -- others ------------------------------------------------------------------------------------
+
+    def _workloads(self) -> list[str]:
+        """Workloads that run, the smallest first, without which there would be places by amounts; the first of them.
+
+        Pods of a lower priority count as gone, as it may evict them.
+        """
+        pods: dict[str, list[objects.Pod]] = defaultdict(list)
+        for pod in (loaded.object for loaded in self._trials.manifests.pods):
+            if pod.spec.node_name and pod not in self._pods and pod.status.phase not in ("Succeeded", "Failed"):
+                name = workload_of_pod(pod)
+                if name is not None:
+                    pods[name].append(pod)
+        self._of_workload = pods
+        order = sorted(pods, key=lambda name: (len(pods[name]), min(p.spec.priority or 0 for p in pods[name]), name))
+        rivals: Callable[[objects.Pod], bool] = lambda pod: (pod.spec.priority or 0) >= self._priority  # noqa: E731
+        there = (loaded.object for loaded in self._trials.manifests.pods)
+        space = NodeSpace(self._nodes, requested(there, rivals), self.asked)
+        missing = self._waits_for - space.places()
+        return [name for name in order[:MOST_LOOKED_AT] if space.more_places(requested(pods[name], rivals)) >= missing][
+            :MOST_WORKLOADS
+        ]
+
+    def _workload_ends(self) -> Iterator[Help]:
+        for name in self._workloads():
+            if self._works(Change("without", name)):
+                number = len(self._of_workload[name])
+                flag = f"--without {name}"
+                sentence = f"{name} with its {number} pod{'' if number == 1 else 's'} gone, or ended ({flag})."
+                yield Help(kind="Workload", workload=name, amount=str(number), flags=(flag,), sentence=sentence)
+                return
+
+    # -- what the last attempt says ----------------------------------------------------------------
+
+    def _holds(self, hint: Help) -> bool:
+        """Whether a hint of the last attempt is true in a trial; other sorts are searched for anyway."""
+        edit: Callable[[int], Manifests | None] | None = {
+            "Free": lambda less: self._freed(hint, less),
+            "Node": lambda less: self._larger_node(hint) if not less else None,
+            "Selector": lambda less: self._with_pods(without_selectors) if not less else None,
+            "Ports": lambda less: self._with_pods(without_ports) if not less else None,
+            "Policy": lambda less: self._with_pods(preempting) if not less else None,
+        }.get(hint.kind)
+        if edit is None:
+            return False
+        whole, less = edit(0), edit(1)
+        if whole is None or not self._trials.runs_in(self._who, whole):
+            return False
+        return less is None or not self._trials.runs_in(self._who, less)
+
+    def _freed(self, hint: Help, less: int) -> Manifests | None:
+        """The input with capacity freed on as many nodes as the hint says; `less`: the smallest amount less on one.
+
+        None where so much is not in use on so many nodes that lack as little: then it cannot be freed.
+        """
+        names = self._lacking_as_little(hint)
+        if not hint.missing or len(names) < (hint.nodes or 1):
+            return None
+
+        def roomier(node: objects.Node) -> objects.Node:
+            if node.name not in names:
+                return node
+            allocatable = dict(node.status.allocatable)
+            for turn, (name, amount) in enumerate(hint.missing.items()):
+                whole = amount_of(allocatable.get(name, "0"), name) + amount_of(amount, name)
+                allocatable[name] = text_of(whole - (less and node.name == names[-1] and turn == 0), name)
+            return replace(node, status=replace(node.status, allocatable=allocatable))
+
+        return self._edited(objects.Node, roomier)
+
+    def _lacking_as_little(self, hint: Help) -> list[str]:
+        """The nodes of the hint and others with the same capacity in use, as many as it says, with that much in use."""
+        taken = requested(loaded.object for loaded in self._trials.manifests.pods)
+        known = {node.name: node for node in self._nodes}
+        on = [name for name in hint.on if name in known]
+        if not on:
+            return []
+
+        def free(node: objects.Node) -> tuple[tuple[str, int], ...]:
+            there, has = resource_list(node.status.allocatable), taken.get(node.name, Counter())
+            return tuple((name, there.get(name, 0) - has[name]) for name in sorted(hint.missing))
+
+        alike = free(known[on[0]])
+        others = (name for name in sorted(known) if name not in on and free(known[name]) == alike)
+        names = [*on, *(name for name in others if self.may_take(known[name]))][: hint.nodes or 1]
+        enough = all(
+            taken.get(name, Counter())[resource] >= amount_of(amount, resource)
+            for name in names
+            for resource, amount in hint.missing.items()
+        )
+        return names if enough else []
+
+    def _larger_node(self, hint: Help) -> Manifests | None:
+        """The input with one more node, as large as what the pod asks for."""
+        asked = pod_requests(self._pods[0])
+        largest = {hint.resource or "": 1}
+        names = sorted(self._nodes, key=lambda node: (not self.may_take(node), -holds(node, largest), node.name))
+        if not names:
+            return None
+        manifests = changed(self._trials.manifests, [Change("add-nodes", "1", names[0].name)]).manifests
+
+        def larger(node: objects.Node) -> objects.Node:
+            if node is not manifests.nodes[-1].object:
+                return node
+            allocatable = dict(node.status.allocatable)
+            for name, amount in asked.items():
+                if amount > amount_of(allocatable.get(name, "0"), name):
+                    allocatable[name] = text_of(amount, name)
+            return replace(node, status=replace(node.status, allocatable=allocatable))
+
+        return edited(manifests, objects.Node, larger)
+
+    def _with_pods(self, edit: Callable[[objects.Pod], objects.Pod]) -> Manifests:
+        return self._editor(edit)(self._trials.manifests)
+
+    def _editor(self, edit: Callable[[objects.Pod], objects.Pod]) -> Callable[[Manifests], Manifests]:
+        """An edit of its pods in an input, and where they may preempt of its group."""
+        ours, group = {pod.key for pod in self._pods}, self._group
+
+        def allowed(one: objects.PodGroup) -> objects.PodGroup:
+            if group is None or one.key != group.key:
+                return one
+            return replace(one, spec=replace(one.spec, preemption_policy="PreemptLowerPriority"))
+
+        def changed_pods(manifests: Manifests) -> Manifests:
+            made = edited(manifests, objects.Pod, lambda pod: edit(pod) if pod.key in ours else pod)
+            return edited(made, objects.PodGroup, allowed) if edit is preempting and group is not None else made
+
+        return changed_pods
+
+    def _edited(self, kind: type[_T], edit: Callable[[_T], _T]) -> Manifests:
+        return edited(self._trials.manifests, kind, edit)
+
+
+# -- parts -----------------------------------------------------------------------------------------
+
+
+def _tolerated(taint: str, nodes: Sequence[str]) -> str:
+    return f"the taint {taint} tolerated, or taken off {named(nodes)}"
+
+
+def _abbreviated(flags: Sequence[str], most: int = 3) -> str:
+    return " ".join(flags[:most]) + (" ..." if len(flags) > most else "")

@@ -1,0 +1,41 @@
+"""A replay as JSON and as CSV (replay.md 4.8)."""
+
+import csv
+import io
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from kube_rules.printable import printable_line
+from reprieve.replay.csv_cells import guarded
+from reprieve.replay.running import Outcome
+from reprieve.replay.statistics import JobRow
+
+
+def as_json(outcomes: Sequence[Outcome], setting: Mapping[str, Any]) -> str:
+    """One document; the same for the same run, byte for byte."""
+    document = {
+        "apiVersion": "reprieve.dev/v1alpha1",
+        "kind": "Replay",
+        "setting": dict(setting),
+        "policies": [outcome.report for outcome in outcomes],
+    }
+    return msgspec.json.format(msgspec.json.encode(document), indent=1).decode() + "\n"
+
+
+def as_csv(outcomes: Sequence[Outcome]) -> str:
+    """A row per policy and job; no cell is a formula (`csv_cells`)."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(("policy", *JobRow.__struct_fields__))
+    for outcome in outcomes:
+        for row in outcome.rows:
+            writer.writerow(map(_cell, (outcome.report.name, *msgspec.structs.astuple(row))))
+    return out.getvalue()
+
+
+def _cell(value: object) -> object:
+    if isinstance(value, str):
+        return guarded(printable_line(value))
+    return "" if value is None else int(value) if isinstance(value, float) and value.is_integer() else value

@@ -1,0 +1,64 @@
+"""One policy over chosen jobs, from reading to report; to be run here or in a process of its own."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from kube_rules import objects
+from reprieve.replay.accounts import Timeline
+from reprieve.replay.quotas import Quotas
+from reprieve.replay.selection import Chosen
+from reprieve.replay.statistics import JobRow, PolicyReport, report, rows
+from reprieve.replay.world import Policy, Replay, WorldSettings
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What one policy came to."""
+
+    report: PolicyReport
+    rows: list[JobRow]
+    timeline: Timeline | None = None
+
+
+class Stop:
+    """Asks a replay to stop, before it begins or while it runs."""
+
+    def __init__(self) -> None:
+        self.wanted = False
+        self._replay: Replay | None = None
+
+    def watch(self, replay: Replay) -> None:
+        """This is what is to be stopped."""
+        self._replay = replay
+
+    def now(self) -> None:
+        """Stop; may be called from a signal handler."""
+        self.wanted = True
+        if self._replay is not None:
+            self._replay.stop()
+
+
+def simulate(
+    name: str,
+    chosen: Chosen,
+    cluster: Iterable[tuple[objects.KubernetesObject, float]],
+    policy: Policy,
+    settings: WorldSettings,
+    *,
+    start: float = 0.0,
+    quotas: Quotas | None = None,
+    stop: Stop | None = None,
+    progress: Callable[[int, int], None] = lambda done, now: None,
+) -> Outcome:
+    """Run it. `progress` is called with how many jobs have ended, and the time in milliseconds. Raises ReplayError."""
+    replay = Replay(chosen.jobs, cluster, policy, settings, start=start, quotas=quotas)
+    replay.on_end = lambda: progress(len(replay.accounts) - replay.unfinished, replay.now)
+    stop = stop or Stop()
+    stop.watch(replay)
+    if not stop.wanted:
+        replay.run(chosen.until)
+    if stop.wanted:
+        replay.close(replay.now)
+    else:
+        replay.close(max(replay.now, chosen.until or 0))
+    return Outcome(report(name, replay, interrupted=stop.wanted), rows(replay), replay.timeline)

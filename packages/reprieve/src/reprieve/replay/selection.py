@@ -1,0 +1,75 @@
+"""Which jobs of a list are replayed, and when they come (replay.md 1.3, 1.4)."""
+
+import random
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kube_rules.durations import duration
+from kube_rules.work_annotations import moment
+from reprieve.replay.job_list import Job, JobList
+
+_DAYS = re.compile(r"(\d+(?:\.\d+)?)d(.*)", re.ASCII)
+_LONGEST_DAYS = 36_600
+
+
+def long_duration(text: str) -> int:
+    """Milliseconds of a duration as Go writes it, days too (`30d`, `1d12h`); at least 0. Raises ValueError."""
+    days = 0.0
+    rest = text
+    if match := _DAYS.fullmatch(text):
+        days, rest = float(match[1]), match[2] or "0"
+    try:
+        found = duration(rest) if len(text) <= 64 else -1.0
+    except ValueError:
+        raise ValueError(f"{text!r}: want a duration like 90s, 12h or 30d") from None
+    if found < 0 or days + found / 86400 > _LONGEST_DAYS:
+        raise ValueError(f"{text[:64]!r}: want a duration from 0 to {_LONGEST_DAYS}d")
+    return round((days * 86400 + found) * 1000)
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """What was requested. `begin` and `until`: milliseconds since the first job of the list."""
+
+    begin: int = 0
+    until: int | None = None
+    load: float = 1.0
+    sample: int | None = None
+    seed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """Jobs with times since the replay begins, and when it ends, if that was given (milliseconds)."""
+
+    jobs: Sequence[Job]
+    until: int | None
+    origin: int | None
+    """Milliseconds since 1970 of the replay's beginning, if the list has dates."""
+    begin: int = 0
+    """When the replay begins, as the list's submits are counted."""
+
+
+def time_of(text: str, found: JobList) -> int:
+    """Milliseconds since the first job of a time of the trace: RFC 3339, or a duration. Raises ValueError."""
+    if re.match(r"\d{4}-", text):
+        if not found.dated:
+            raise ValueError(f"{text!r}: the job list has no dates; want a duration since its first job, such as 12h")
+        return round(moment(text) * 1000) - found.begin
+    return long_duration(text)
+
+
+def chosen(found: JobList, selection: Selection) -> Chosen:
+    """The jobs to replay."""
+    first = found.begin + selection.begin
+    last = None if selection.until is None else found.begin + selection.until
+    jobs = [job for job in found.jobs if job.submit >= first and (last is None or job.submit < last)]
+    if selection.sample is not None and selection.sample < len(jobs):
+        picked = random.Random(selection.seed).sample(range(len(jobs)), selection.sample)
+        jobs = [jobs[at] for at in sorted(picked)]
+    begin = jobs[0].submit if jobs and not selection.begin else first
+    faster = selection.load
+    moved = [Job(job.name, round((job.submit - begin) / faster), job.work, job.shape) for job in jobs]
+    until = None if last is None else round(max(0, last - begin) / faster)
+    return Chosen(moved, until, begin if found.dated else None, begin)

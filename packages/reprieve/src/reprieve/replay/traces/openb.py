@@ -1,0 +1,74 @@
+"""openb: tasks of Alibaba's GPU cluster of 2023 (ATC 2023). What its columns are: `reprieve.simulation.openb`."""
+
+from typing import Final
+
+from reprieve.replay.job_list import Job, Shapes
+from reprieve.replay.traces import importer
+from reprieve.replay.traces.importer import Importer, ImportOptions, Machine, Values, model, text, whole
+from reprieve.simulation.openb import BEST_EFFORT, CLASS_OF_QOS, LATENCY_SENSITIVE, PRIORITY
+
+
+def _models(content: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(model(part) for part in content.split("|") if part))
+
+
+def _qos(content: str) -> str:
+    if content and content not in CLASS_OF_QOS:
+        raise ValueError(f"want one of {', '.join(CLASS_OF_QOS)}")
+    return CLASS_OF_QOS.get(content, LATENCY_SENSITIVE)
+
+
+def _time(content: str) -> int | None:
+    return importer.duration(content) if content else None
+
+
+def _job(line: int, row: Values, options: ImportOptions, shapes: Shapes) -> Job | str:
+    count, milli = row["num_gpu"], row["gpu_milli"]
+    if milli > 1000 or (count > 1 and milli != 1000):
+        raise ValueError("want gpu_milli of 1000, or at most that of a single GPU")
+    begun, ended = row["creation_time"], row["deletion_time"]
+    if ended is not None and begun is not None and ended < begun:
+        raise ValueError("is deleted before it is created")
+    shape = shapes.of(
+        cpu=row["cpu_milli"],
+        memory=row["memory_mib"] << 20,
+        gpu=count * milli,
+        models=row["gpu_spec"],
+        priority_class=row["qos"],
+        priority=PRIORITY[row["qos"]],
+    )
+    work = None if ended is None else ended - (begun or 0)
+    if work == 0:
+        return "ran no time at all"
+    return Job(row["name"], begun or 0, work, shape)
+
+
+def _machine(row: Values) -> Machine:
+    return Machine(row["sn"], row["cpu_milli"], row["memory_mib"] << 20, row["gpu"], row["model"])
+
+
+IMPORTER: Final = Importer(
+    name="openb",
+    text="tasks of Alibaba's GPU cluster of 2023; --nodes: its list of nodes",
+    columns={
+        "name": text,
+        "cpu_milli": whole,
+        "memory_mib": whole,
+        "num_gpu": whole,
+        "gpu_milli": whole,
+        "gpu_spec": _models,
+        "qos": _qos,
+        "creation_time": _time,
+        "deletion_time": _time,
+    },
+    optional=frozenset({"gpu_spec", "qos", "creation_time", "deletion_time"}),
+    job_of=_job,
+    dated=False,
+    rules=(
+        "a task is a job of one worker; it works from creation to deletion, without a deletion for ever",
+        f"qos BE is the class {BEST_EFFORT}, any other {LATENCY_SENSITIVE}, which is higher",
+        "a task below 1000 gpu_milli takes part of one GPU; GPUs of the nodes are counted in thousandths",
+    ),
+    machine_columns={"sn": text, "cpu_milli": whole, "memory_mib": whole, "gpu": whole, "model": model},
+    machine_of=_machine,
+)

@@ -1,0 +1,39 @@
+"""Microsoft's Philly trace of 2017, as one table: `timestamp,duration,num_gpus,gpu_time,cluster`."""
+
+from typing import Final
+
+from reprieve.replay.job_list import Job, Shapes
+from reprieve.replay.traces.importer import (
+    Importer,
+    ImportOptions,
+    Values,
+    duration,
+    tenant,
+    text,
+    when,
+    whole,
+    workers_for,
+)
+
+
+def _job(line: int, row: Values, options: ImportOptions, shapes: Shapes) -> Job | str:
+    if row["duration"] == 0:
+        return "ran no time at all"
+    workers, gpus = workers_for(row["num_gpus"])
+    shape = shapes.of(workers=workers, gpu=gpus * 1000, tenant=tenant(row["cluster"]))
+    return Job(f"philly-{line}", row["timestamp"], row["duration"], shape)
+
+
+IMPORTER: Final = Importer(
+    name="philly",
+    text="Microsoft's Philly trace of 2017 as one CSV; --only: its clusters, such as 6214e9",
+    columns={"timestamp": when, "duration": duration, "num_gpus": whole, "cluster": text},
+    job_of=_job,
+    dated=True,
+    rules=(
+        "a job of more than 8 GPUs is a gang of as few equal workers as there can be, 8 GPUs at most each",
+        "jobs have no names: they are called by their line; the cluster is the tenant",
+        "times without a zone are taken as UTC; no CPU or memory is asked for",
+    ),
+    clusters="cluster",
+)

@@ -1,0 +1,112 @@
+"""Microsoft's Philly trace of 2017 in its original form: a JSON array of jobs with their attempts."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from reprieve.replay.job_list import MAX_BYTES, Job, JobListError, Shapes
+from reprieve.replay.traces.importer import (
+    Importer,
+    ImportOptions,
+    Values,
+    started,
+    tenant,
+    text,
+    when,
+    whole,
+    workers_for,
+)
+
+
+class _Host(msgspec.Struct):
+    gpus: list[str] = []
+
+
+class _Attempt(msgspec.Struct):
+    start_time: str | None = None
+    end_time: str | None = None
+    detail: list[_Host] = []
+
+
+class _Logged(msgspec.Struct):
+    jobid: str
+    submitted_time: str
+    vc: str = ""
+    attempts: list[_Attempt] = []
+
+
+_COLUMNS: Final = ("jobid", "vc", "submitted_time", "attempts", "hosts", "gpus")
+_NO_TIME: Final = (None, "", "None")
+_UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""What msgspec raises for what is no JSON, text that is not UTF-8, and values within values within values."""
+
+
+def _rows(path: Path) -> Iterator[tuple[int, list[str] | JobListError]]:
+    """The jobs as rows; a job's line is its place in the array, from 2 on, as in a table with a header."""
+    with path.open("rb") as stream:
+        data = stream.read(MAX_BYTES + 1)
+    if len(data) > MAX_BYTES:
+        raise JobListError(str(path), 0, "", f"larger than {MAX_BYTES} bytes")
+    yield 1, list(_COLUMNS)
+    try:
+        entries = msgspec.json.decode(data, type=list[msgspec.Raw])
+    except _UNREADABLE as error:
+        raise JobListError(str(path), 0, "", f"not a JSON array of jobs: {error}") from None
+    for line, raw in enumerate(entries, 2):
+        try:
+            job = msgspec.json.decode(raw, type=_Logged)
+        except _UNREADABLE as error:
+            yield line, JobListError(str(path), line, "", f"not a job (counted from 2): {error}")
+            continue
+        hosts = job.attempts[-1].detail if job.attempts else []
+        gpus = sum(len(host.gpus) for host in hosts)
+        yield line, [job.jobid, job.vc, job.submitted_time, _known(job.attempts), str(len(hosts)), str(gpus)]
+
+
+def _known(attempts: list[_Attempt]) -> str:
+    """The attempts that have a beginning and an end, `BEGIN to END` each, separated by commas."""
+    known = (each for each in attempts if each.start_time not in _NO_TIME and each.end_time not in _NO_TIME)
+    return ", ".join(f"{each.start_time} to {each.end_time}" for each in known)
+
+
+def _work(content: str) -> int | None:
+    """Milliseconds of all attempts; None where there are none."""
+    if not content:
+        return None
+    times = [attempt.partition(" to ") for attempt in content.split(", ")]
+    return sum(when(end) - when(begin) for begin, _, end in times)
+
+
+def _job(line: int, row: Values, options: ImportOptions, shapes: Shapes) -> Job | str:
+    work = started(None, None, row["attempts"])
+    if isinstance(work, str):
+        return work
+    if not row["gpus"]:
+        return "was never placed"
+    workers, gpus = workers_for(row["gpus"], row["hosts"])
+    return Job(row["jobid"], row["submitted_time"], work, shapes.of(workers=workers, gpu=gpus * 1000, tenant=row["vc"]))
+
+
+IMPORTER: Final = Importer(
+    name="philly-log",
+    text="Microsoft's Philly trace of 2017 as its JSON job log",
+    columns={
+        "jobid": text,
+        "vc": tenant,
+        "submitted_time": when,
+        "attempts": _work,
+        "hosts": whole,
+        "gpus": whole,
+    },
+    job_of=_job,
+    dated=True,
+    rules=(
+        "the work of a job is the time of all its attempts; jobs that never ran are left out",
+        "workers are the hosts of the last attempt, or as many more as make them equal; the vc is the tenant",
+        "times without a zone are taken as UTC; no CPU or memory is asked for",
+    ),
+    rows=_rows,
+    clusters="vc",
+)

@@ -1,0 +1,500 @@
+"""Clusters made in Python: what each call adds, what it leaves to defaults, and what is built of it.
+
+Also numbers in words, tables in HTML, and the records of who waits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+import pytest
+
+import reprieve
+from kube_rules.errors import InputError
+from kube_standin.unknown_fields import PackedSchemas
+from reprieve.inputs.loading import load
+from reprieve.observability.records import (
+    Candidate,
+    Comparison,
+    Cost,
+    DecisionRecord,
+    Members,
+    Message,
+    PreemptionRecord,
+    Reason,
+    Ref,
+    Shortage,
+    Shortfall,
+    Timings,
+    TooBig,
+)
+from reprieve.preemption.outcome import NEVER
+from reprieve.python import waiting
+from reprieve.python.building import ClusterBuilder
+from reprieve.python.cluster import Cluster
+from reprieve.python.helping import helps_of
+from reprieve.python.tables import MOST_ROWS, Table, html
+from reprieve.python.wording import count, seconds_text
+from reprieve.simulation.plan import PlanOptions, plan
+
+
+def test_a_node_has_room_for_110_pods_unless_stated_otherwise() -> None:
+    taint = {"key": "k", "effect": "NoSchedule"}
+    built = (
+        ClusterBuilder()
+        .add_node("n1", {"cpu": "4"})
+        .add_node("n2", {"cpu": 2, "pods": 5}, labels={"a": "b"}, taints=[taint], unschedulable=True)
+        .build()
+    )
+    first, second = (one.object for one in built.manifests.nodes)
+    assert {name: str(amount) for name, amount in first.status.allocatable.items()} == {"pods": "110", "cpu": "4"}
+    assert (first.spec.unschedulable, first.spec.taints, first.metadata.labels) == (False, (), {})
+    assert {name: str(amount) for name, amount in second.status.allocatable.items()} == {"pods": "5", "cpu": "2"}
+    assert (second.spec.unschedulable, second.metadata.labels) == (True, {"a": "b"})
+    assert [(each.key, each.effect) for each in second.spec.taints] == [("k", "NoSchedule")]
+
+
+def test_a_pod_waits_unless_it_is_on_a_node() -> None:
+    built = (
+        ClusterBuilder()
+        .add_node("n1", {"cpu": "4"})
+        .add_pod("plain")
+        .add_pod(
+            "full",
+            namespace="team",
+            requests={"cpu": "1"},
+            priority=7,
+            node="n1",
+            labels={"a": "b"},
+            spec={"hostNetwork": True},
+        )
+        .build()
+    )
+    plain, full = (one.object for one in built.manifests.pods)
+    assert (plain.namespace, plain.spec.node_name, plain.status.phase) == ("default", "", "Pending")
+    assert (plain.metadata.labels, plain.spec.containers[0].resources.requests) == ({}, {})
+    assert not plain.spec.priority
+    assert (full.namespace, full.spec.node_name, full.status.phase) == ("team", "n1", "Running")
+    assert (full.metadata.labels, full.spec.priority, full.spec.host_network) == ({"a": "b"}, 7, True)
+    assert {name: str(amount) for name, amount in full.spec.containers[0].resources.requests.items()} == {"cpu": "1"}
+
+
+def test_a_group_is_basic_unless_it_has_a_minimum() -> None:
+    built = (
+        ClusterBuilder()
+        .add_group("basic")
+        .add_group("gang", namespace="team", min_count=2, priority=7, disrupt_all=True)
+        .add_pod("p", group="basic")
+        .build()
+    )
+    basic, gang = (one.object for one in built.manifests.pod_groups)
+    assert (basic.namespace, basic.min_count) == ("default", None)
+    assert basic.spec.disruption_mode is not None
+    assert basic.spec.disruption_mode.all is None
+    assert (gang.namespace, gang.min_count, gang.spec.priority) == ("team", 2, 7)
+    assert gang.spec.disruption_mode is not None
+    assert gang.spec.disruption_mode.all is not None
+    [pod] = (one.object for one in built.manifests.pods)
+    assert pod.spec.scheduling_group is not None
+    assert pod.spec.scheduling_group.pod_group_name == "basic"
+
+
+def test_objects_are_named_by_their_number_in_errors() -> None:
+    """From 1; nothing is checked before something is built."""
+    builder = ClusterBuilder().add({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}}).add("kind: [")
+    with pytest.raises(Exception, match="<object 2>"):
+        builder.build()
+
+
+# -- what would help -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("placed", "scheduled", "minimum", "result", "helps"),
+    [
+        (3, 0, 4, "Unschedulable", 3),
+        (2, 1, 4, "Unschedulable", 3),
+        (4, 0, 4, "Unschedulable", None),
+        (5, 0, 4, "Unschedulable", None),
+        (0, 3, 4, "Unschedulable", None),  # none of those tried has a place: a lower minimum is the one there is
+        (0, 0, 4, "Unschedulable", None),
+        (3, 0, 4, "Error", None),
+    ],
+)
+def test_a_lower_minimum_helps_where_some_have_a_place(
+    placed: int, scheduled: int, minimum: int, result: str, helps: int | None
+) -> None:
+    members = Members(tried=4, placed=placed, min_count=minimum, already_scheduled=scheduled)
+    found = helps_of(
+        DecisionRecord(
+            id=1,
+            time="",
+            entity=Ref(kind="PodGroup", namespace="default", name="g"),
+            result=result,
+            message="",
+            attempt=1,
+            timings=Timings(attempt_seconds=0.0, waiting_seconds=0.0),
+            members=members,
+        )
+    )
+    lower = [one for one in found if one.kind == "MinCount"]
+    assert [one.min_count for one in lower] == ([helps] if helps is not None else [])
+    for one in lower:
+        assert one.sentence == f"With minCount {helps} instead of {minimum} it could start: so many have a place."
+
+
+def rejection(
+    *,
+    members: Members | None = None,
+    lack: Shortfall | None = None,
+    reasons: list[Reason] | None = None,
+    message: str = "",
+    pods: list[Message] | None = None,
+    priority: int = 0,
+) -> DecisionRecord:
+    return DecisionRecord(
+        id=1,
+        time="",
+        entity=Ref(kind="Pod" if members is None else "PodGroup", namespace="default", name="g", priority=priority),
+        result="Unschedulable",
+        message=message,
+        attempt=1,
+        timings=Timings(attempt_seconds=0.0, waiting_seconds=0.0),
+        members=members,
+        lack=lack,
+        reasons=reasons or [],
+        pods=pods or [],
+    )
+
+
+def test_reasons_that_somebody_can_change_are_reported_with_their_nodes() -> None:
+    """In the order of the record; reasons that nothing is known to help against are left out."""
+    reasons = [
+        Reason(reason="node(s) had untolerated taint(s)", nodes=1),
+        Reason(reason="node(s) had volume node affinity conflict", nodes=9),
+        Reason(reason="node(s) were unschedulable", nodes=2),
+        Reason(reason="node(s) didn't match Pod's node affinity/selector", nodes=3),
+        Reason(reason="node(s) didn't have free ports for the requested pod ports", nodes=4),
+    ]
+    assert [(one.kind, one.nodes, one.sentence) for one in helps_of(rejection(reasons=reasons))] == [
+        (
+            "Toleration",
+            1,
+            "A toleration for the taints of 1 node, or the taints taken off: nothing goes there without.",
+        ),
+        ("Uncordon", 2, "2 nodes uncordoned: nothing goes there meanwhile."),
+        ("Selector", 3, "A node selector or affinity that 3 nodes would match."),
+        ("Ports", 4, "Its host ports free on one of 4 nodes."),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("group", "names", "nodes", "more", "asked", "sentence"),
+    [
+        (False, ["n1"], 1, 1, 1, "2 more cpu and 1Gi more memory free on n1, where least is missing."),
+        (False, ["n1", "n2"], 2, 1, 1, "2 more cpu and 1Gi more memory free on n1 or n2, where least is missing."),
+        (
+            False,
+            ["n1", "n2", "n3"],
+            3,
+            1,
+            1,
+            "2 more cpu and 1Gi more memory free on n1, n2 or n3, where least is missing.",
+        ),
+        (
+            False,
+            ["n1", "n2"],
+            3,
+            1,
+            1,
+            "2 more cpu and 1Gi more memory free on n1, n2 and 1 more node, where least is missing.",
+        ),
+        (
+            False,
+            ["n1", "n2"],
+            7,
+            1,
+            1,
+            "2 more cpu and 1Gi more memory free on n1, n2 and 5 more nodes, where least is missing.",
+        ),
+        (
+            True,
+            ["n1"],
+            1,
+            1,
+            1,
+            "2 more cpu and 1Gi more memory free on n1, where least is missing: one more pod must find a place.",
+        ),
+        (
+            True,
+            ["n1", "n2"],
+            2,
+            2,
+            2,
+            "2 more cpu and 1Gi more memory free on n1 or n2, where least is missing: 2 more pods must find a place.",
+        ),
+        (
+            True,
+            ["n1", "n2"],
+            2,
+            1,
+            1,
+            "2 more cpu and 1Gi more memory free on any 1 of n1 or n2, where least is missing: "
+            "one more pod must find a place.",
+        ),
+        (
+            True,
+            ["n1", "n2"],
+            2,
+            3,
+            3,
+            "Places for 3 more pods; least is missing on n1 or n2: 2 more cpu and 1Gi more memory for each.",
+        ),
+    ],
+)
+def test_where_least_is_missing_is_reported_with_its_amounts(
+    group: bool, names: list[str], nodes: int, more: int, asked: int, sentence: str
+) -> None:
+    """Of a group so many nodes as members are missing; where fewer lack that little it is stated for each member."""
+    missing = {"cpu": "2", "memory": "1Gi"}
+    lack = Shortfall(closest=Shortage(missing=missing, nodes=nodes, names=names), more=more)
+    [found] = helps_of(rejection(members=Members(tried=4, placed=0, min_count=4) if group else None, lack=lack))
+    assert (found.kind, found.resource, found.amount, found.missing) == ("Free", "cpu", "2", missing)
+    assert (found.nodes, found.on, found.sentence) == (asked, tuple(names), sentence)
+
+
+def test_a_larger_node_helps_where_every_amount_can_be_counted() -> None:
+    big = [TooBig(resource="cpu", asked="64", largest="8"), TooBig(resource="memory", asked="1Ti", largest="8Gi")]
+    found = helps_of(rejection(lack=Shortfall(too_big=big)))
+    assert [(one.kind, one.resource, one.amount, one.nodes) for one in found] == [
+        ("Node", "cpu", "64", 1),
+        ("Node", "memory", "1Ti", 1),
+    ]
+    assert found[0].sentence == "A node with 64 cpu: it asks for that much, and the largest node has 8."
+    more = [*big, TooBig(resource="gpu", asked="9", largest="1", or_more=True)]
+    closest = Shortage(missing={"cpu": "2"}, nodes=1, names=["n1"])
+    assert [one.kind for one in helps_of(rejection(lack=Shortfall(too_big=more, closest=closest)))] == ["Free"]
+    assert [one.kind for one in helps_of(rejection(lack=Shortfall(too_big=big, closest=closest)))] == [
+        "Node",
+        "Node",
+        "Free",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("message", "pods", "lowest", "kinds"),
+    [
+        ("", [], None, []),
+        ("", [], 0, ["Priority"]),
+        ("", [], 7, ["Priority"]),
+        (f"not placed: {NEVER}", [], 7, ["Policy"]),
+        ("", [Message(message=NEVER, reason="Unschedulable", pods=1, names=["a"])], None, ["Policy"]),
+    ],
+)
+def test_a_higher_priority_helps_who_may_preempt(
+    message: str, pods: list[Message], lowest: int | None, kinds: list[str]
+) -> None:
+    """preemption.md 1: who has the policy Never pushes out nobody whatever its priority."""
+    found = helps_of(rejection(message=message, pods=pods, priority=-3), lowest)
+    assert [one.kind for one in found] == kinds
+    if kinds == ["Priority"]:
+        reported = f"A priority of {lowest} or more (it has -3): as the cluster is now it could then make room."
+        assert [(one.priority, one.sentence) for one in found] == [(lowest, reported)]
+
+
+def test_nothing_helps_who_has_room_made_for_it() -> None:
+    record = rejection(reasons=[Reason(reason="node(s) were unschedulable", nodes=2)])
+    assert len(helps_of(record)) == 1
+    cost = Cost(units=1, pods=1, highest_priority=0)
+    comparison = Comparison(candidates=1, chosen=Candidate(domain="n1"))
+    record.preemption = PreemptionRecord(
+        domain="n1",
+        potential_victims=1,
+        evicted=[],
+        reprieved=[],
+        reprieved_total=0,
+        cost=cost,
+        comparison=comparison,
+        nominations=[],
+        nominations_total=0,
+    )
+    assert helps_of(record, 7) == []
+
+
+# -- words ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0.0, "0 s"),
+        (0.001, "0.001 s"),
+        (1.5, "1.5 s"),
+        (30, "30 s"),
+        (59, "59 s"),
+        (60, "1 min"),
+        (61, "1 min 1 s"),
+        (119.4, "1 min 59 s"),
+        (3599, "59 min 59 s"),
+        (3600, "1 h"),
+        (3601, "1 h"),
+        (3660, "1 h 1 min"),
+        (86_399, "23 h 59 min"),
+        (86_400, "1 d"),
+        (90_000, "1 d 1 h"),
+        (86_400 + 60, "1 d"),
+    ],
+)
+def test_times_are_written_in_their_two_largest_units(seconds: float, text: str) -> None:
+    assert seconds_text(seconds) == text
+
+
+@pytest.mark.parametrize(("number", "text"), [(0, "0 pods"), (1, "1 pod"), (2, "2 pods")])
+def test_one_is_not_several(number: int, text: str) -> None:
+    assert count(number, "pod") == text
+
+
+@pytest.mark.parametrize(("rows", "more"), [(0, ""), (1, ""), (50, ""), (51, "<p>... and 1 more</p>")])
+def test_a_table_has_at_most_fifty_rows_and_nobodys_markup(rows: int, more: str) -> None:
+    cells: list[Any] = ["<b>", 1, None]
+    table = Table(("<a>", "b", "c"), [tuple(cells)] * rows)
+    found = html("<t>", table)
+    assert MOST_ROWS == 50
+    if not rows:
+        assert found == ""
+        return
+    assert found.count("<tr><td>&lt;b&gt;</td><td>1</td><td></td></tr>") == min(rows, 50)
+    assert found.startswith("<h4>&lt;t&gt;</h4><table><thead><tr><th>&lt;a&gt;</th><th>b</th><th>c</th></tr></thead>")
+    assert found.endswith(f"</table>{more}")
+
+
+# -- records of who waits ------------------------------------------------------------------------------------------
+
+
+def rejected(number: int, name: str) -> DecisionRecord:
+    return DecisionRecord(
+        id=number,
+        time="",
+        entity=Ref(kind="Pod", namespace="default", name=name),
+        result="Unschedulable",
+        message="",
+        attempt=number,
+        timings=Timings(attempt_seconds=0.0, waiting_seconds=0.0),
+    )
+
+
+def test_the_last_record_of_each_is_kept_of_the_last_so_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever was tried again counts as of then."""
+    monkeypatch.setattr(waiting, "MOST_RECORDS", 2)
+    kept = waiting.WaitingRecords()
+    assert kept.next_id() == 1
+    for number, name in enumerate(("a", "b", "a", "c"), 1):
+        kept.put(rejected(number, name), ())
+    found = {name: kept.of("Pod", "default", name) for name in "abc"}
+    assert {name: one.attempt if one is not None else None for name, one in found.items()} == {
+        "a": 3,
+        "b": None,
+        "c": 4,
+    }
+    assert kept.of("PodGroup", "default", "a") is None
+    assert asyncio.run(kept.find("Pod", "default", "a")) == [found["a"]]
+    assert asyncio.run(kept.find("Pod", "default", "b")) == []
+    assert kept.hints(("Pod", "default", "a")) == kept.hints(("Pod", "default", "b")) == []
+
+
+def test_rejections_of_a_plan_are_kept_and_nothing_else() -> None:
+    """Of who is placed, or gets a place by preemption, there is no record; of who is turned down, what would help."""
+    cluster = (
+        ClusterBuilder()
+        .add_node("n1", {"cpu": "4"})
+        .add_node("n2", {"cpu": "2"})
+        .add_pod("old", requests={"cpu": "4"}, node="n1", priority=1)
+        .add_pod("fits", requests={"cpu": "2"})
+        .add_pod("urgent", requests={"cpu": "4"}, priority=9)
+        .add_pod("large", requests={"cpu": "8"}, priority=9)
+        .build()
+    )
+    kept = waiting.WaitingRecords()
+    document = plan(cluster.manifests, PlanOptions(observer=kept)).plan
+    assert {one.name: one.outcome for one in document.pods} == {
+        "fits": "Scheduled",
+        "urgent": "Scheduled",
+        "large": "Unschedulable",
+    }
+    assert len(document.preemptions) == 1
+    assert kept.of("Pod", "default", "fits") is kept.of("Pod", "default", "urgent") is None
+    turned_down = kept.of("Pod", "default", "large")
+    assert turned_down is not None
+    assert (turned_down.entity.kind, turned_down.result) == ("Pod", "Unschedulable")
+    [largest] = kept.hints(("Pod", "default", "large"))
+    assert (largest.kind, largest.amount) == ("Node", "8")
+
+
+# -- what is loaded ------------------------------------------------------------------------------------------------
+
+UNSURE = {"apiVersion": "batch/v1", "kind": "Zebra", "metadata": {"name": "z"}, "spec": {"replicas": 1}}
+"""Of a kind that nobody knows: it may call for pods, and may not."""
+SURE = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "j"}, "spec": {"parallelism": 1}}
+"""A Job without a template: it calls for pods, and nobody knows which."""
+WARNINGS = {
+    "Zebra": '<object 1>: Zebra "z": no kind "Zebra" is known in version "batch/v1"',
+    "Job": '<object 1>: Job "default/j": there is no pod template at spec.template',
+}
+
+
+@pytest.mark.parametrize(
+    ("manifest", "how", "error"),
+    [
+        (UNSURE, {}, False),
+        (UNSURE, {"lenient": True}, False),
+        (UNSURE, {"strict": True}, True),
+        (SURE, {}, True),
+        (SURE, {"lenient": True}, False),
+        (SURE, {"strict": True}, True),
+    ],
+)
+def test_what_calls_for_pods_for_certain_is_an_error_unless_lenient(
+    manifest: dict[str, Any], how: dict[str, Any], error: bool
+) -> None:
+    """whatif.md 1: what only may call for pods is a warning; `strict` makes it an error, `lenient` the other none.
+
+    A Cluster that is made of manifests that were read already holds to the same.
+    """
+    manifests = load([("<object 1>", manifest)], schemas=PackedSchemas())
+    ways: list[Callable[[], Cluster]] = [
+        lambda: reprieve.load(manifest, **how),
+        lambda: Cluster(manifests, **how),
+    ]
+    for make in ways:
+        if error:
+            with pytest.raises(InputError):
+                make()
+        else:
+            (warning,) = make().warnings
+            assert warning.startswith(WARNINGS[manifest["kind"]])
+
+
+@pytest.mark.parametrize(
+    ("message", "reason", "reported"),
+    [
+        ("no room", "Unschedulable", "no room"),
+        ("", "SchedulingGated", "SchedulingGated"),
+        ("no room", "", "no room"),
+        ("", "", "Waiting"),
+    ],
+)
+def test_why_a_pod_waits_is_the_most_that_is_known(message: str, reason: str, reported: str) -> None:
+    """The message, else the reason, else the outcome; of who has a place nothing."""
+    cluster = ClusterBuilder().add_node("n1", {"cpu": "4"}).add_pod("waits", requests={"cpu": "8"}).build()
+    found = cluster.plan(suggest=False)
+    [pod] = found.plan.pods
+    waits = msgspec.structs.replace(pod, message=message, reason=reason, outcome="Waiting")
+    placed = msgspec.structs.replace(waits, name="runs", node_name="n1")
+    found = replace(found, plan=msgspec.structs.replace(found.plan, pods=(waits, placed)))
+    assert found.waiting == {"default/waits": reported}
+    assert found.placements == {"default/runs": "n1"}
+    assert found.preemptions == ()

@@ -1,0 +1,134 @@
+"""The page and the trace of a replay (replay.md 4.8): what is in them, and that others can open them."""
+
+import json
+import re
+from collections import defaultdict
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from reprieve.replay.failures import Failures
+from reprieve.replay.page import slots
+from reprieve.replay.perfetto import as_trace, lanes
+from reprieve.replay.running import Outcome
+from reprieve.replay.statistics import report, rows
+from tests.building import pod
+from tests.replay.building import gpu_nodes, job, replay
+
+
+def outcome(name: str = "evict") -> Outcome:
+    """Gangs and single pods on two nodes, with preemptions."""
+    jobs = [
+        job(f"j{at}", at * 100, 900, gpu=1 + at % 4, workers=1 + at % 3, priority=at % 4, checkpoint=200)
+        for at in range(60)
+    ]
+    run = replay(jobs, gpu_nodes(2), timeline=True, restart=10)
+    return Outcome(report(name, run), rows(run), run.timeline)
+
+
+def beside_others() -> Outcome:
+    """Jobs on nodes that hold pods already: one of them goes for a job, one with its node, one stays."""
+    nodes = gpu_nodes(3)
+    there = [pod(f"there-{at}", gpu=8, priority=at, node=f"n{at}") for at in range(3)]
+    jobs = [job("wants", 100, 900, gpu=8, priority=1), job("too", 120, 600, gpu=4, priority=1, workers=2)]
+    failures = Failures(listed={"n2": [(50_000, None)]})
+    run = replay(jobs, [*nodes, *there], timeline=True, failures=failures)
+    return Outcome(report("beside", run), rows(run), run.timeline)
+
+
+def test_pods_of_the_cluster_file_have_slices_too() -> None:
+    """Who was there before is seen, and seen to go."""
+    found = beside_others()
+    events = json.loads(as_trace([found]))["traceEvents"]
+    there = {event["name"]: event for event in events if event["ph"] == "X" and event["name"].startswith("default/")}
+    assert {name: event["cat"] for name, event in there.items()} == {
+        "default/there-0": "preempted",
+        "default/there-1": "unfinished",
+        "default/there-2": "lost",
+    }
+    assert there["default/there-0"]["ts"] == 0
+    assert there["default/there-0"]["dur"] == (100 + 30) * 1_000_000
+    assert there["default/there-2"]["dur"] == 50 * 1_000_000
+
+
+@pytest.mark.parametrize("make", [outcome, beside_others])
+def test_slices_nest_and_flows_connect_and_counts_equal_the_tables(make: Callable[[], Outcome]) -> None:
+    found = make()
+    events: list[dict[str, Any]] = json.loads(as_trace([found]))["traceEvents"]
+    by_thread: defaultdict[tuple[int, int], list[tuple[int, int]]] = defaultdict(list)
+    for event in events:
+        assert event["ph"] in "XMsf"
+        if event["ph"] == "X":
+            assert event["dur"] >= 0
+            by_thread[event["pid"], event["tid"]].append((event["ts"], event["ts"] + event["dur"]))
+    for spans in by_thread.values():
+        spans.sort()
+        assert all(end <= begin for (_, end), (begin, _) in pairwise(spans))
+    begun = {event["id"]: event for event in events if event["ph"] == "s"}
+    ended = {event["id"]: event for event in events if event["ph"] == "f"}
+    assert begun.keys() == ended.keys()
+    evictions = found.report.evictions
+    assert len(begun) == evictions.pods > 0
+    for flow in (*begun.values(), *ended.values()):
+        spans = by_thread[flow["pid"], flow["tid"]]
+        assert any(begin <= flow["ts"] <= end for begin, end in spans)
+    assert all(begun[number]["ts"] <= ended[number]["ts"] for number in begun)
+    preempted = [event for event in events if event["ph"] == "X" and event["cat"] == "preempted"]
+    assert len(preempted) == evictions.pods
+    done = {event["name"] for event in events if event["ph"] == "X" and event["cat"] == "done"}
+    assert len(done) == found.report.total.done
+
+
+def test_lanes_are_as_few_as_there_can_be() -> None:
+    assert lanes([(0, 10, 0), (5, 15, 1), (10, 20, 2), (15, 16, 3)]) == {0: 0, 1: 1, 2: 0, 3: 1}
+
+
+def test_slots_are_as_many_as_requested_and_never_shared() -> None:
+    """The fourth finds the first's slots free again, the third is beside it."""
+    spans = [(0, 10, 0, 2), (0, 20, 1, 1), (5, 15, 2, 3), (10, 30, 3, 4)]
+    assert slots(spans) == {0: [0, 1], 1: [2], 2: [3, 4, 5], 3: [0, 1, 6, 7]}
+
+
+def page(outcomes: list[Outcome]) -> str:
+    pytest.importorskip("matplotlib")
+    from reprieve.replay.page import as_page
+
+    return as_page(outcomes, {"jobs": 60, "nodes": 2})
+
+
+def test_the_page_needs_no_network_and_is_the_same_every_time() -> None:
+    found = [outcome("one"), outcome("<two> $x$")]
+    text = page(found)
+    assert text == page(found)
+    links = re.findall(r'(?:src|href)="([^"]*)"', text)
+    assert all(link.startswith(("#", "data:")) for link in links)
+    assert "&lt;two&gt; $x$" in text
+    assert "<two>" not in text
+    ids = re.findall(r'\bid="([^"]+)"', text)
+    assert len(ids) == len(set(ids))
+    assert text.count("<figure") == 7
+    assert "mathdefault" not in text
+
+
+def test_bars_of_a_colour_are_one_shape() -> None:
+    """Not an element for each of the runs: there are more than a thousand of them in a picture."""
+    found = outcome()
+    assert found.timeline is not None
+    assert len(found.timeline.job) > 100
+    text = page([found])
+    for shade in ("#2f81d6", "#62a5ea", "#d1495b", "#e07784"):
+        assert text.count(f'style="fill: {shade}"') == 2  # wide and narrow
+
+
+@pytest.mark.parametrize(("most", "shown"), [(1500, "3 of 3 nodes, days 0.000 to 0.042"), (20, "1 of 3 nodes, days 0")])
+def test_of_more_runs_at_once_than_are_drawn_there_are_fewer_nodes(
+    monkeypatch: pytest.MonkeyPatch, most: int, shown: str
+) -> None:
+    """A shorter time would not have fewer of them."""
+    monkeypatch.setattr("reprieve.replay.page.MOST_STAYS", most)
+    run = replay([job(f"j{at}", 0, 3600) for at in range(24)], gpu_nodes(3), timeline=True)
+    text = page([Outcome(report("all", run), rows(run), run.timeline)])
+    assert f"<p>{shown}" in text
+    assert "0.000 to 0.042" in text
