@@ -34,6 +34,7 @@ lint: $(READY)
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
+	$(BIN)/python tools/check_words.py
 
 bench: $(READY)
 	@$(BIN)/reprieve bench

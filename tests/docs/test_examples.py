@@ -135,7 +135,7 @@ def test_make_demo_runs_the_command_and_make_test_everything() -> None:
         "nothing is left out"
     )
     lint = targets.split("\nlint: $(READY)\n")[1].split("\n\n")[0]
-    assert all(tool in lint for tool in ("ruff check", "ruff format --check", "mypy", "lint-imports"))
+    assert all(tool in lint for tool in ("ruff check", "ruff format --check", "mypy", "lint-imports", "check_words.py"))
 
 
 @pytest.mark.parametrize("page", [*PAGES, *OTHERS], ids=ids)

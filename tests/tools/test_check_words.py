@@ -1,0 +1,138 @@
+"""The check of words, class names and sizes (tools/check_words.py)."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.docs.test_site import tool
+
+check = tool("check_words")
+
+
+@pytest.fixture
+def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A repository with nothing in it."""
+    subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
+    monkeypatch.setattr(check, "ROOT", tmp_path)
+    monkeypatch.setattr(check, "PENDING", tmp_path / "pending.txt")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def write(root: Path, path: str, text: str) -> None:
+    (root / path).parent.mkdir(parents=True, exist_ok=True)
+    (root / path).write_text(text)
+
+
+def printed(capsys: pytest.CaptureFixture[str], *arguments: str) -> list[str]:
+    """What it finds, a line each; the exit code says whether that is anything."""
+    code = check.main(arguments)
+    lines = capsys.readouterr().out.splitlines()
+    assert code == bool(lines)
+    return [": ".join(line.split(": ")[:2]) if '"' in line else line for line in lines]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Pods which wait.\n", []),
+        ("a\nPods whose node is gone.\n", ['page.md:2: "whose"']),
+        ("It was tried in\nvain, and nobody saw.\n", ['page.md:1: "in vain"', 'page.md:2: "nobody"']),
+        ("```text\nRoom is made\n```\n", ['page.md:2: "Room is made"']),
+        ("`auth whoami` and `who` are names.\n", []),
+        ("Who may set it\n", []),
+        ("Users who plan, and pods who wait.\n", ['page.md:1: "who"']),
+    ],
+)
+def test_words_in_pages(repository: Path, capsys: pytest.CaptureFixture[str], text: str, expected: list[str]) -> None:
+    write(repository, "page.md", text)
+    assert printed(capsys) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ('def f() -> None:\n    """Say who."""\n', ['m.py:2: "who"']),
+        ("# tried in\n# vain\n", ['m.py:1: "in vain"']),
+        ('TEXT = (\n    "tried in "\n    f"vain {TEXT}"\n)\n', ['m.py:2: "in vain"']),
+        ('FIELD = "who"\nTEXT = f"{nobody} runs"\n', []),
+        ("nobody.runs()\n", []),
+    ],
+)
+def test_words_in_sources(repository: Path, capsys: pytest.CaptureFixture[str], text: str, expected: list[str]) -> None:
+    write(repository, "packages/p/src/p/m.py", text)
+    assert printed(capsys) == [f"packages/p/src/p/{line}" for line in expected]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("class HeldRoom:\n    in_vain: bool\n", ["HeldRoom"]),
+        ("def put_off(who: int) -> None:\n    nobody = who\n", ["put_off", "who", "nobody"]),
+        ("whole = input_office = 1\n", []),
+    ],
+)
+def test_words_in_names(repository: Path, capsys: pytest.CaptureFixture[str], text: str, expected: list[str]) -> None:
+    """Fields of classes are names in JSON: they stay."""
+    write(repository, "packages/p/src/p/m.py", text)
+    assert sorted(line.split("`")[1] for line in printed(capsys)) == sorted(expected)
+
+
+def test_words_in_the_name_of_a_module(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write(repository, "packages/p/src/p/in_vain.py", "")
+    assert len(printed(capsys)) == 1
+
+
+def test_class_name_stays_with_the_lower_layer(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write(repository, "packages/reprieve/src/reprieve/cli/a.py", "class Answer: ...\n")
+    write(repository, "packages/kube-rules/src/kube_rules/z.py", "class Answer: ...\nclass Step: ...\n")
+    expected = "`Answer` is also a class of packages/kube-rules/src/kube_rules/z.py:1"
+    assert printed(capsys) == [f"packages/reprieve/src/reprieve/cli/a.py:1: {expected}"]
+
+
+@pytest.mark.parametrize(("lines", "reason", "count"), [(60, "", 0), (61, "", 1), (61, "  # long: a table", 0)])
+def test_length_of_functions(
+    repository: Path, capsys: pytest.CaptureFixture[str], lines: int, reason: str, count: int
+) -> None:
+    text = f"def f() -> None:{reason}\n" + "    pass\n" * (lines - 1)
+    write(repository, "packages/p/src/p/m.py", text)
+    assert len(printed(capsys)) == count
+
+
+@pytest.mark.parametrize(("lines", "reason", "count"), [(600, "", 0), (601, "", 1), (600, "# long: a table\n", 0)])
+def test_length_of_files(
+    repository: Path, capsys: pytest.CaptureFixture[str], lines: int, reason: str, count: int
+) -> None:
+    write(repository, "packages/p/src/p/m.py", reason + "pass\n" * lines)
+    assert len(printed(capsys)) == count
+
+
+def test_released_part_of_the_changelog_is_not_checked(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write(repository, "CHANGELOG.md", "Nobody.\n<!-- releases, newest first; -->\nNobody.\n")
+    assert printed(capsys) == ['CHANGELOG.md:1: "Nobody"']
+
+
+@pytest.mark.parametrize("entry", ["docs", "docs/*.md", "docs/a.md"])
+def test_pending_paths_are_listed_only_on_request(
+    repository: Path, capsys: pytest.CaptureFixture[str], entry: str
+) -> None:
+    write(repository, "docs/a.md", "nobody\n")
+    write(repository, "pending.txt", f"# a comment\nwords {entry}\n")
+    assert printed(capsys) == []
+    assert printed(capsys, "--list", "docs") == ['docs/a.md:1: "nobody"']
+
+
+def test_pattern_of_one_folder_does_not_cover_those_below() -> None:
+    assert check.covers(["docs/*.md"], "docs/a.md")
+    assert not check.covers(["docs/*.md"], "docs/rules/a.md")
+
+
+def test_the_repository_is_clean() -> None:
+    checked = subprocess.run(
+        [sys.executable, "tools/check_words.py"],
+        cwd=Path(__file__).parents[2],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert checked.returncode == 0, checked.stdout

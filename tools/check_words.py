@@ -1,0 +1,311 @@
+"""Check the English, the class names and the sizes of the repository (CONTRIBUTING.md, "Words").
+
+Pods, gangs and nodes are things, and the words for what happens to them are those of Kubernetes. `WORDS` lists what to
+write instead of words that earlier versions used. The check reads Markdown pages and, in the packages, docstrings,
+comments, string literals and the names that code defines. It also reports a class name that two modules use, a file of
+more than 600 lines and a function of more than 60 lines. A comment `# long: REASON` allows the last two: on a line of
+its own in the file, or between the first line of the function and its first statement.
+
+    check_words.py               check what `tools/check_words_pending.txt` does not list
+    check_words.py --list PATH   print all findings in these files and folders, pending or not
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import io
+import re
+import subprocess
+import sys
+import tokenize
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatch
+from functools import lru_cache
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+PENDING = Path(__file__).with_name("check_words_pending.txt")
+MAX_FILE = 600
+MAX_FUNCTION = 60
+
+# (pattern, what to write instead). A space in a pattern matches any white space, line ends included.
+WORDS: tuple[tuple[str, str], ...] = (
+    (r"who|whom|whose|whoever|whomever", "for pods, gangs and nodes: which, that, its"),
+    (r"nobody|no one", "no pods, no workloads, nothing"),
+    (r"somebody|anybody|everybody|everyone|someone|anyone", "name the thing: a user, every pod, any client"),
+    (r"he|him|his|she|her", "it, its"),
+    (r"strangers?", "a client, a user, untrusted input"),
+    (r"in vain", "without success; preemption would not help"),
+    (r"(?:is|are|was|were|be|been|being|gets?|got) told", "reports, lists, shows, states"),
+    (r"told (?:of|by)|tells of", "reports, lists; matched by"),
+    (r"(?:is|are|was|were|be) said", "reports, states"),
+    (r"(?:has|have|had) a say", "decides, counts"),
+    (r"puts? off|putting off", "defer"),
+    (r"at odds", "conflicting"),
+    (r"the picture", "the cluster cache; for images: the figure, the diagram"),
+    (r"(?:hold|holds|held|holding) room", "reserve capacity, reserved capacity"),
+    (r"room (?:is|was|has to be|had to be|to be|has been|must be) made", "preempt to free capacity"),
+    (r"(?:has|have|had) to go|must go", "must be evicted"),
+    (r"(?:goes|go|going) as a whole", "is evicted as a whole"),
+    (r"as the cluster would be", "after the change"),
+    (r"virtual time", "simulated time"),
+    (r"its like|their like|of the like", "similar pods; name them"),
+)
+# Parts of names that code defines, in snake case: class, function, argument, variable, module.
+NAMES: tuple[tuple[str, str], ...] = (
+    (r"who|whom|whose|whoever|nobody|somebody|everybody|anybody", "a noun for the thing"),
+    (r"held_room", "reserved_capacity"),
+    (r"put_off", "deferred"),
+    (r"in_vain", "without_success"),
+    (r"at_odds", "conflicting"),
+    (r"virtual_time", "simulated_time"),
+)
+
+
+@dataclass(frozen=True)
+class Allowed:
+    """A use of a listed word that stays, and why."""
+
+    path: str
+    around: str
+    reason: str
+
+
+EXCEPTIONS: tuple[Allowed, ...] = (
+    Allowed("*", r"[Ww]ho (?:may|can) (?:set|write|read|change|create|use)", "users with a right"),
+    Allowed("*", r"(?:users|people|authors|operators|readers|maintainers|programs) who", "persons"),
+)
+# Which module keeps a class name that two use: the one that matches first.
+PRECEDENCE = (
+    "kube_rules", "reprieve/cluster", "reprieve/framework", "reprieve/scheduling", "reprieve/preemption",
+    "reprieve/queueing", "reprieve/plugins", "reprieve/live", "reprieve/client", "reprieve/decisions",
+    "reprieve/observability", "kube_standin", "reprieve/simulation", "reprieve/questions", "reprieve/replay",
+    "reprieve/python", "reprieve/cli", "",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, order=True)
+class Finding:
+    """What is wrong in a line of a file. `check` is `words`, `classes` or `sizes`."""
+
+    path: str
+    line: int
+    check: str
+    text: str
+
+
+# White space between words in Markdown, in comments, and in literals that stand one after another.
+SPACE = r"[\s#\"']+(?:[fr]+[\"'])?"
+
+
+@lru_cache
+def _compiled(table: tuple[tuple[str, str], ...], names: bool) -> tuple[re.Pattern[str], tuple[str, ...]]:
+    """Return one pattern for the table, a group for each row, and what to write instead of each."""
+    edges = (r"(?:^|_)", r"(?=_|$)") if names else (r"(?<![\w`.-])", r"(?![\w`]|-\w)")
+    rows = (f"{edges[0]}({pattern.replace(' ', SPACE)}){edges[1]}" for pattern, _ in table)
+    return re.compile("|".join(rows), re.IGNORECASE), tuple(instead for _, instead in table)
+
+
+def _words(path: str, text: str) -> Iterator[Finding]:
+    """Find the listed words in a text of the same lines as the file."""
+    pattern, instead = _compiled(WORDS, False)
+    starts = [0, *(match.end() for match in re.finditer("\n", text))]
+    for match in pattern.finditer(text):
+        if not _allowed(path, text, match):
+            word = " ".join(match[0].split())
+            line = bisect_right(starts, match.start())
+            yield Finding(path, line, "words", f'"{word}": {instead[(match.lastindex or 1) - 1]}')
+
+
+def _allowed(path: str, text: str, match: re.Match[str]) -> bool:
+    """Return whether an exception covers the word where it stands."""
+    first, last = max(0, match.start() - 80), match.end() + 80
+    return any(
+        use.start() <= match.start() and match.end() <= use.end()
+        for exception in EXCEPTIONS
+        if fnmatch(path, exception.path)
+        for use in re.compile(exception.around.replace(" ", SPACE)).finditer(text, first, last)
+    )
+
+
+def _snake(name: str) -> str:
+    """Return a name in snake case."""
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
+
+
+def _defined(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Yield the names that a module defines; annotated fields of classes stay out, they are names of JSON fields."""
+    fields = {
+        id(statement.target)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ClassDef)
+        for statement in node.body
+        if isinstance(statement, ast.AnnAssign)
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node.lineno, node.name
+        elif isinstance(node, ast.arg):
+            yield node.lineno, node.arg
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and id(node) not in fields:
+            yield node.lineno, node.id
+
+
+def _names(path: str, tree: ast.Module) -> Iterator[Finding]:
+    """Find the listed parts in the names that a module defines, its own name included."""
+    pattern, instead = _compiled(NAMES, True)
+    for line, name in [(1, Path(path).stem), *_defined(tree)]:
+        match = pattern.search(_snake(name))
+        if match is not None:
+            yield Finding(path, line, "words", f"the name `{name}`: {instead[(match.lastindex or 1) - 1]}")
+
+
+def prose(source: str) -> str:
+    """Return a Python source with all but comments and string literals blanked; lines stay where they are.
+
+    A literal that is one identifier is blanked too: it is the name of a field. So is what braces of f-strings hold.
+    """
+    lines = source.splitlines(keepends=True)
+    offsets = [0]
+    for line in lines:
+        offsets.append(offsets[-1] + len(line))
+    blank = [char if char.isspace() else "\x01" for char in source]
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type not in (tokenize.COMMENT, tokenize.STRING):
+            continue
+        start = offsets[token.start[0] - 1] + token.start[1]
+        kept = token.string
+        if token.type == tokenize.COMMENT:
+            kept = " " + kept[1:]
+        else:
+            prefix = re.match(r"""(\w*)('''|\"\"\"|'|")""", kept)
+            assert prefix is not None
+            inner = kept[prefix.end() : -len(prefix[2])]
+            if re.fullmatch(r"[\w.-]+", inner):
+                inner = "\x01" * len(inner)
+            if "f" in prefix[1].lower():
+                inner = re.sub(r"\{[^{}]*\}", lambda found: "\x01" * len(found[0]), inner)
+            kept = " " * prefix.end() + inner + " " * len(prefix[2])
+        blank[start : start + len(kept)] = kept
+    return "".join(blank)
+
+
+def _reason(lines: Sequence[str], first: int, last: int) -> bool:
+    """Return whether one of these lines, counted from 1, gives a reason for its length."""
+    return any(re.search(r"# long: \S", line) for line in lines[max(first - 1, 0) : last])
+
+
+def _sizes(path: str, source: str, tree: ast.Module) -> Iterator[Finding]:
+    """Find files and functions that are longer than they may be without a reason."""
+    lines = source.splitlines()
+    if len(lines) > MAX_FILE and not any(re.match(r"# long: \S", line) for line in lines):
+        yield Finding(path, 1, "sizes", f"{len(lines)} lines; at most {MAX_FILE}, or `# long: REASON`")
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            length = (node.end_lineno or node.lineno) - node.lineno + 1
+            if length > MAX_FUNCTION and not _reason(lines, node.lineno - 1, node.body[0].end_lineno or node.lineno):
+                text = f"`{node.name}` has {length} lines; at most {MAX_FUNCTION}, or `# long: REASON`"
+                yield Finding(path, node.lineno, "sizes", text)
+
+
+def _rank(path: str) -> int:
+    """Return how early a module stands in `PRECEDENCE`."""
+    return next(index for index, part in enumerate(PRECEDENCE) if f"/src/{part}" in path)
+
+
+def duplicates(classes: dict[str, list[tuple[str, int]]]) -> Iterator[Finding]:
+    """Find class names that two modules define; the finding is the later one's."""
+    for name, places in classes.items():
+        keeper, *later = sorted(places, key=lambda place: (_rank(place[0]), place))
+        for path, line in later:
+            yield Finding(path, line, "classes", f"`{name}` is also a class of {keeper[0]}:{keeper[1]}")
+
+
+def tracked() -> list[str]:
+    """List the files that are checked, as paths from the root."""
+    patterns = ["*.md", "packages/*/src/*.py"]
+    listed = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard", *patterns],
+        cwd=ROOT, capture_output=True, text=True, check=True,
+    ).stdout.splitlines()  # fmt: skip
+    return sorted({path for path in listed if (ROOT / path).is_file()})
+
+
+def _text(path: str) -> str:
+    """Read a file; of the changelog only what no release has."""
+    text = (ROOT / path).read_text()
+    return text.split("<!-- releases, newest first")[0] if path == "CHANGELOG.md" else text
+
+
+def findings(paths: Sequence[str], words_in: Sequence[str] | None = None) -> list[Finding]:
+    """Return all findings in the files; words only in `words_in`, if given."""
+    result: list[Finding] = []
+    classes: dict[str, list[tuple[str, int]]] = defaultdict(list)
+    for path in paths:
+        text = _text(path)
+        look_for_words = words_in is None or path in words_in
+        if path.endswith(".md"):
+            result += _words(path, text) if look_for_words else ()
+            continue
+        tree = ast.parse(text)
+        result += _sizes(path, text, tree)
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ClassDef):
+                classes[node.name].append((path, node.lineno))
+        if look_for_words:
+            if next(_words(path, text), None):  # a source in which the words are nowhere needs no closer look
+                result += _words(path, prose(text))
+            result += _names(path, tree)
+    result += duplicates(classes)
+    return sorted(set(result))
+
+
+def pending() -> dict[str, list[str]]:
+    """Read the paths that are not checked yet, by check.
+
+    A line is `CHECK PATH`; the path is a file, a folder or a pattern for the files of one folder.
+    """
+    result: dict[str, list[str]] = {"words": [], "classes": [], "sizes": []}
+    for line in PENDING.read_text().splitlines() if PENDING.exists() else ():
+        if line and not line.startswith("#"):
+            check, path = line.split()
+            result[check].append(path)
+    return result
+
+
+def covers(entries: Sequence[str], path: str) -> bool:
+    """Return whether one of the entries is the path, a folder it lies in, or a pattern for files of one folder."""
+    return any(
+        path == entry or path.startswith(f"{entry}/") or (fnmatch(path, entry) and path.count("/") == entry.count("/"))
+        for entry in entries
+    )
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print what is found; return 1 if there is something."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--list", nargs="+", metavar="PATH", help="print all findings in these files and folders")
+    options = parser.parse_args(arguments)
+    paths = tracked()
+    if options.list:
+        wanted = [Path(path).resolve().relative_to(ROOT).as_posix() for path in options.list]
+        chosen = [path for path in paths if wanted == ["."] or covers(wanted, path)]
+        result = [found for found in findings(paths, chosen) if found.path in set(chosen)]
+    else:
+        left = pending()
+        chosen = [path for path in paths if not covers(left["words"], path)]
+        result = [found for found in findings(paths, chosen) if not covers(left[found.check], found.path)]
+    for found in result:
+        print(f"{found.path}:{found.line}: {found.text}")
+    print(f"{len(result)} findings" if result else "words, class names and sizes: nothing found", file=sys.stderr)
+    if result and not options.list:
+        print("Words: CONTRIBUTING.md. Not yet clean folders: tools/check_words_pending.txt", file=sys.stderr)
+    return 1 if result else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
