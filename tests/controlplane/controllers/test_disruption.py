@@ -57,6 +57,7 @@ def ready(world: World, count: int) -> None:
         ({"maxUnavailable": 1}, 5, (5, 4, 5, 1)),
         ({"maxUnavailable": "30%"}, 5, (5, 3, 5, 2)),
         ({"maxUnavailable": 0}, 5, (5, 5, 5, 0)),
+        ({}, 5, (0, 0, 5, 0)),
     ],
 )
 @pytest.mark.parametrize("kind", ["ReplicaSet", "Deployment"])

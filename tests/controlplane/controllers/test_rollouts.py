@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 from tests.controlplane.controllers.world import Json, World, owner, template
 
-from kube_standin.controllers.availability import available, scaled
+from kube_rules.controllers.amounts import share_of
+from kube_standin.controllers.availability import available
 from kube_standin.controllers.revisions import template_hash
 from kube_standin.controllers.views import Meta, PodSeen
 from kube_standin.metadata import owner_reference
@@ -465,12 +466,12 @@ def test_a_deployment_that_is_deleted_makes_nothing_and_tells_its_counts() -> No
      ("100%", 7, False, 7), ("101%", 100, True, 101), (3, 10, True, 3), (0, 10, False, 0), ("1%", 1, True, 1)],
 )  # fmt: skip
 def test_shares(value: int | str, total: int, up: bool, found: int) -> None:
-    assert scaled(value, total, up=up) == found
+    assert share_of(value, total, up=up) == found
 
 
 def test_a_share_is_a_percentage() -> None:
     with pytest.raises(ValueError, match="'3' is neither a number nor a percentage"):
-        scaled("3", 10, up=True)
+        share_of("3", 10, up=True)
 
 
 def seen(ready: bool, since: str | None) -> PodSeen:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from kube_rules.controllers.disruption import may_evict_unready
 from kube_rules.json import Json
 from kube_standin import errors
 from kube_standin.conditions import condition, is_true, set_condition, set_disrupted
@@ -72,13 +73,11 @@ def _budgets_of(registry: Registry, namespace: str, labels: Mapping[str, str]) -
 
 
 def _tolerated_unhealthy(pod: Json, budget: Json) -> bool:
-    """Whether an unready pod may go without asking the budget (unhealthyPodEvictionPolicy)."""
+    """Whether an unready pod may be evicted without counting (unhealthyPodEvictionPolicy)."""
     if is_true(pod.get("status"), "Ready"):
         return False
-    if (budget.get("spec") or {}).get("unhealthyPodEvictionPolicy") == "AlwaysAllow":
-        return True
-    status = budget.get("status") or {}
-    return bool(0 < status.get("desiredHealthy", 0) <= status.get("currentHealthy", 0))
+    policy, status = (budget.get("spec") or {}).get("unhealthyPodEvictionPolicy"), budget.get("status") or {}
+    return may_evict_unready(policy, status.get("desiredHealthy", 0), status.get("currentHealthy", 0))
 
 
 def _too_many(message: str, retry: int | None = None) -> StatusError:

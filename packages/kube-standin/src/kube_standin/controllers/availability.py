@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
-from typing import Any
 
 from kube_rules.json import Json
 from kube_standin.clock import later, parse_stamp
@@ -38,13 +37,3 @@ def put_counts(status: Json, counts: Mapping[str, int]) -> None:
             status[name] = count
         else:
             status.pop(name, None)
-
-
-def scaled(value: Any, total: int, *, up: bool) -> int:
-    """Resolve an int-or-percentage against ``total``: ``"25%"`` of 10 is 3 rounded up, 2 rounded down."""
-    if isinstance(value, str):
-        if not value.endswith("%"):
-            raise ValueError(f"{value!r} is neither a number nor a percentage")
-        share = int(value[:-1]) * total
-        return -(-share // 100) if up else share // 100
-    return int(value)

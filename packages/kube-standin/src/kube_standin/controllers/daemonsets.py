@@ -14,10 +14,11 @@ import json
 import msgspec
 
 from kube_rules.caching import remembered
+from kube_rules.controllers.amounts import share_of
 from kube_rules.json import Json
 from kube_rules.objects import NodeSelector
 from kube_rules.selectors import CompiledNodeSelector, compile_node_selector
-from kube_standin.controllers.availability import available, put_counts, scaled
+from kube_standin.controllers.availability import available, put_counts
 from kube_standin.controllers.owning import PodOwner, pod_of_template
 from kube_standin.controllers.revisions import HASH_LABEL, Revisions
 from kube_standin.controllers.taints import tolerates
@@ -186,7 +187,7 @@ class DaemonSets(PodOwner):
         if strategy.get("type", "RollingUpdate") != "RollingUpdate":
             return
         desired = sum(1 for should, _ in verdicts.values() if should)
-        limit = scaled((strategy.get("rollingUpdate") or {}).get("maxUnavailable", 1), desired, up=True)
+        limit = share_of((strategy.get("rollingUpdate") or {}).get("maxUnavailable", 1), desired, up=True)
         unavailable, old = 0, []
         for node, (should, _) in verdicts.items():
             if not should:

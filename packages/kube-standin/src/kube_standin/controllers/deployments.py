@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import copy
 
+from kube_rules.controllers.amounts import share_of
 from kube_rules.json import Json
 from kube_standin.clock import later, parse_stamp
 from kube_standin.conditions import condition, condition_of, drop_condition, put_condition
-from kube_standin.controllers.availability import put_counts, scaled
+from kube_standin.controllers.availability import put_counts
 from kube_standin.controllers.owning import index_owners, selects
 from kube_standin.controllers.reconciling import Controller
 from kube_standin.controllers.revisions import template_hash
@@ -76,10 +77,10 @@ class _Rollout:
         strategy = spec.get("strategy") or {}
         self.recreate = strategy.get("type") == "Recreate"
         rolling = strategy.get("rollingUpdate") or {}
-        self.surge = 0 if self.recreate else scaled(rolling.get("maxSurge", "25%"), self.replicas, up=True)
+        self.surge = 0 if self.recreate else share_of(rolling.get("maxSurge", "25%"), self.replicas, up=True)
         self.unavailable = 0
         if not self.recreate:
-            self.unavailable = scaled(rolling.get("maxUnavailable", "25%"), self.replicas, up=False)
+            self.unavailable = share_of(rolling.get("maxUnavailable", "25%"), self.replicas, up=False)
             if self.surge == 0 and self.unavailable == 0:
                 self.unavailable = 1  # else nothing could ever move
         self.unavailable = min(self.unavailable, self.replicas)

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import copy
 from datetime import datetime
-from typing import Literal, NamedTuple
+from typing import Literal
 
+from kube_rules.controllers.disruption import budget_numbers, counts_scale
 from kube_rules.json import Json
 from kube_standin.clock import later, parse_stamp
 from kube_standin.conditions import condition, condition_of, put_condition
-from kube_standin.controllers.availability import scaled
 from kube_standin.controllers.owning import selector_of
 from kube_standin.controllers.reconciling import Controller
 from kube_standin.controllers.views import PodSeen, SelectingSeen
@@ -36,11 +36,6 @@ _SHORT = 0.005
 
 class _UnknownScaleError(Exception):
     pass
-
-
-class _Numbers(NamedTuple):
-    expected: int
-    desired: int
 
 
 class Disruption(Controller):
@@ -103,19 +98,19 @@ class Disruption(Controller):
         pods = [pod for pod in self._pods.by("namespace", key[1]) if _covers(spec, pod) and not pod.finished]
         status = copy.deepcopy(budget.get("status") or {})
         status["observedGeneration"] = budget["metadata"].get("generation", 0)
+        bounds = spec.get("minAvailable"), spec.get("maxUnavailable")
+        disrupted, soonest = self._disrupted(status.get("disruptedPods") or {}, pods, now)
+        healthy = sum(1 for pod in pods if pod.ready and not pod.terminating and pod.metadata.name not in disrupted)
         try:
-            numbers = self._numbers(spec, pods)
+            numbers = budget_numbers(*bounds, self._scale(pods) if counts_scale(*bounds) else len(pods), healthy)
         except (_UnknownScaleError, ValueError) as error:
             status["disruptionsAllowed"] = 0
             for name in ("currentHealthy", "desiredHealthy", "expectedPods"):
                 status.setdefault(name, 0)
             self._write_status(key, status, "False", "SyncFailed", str(error))
             return
-        disrupted, soonest = self._disrupted(status.get("disruptedPods") or {}, pods, now)
-        healthy = sum(1 for pod in pods if pod.ready and not pod.terminating and pod.metadata.name not in disrupted)
-        allowed = healthy - numbers.desired if numbers.expected > 0 else 0
         status.update(
-            disruptionsAllowed=max(0, allowed),
+            disruptionsAllowed=numbers.allowed,
             currentHealthy=healthy,
             desiredHealthy=numbers.desired,
             expectedPods=numbers.expected,
@@ -153,18 +148,6 @@ class Disruption(Controller):
             kept[name] = when
             soonest = expires if soonest is None else min(soonest, expires)
         return kept, soonest
-
-    def _numbers(self, spec: Json, pods: list[PodSeen]) -> _Numbers:
-        """How many pods are expected and how many must stay healthy."""
-        if "maxUnavailable" in spec:
-            expected = self._scale(pods)
-            most = scaled(spec["maxUnavailable"], expected, up=True)
-            return _Numbers(expected, max(0, expected - most))
-        least = spec.get("minAvailable", 0)
-        if isinstance(least, str):
-            expected = self._scale(pods)
-            return _Numbers(expected, scaled(least, expected, up=True))
-        return _Numbers(len(pods), int(least))
 
     def _scale(self, pods: list[PodSeen]) -> int:
         """Sum what the controllers of the pods ask for; pods without a controller are left out."""
