@@ -246,7 +246,7 @@ def test_one_bad_hint_is_a_yes() -> None:
         raise ZeroDivisionError
 
     hints: list[tuple[Hint, bool]] = [(lambda *_: True, True), (lambda *_: False, False), (raises, True)]
-    assert [answer_of("Any", hint, world.engine.cluster, item, event) for hint, _ in hints] == [yes for _, yes in hints]
+    assert [answer_of(hint, world.engine.cluster, item, event) for hint, _ in hints] == [yes for _, yes in hints]
 
 
 def test_hints_for_a_pod_that_changed_during_its_attempt_see_the_changed_pod() -> None:

@@ -267,7 +267,7 @@ class Diagnoser:
         plugin: FilterPlugin, state: CycleState, left: npt.NDArray[np.int64], found: RowReasons
     ) -> npt.NDArray[np.int64]:
         """Ask one plugin about the rows that passed so far; returns those that still do."""
-        status = plugin.pre_filter(state)
+        status = call_plugin(plugin.name, "Filter", plugin.pre_filter, state)
         if status.code is Code.SKIP:
             return left
         if not status.ok:
@@ -275,7 +275,7 @@ class Diagnoser:
             found.mark(found.plugins, plugin.name, left)
             found.codes[left] = int(status.code)
             return left[:0]
-        codes = plugin.filter(state, left)
+        codes = call_plugin(plugin.name, "Filter", plugin.filter, state, left)
         rejected = codes != FITS
         if not rejected.any():
             return left

@@ -3,10 +3,12 @@
 A filter answers with a code per node; the text of a reason is made only when somebody reads it (architecture.md).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from enum import IntEnum, auto
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -59,14 +61,33 @@ class PlacementError(Exception):
     """What the cluster looks like leaves a group no right placement; its attempt ends with SchedulerError."""
 
 
+CallTimer = Callable[[str, Callable[..., Any], Callable[[], Any]], Any]
+"""Runs a call of the plugin of that name: takes the method that is called, and what makes the call."""
+_timer: ContextVar[CallTimer | None] = ContextVar("plugin_call_timer", default=None)
+
+
+@contextmanager
+def timed_calls(timer: CallTimer) -> Iterator[None]:
+    """Run every call of a plugin in this block through a timer."""
+    token = _timer.set(timer)
+    try:
+        yield
+    finally:
+        _timer.reset(token)
+
+
 def call_plugin(plugin: str, point: str, call: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
     """Call a plugin; whatever it raises becomes a PluginError that names it and the extension point (scheduling.md 5).
 
     A PlacementError is an answer and passes.  What a third-party plugin raises or answers `framework.plugin_guard`
     looks at before that.
     """
+    timer = _timer.get()
     try:
-        return call(*args, **kwargs)
+        if timer is None:
+            return call(*args, **kwargs)
+        answer: R = timer(plugin, call, lambda: call(*args, **kwargs))
+        return answer
     except (PluginError, PlacementError):
         raise
     except Exception as error:

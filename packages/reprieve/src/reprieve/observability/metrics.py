@@ -12,8 +12,8 @@ values come from a fixed set or from the configuration, never from objects, so t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Final, Literal, get_args
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, Generic, Literal, TypeVar, get_args
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessCollector, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -30,6 +30,7 @@ UNSCHEDULABLE: Final = "unschedulable"
 ERROR: Final = "error"
 WAITING_ON_PREEMPTION: Final = "waiting_on_preemption"
 SUCCESS: Final = "success"
+M = TypeVar("M", bound=Counter | Histogram)
 Preemptor = Literal["pod", "podgroup", "compositepodgroup"]
 _MOST_ATTEMPTS = 15
 
@@ -73,8 +74,180 @@ def attempts_label(attempts: int) -> str:
     return str(attempts) if attempts < _MOST_ATTEMPTS else f"{_MOST_ATTEMPTS}+"
 
 
+class _Declared(Generic[M]):
+    """A metric of a registry, declared in the class that has the registry; it is made by the first access."""
+
+    def __init__(self, make: Callable[[CollectorRegistry], M]) -> None:
+        self._make = make
+        self._name = ""
+
+    def __set_name__(self, _owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, metrics: Metrics, _owner: type) -> M:
+        made = self._make(metrics.registry)
+        vars(metrics)[self._name] = made
+        return made
+
+
+def _counter(name: str, text: str, labels: Sequence[str] = ()) -> _Declared[Counter]:
+    """Declare a counter; `_total` is added to its name."""
+    return _Declared(lambda registry: Counter(name, text, labels, subsystem="scheduler", registry=registry))
+
+
+def _histogram(name: str, text: str, bounds: Sequence[float], labels: Sequence[str] = ()) -> _Declared[Histogram]:
+    return _Declared(
+        lambda registry: Histogram(name, text, labels, subsystem="scheduler", buckets=bounds, registry=registry)
+    )
+
+
+_SECONDS: Final = exponential(0.001, 2, 15)
+_PER_PROFILE: Final = ("result", "profile")
+
+
 class Metrics:
     """See the module docstring. `process`: with `process_*` of this process."""
+
+    schedule_attempts = _counter(
+        "schedule_attempts",
+        "Number of attempts to schedule pods, by the result. 'unschedulable' means a pod could not be scheduled, "
+        "while 'error' means an internal scheduler problem.",
+        _PER_PROFILE,
+    )
+    attempt_seconds = _histogram(
+        "scheduling_attempt_duration_seconds",
+        "Scheduling attempt latency in seconds (scheduling algorithm + binding).",
+        _SECONDS,
+        _PER_PROFILE,
+    )
+    algorithm_seconds = _histogram(
+        "scheduling_algorithm_duration_seconds", "Scheduling algorithm latency in seconds.", _SECONDS
+    )
+    sli_seconds = _histogram(
+        "pod_scheduling_sli_duration_seconds",
+        "Latency of a pod being scheduled, from the time it may first be tried, over all its attempts.",
+        exponential(0.01, 2, 20),
+        ["attempts"],
+    )
+    pod_attempts = _histogram(
+        "pod_scheduling_attempts", "Number of attempts to successfully schedule a pod.", exponential(1, 2, 5)
+    )
+    point_seconds = _histogram(
+        "framework_extension_point_duration_seconds",
+        "Latency for running all plugins of a specific extension point (every tenth attempt).",
+        exponential(0.0001, 2, 12),
+        ["extension_point", "status", "profile"],
+    )
+    plugin_seconds = _histogram(
+        "plugin_execution_duration_seconds",
+        "Duration for running a plugin at a specific extension point (every tenth attempt).",
+        exponential(0.00001, 1.5, 20),
+        ["plugin", "extension_point", "status"],
+    )
+    plugin_evaluations = _counter(
+        "plugin_evaluation",
+        "Number of attempts to schedule pods by each plugin and the extension point (available only in PreFilter, "
+        "Filter, PreScore, and Score; estimated from every tenth attempt).",
+        ["plugin", "extension_point", "profile"],
+    )
+    permit_seconds = _histogram(
+        "permit_wait_duration_seconds",
+        "Duration of waiting on permit.",
+        _SECONDS,
+        ["result"],
+    )
+    preemption_attempts = _counter("preemption_attempts", "Total preemption attempts of single pods.")
+    preemption_victims = _histogram(
+        "preemption_victims", "Number of selected preemption victims of a single pod.", exponential(1, 2, 7)
+    )
+    task_seconds = _histogram(
+        "preemption_goroutines_duration_seconds",
+        "Duration in seconds of the tasks that carry out preemptions.",
+        exponential(0.01, 2, 20),
+        ["result"],
+    )
+    tasks = _counter("preemption_goroutines_execution", "Number of tasks that carried out preemptions.", ["result"])
+    evaluation_seconds = _histogram(
+        "preemption_evaluation_duration_seconds",
+        "Duration in seconds of attempts in which victims were looked for, by what came of it.",
+        exponential(0.001, 2, 16),
+        ["preemptor", "result"],
+    )
+    execution_seconds = _histogram(
+        "preemption_execution_duration_seconds",
+        "Duration in seconds for preempting the victims; other pods are scheduled meanwhile.",
+        exponential(0.001, 2, 16),
+        ["preemptor", "result"],
+    )
+    group_attempts = _counter(
+        "podgroup_schedule_attempts",
+        "Number of attempts to schedule pod groups, by the result. 'unschedulable' means a pod group could not be "
+        "scheduled, while 'error' means an internal scheduler problem.",
+        _PER_PROFILE,
+    )
+    group_attempt_seconds = _histogram(
+        "podgroup_scheduling_attempt_duration_seconds",
+        "Pod group scheduling attempt latency in seconds.",
+        _SECONDS,
+        _PER_PROFILE,
+    )
+    group_algorithm_seconds = _histogram(
+        "podgroup_scheduling_algorithm_duration_seconds",
+        "Pod group scheduling algorithm latency in seconds.",
+        _SECONDS,
+    )
+    group_preemption_attempts = _counter(
+        "podgroup_preemption_attempts", "Total preemption attempts of pod groups, by the result.", ["result"]
+    )
+    group_preemption_seconds = _histogram(
+        "podgroup_preemption_attempt_duration_seconds",
+        "Latency in seconds of attempts of pod groups in which victims were looked for, whatever came of it.",
+        exponential(0.001, 2, 16),
+    )
+    group_preemption_victims = _histogram(
+        "podgroup_preemption_victims",
+        "Number of selected preemption victims (pods) of a pod group.",
+        exponential(1, 2, 11),
+    )
+    group_preemption_reprieved = _counter(
+        "podgroup_preemption_reprieved", "Total potential victims (units) that pod groups could spare."
+    )
+    workload_attempts = _counter(
+        "workload_preemption_attempts", "Total preemption attempts initiated by workloads.", ["result"]
+    )
+    workload_victims = _histogram(
+        "workload_preemption_victims",
+        "Number of pod preemption victims caused by workload preemption.",
+        exponential(1, 2, 11),
+    )
+    disruptions = _histogram(
+        "preemption_workload_disruptions",
+        "Number of preempted units that belong to pod groups: a whole group (disruptionMode all) or a single pod "
+        "of one.",
+        exponential(1, 2, 11),
+        ["preemptor"],
+    )
+    pdb_violations = _counter(
+        "preemption_pdb_violations",
+        "Total number of pod disruption budget violations caused by preemption.",
+        ["preemptor"],
+    )
+    evicted_pods = _counter(
+        "preemption_evicted_pods", "Total number of pods whose eviction was carried out.", ["preemptor"]
+    )
+    lost_gpu_seconds = _counter(
+        "preemption_lost_gpu_seconds",
+        "Work of evicted pods since it was last saved, or since their start, in GPU-_SECONDS, restarts included.",
+        ["preemptor"],
+    )
+    batch_attempts = _counter(
+        "batch_attempts",
+        "Attempts that could use what was worked out for identical pods (hint_used), or not (no_hint).",
+        ["profile", "result"],
+    )
+    trouble = _counter("trouble", "Errors outside of scheduling attempts, by where they came up.", ["where"])
+    events_dropped = _counter("events_dropped", "Events that were not sent: too many were waiting.")
+    records_dropped = _counter("decision_records_dropped", "Decision records that could not be kept.")
 
     def __init__(self, *, process: bool = True) -> None:
         self.registry = CollectorRegistry(auto_describe=False)
@@ -82,157 +255,11 @@ class Metrics:
             ProcessCollector(registry=self.registry)
         self._engine: Engine | None = None
         self._state: list[Metric] = []
-        self.registry.register(_State(self))
-        seconds = exponential(0.001, 2, 15)
-        per_profile = ["result", "profile"]
-        self.schedule_attempts = self._counter(
-            "schedule_attempts",
-            "Number of attempts to schedule pods, by the result. 'unschedulable' means a pod could not be scheduled, "
-            "while 'error' means an internal scheduler problem.",
-            per_profile,
-        )
-        self.attempt_seconds = self._histogram(
-            "scheduling_attempt_duration_seconds",
-            "Scheduling attempt latency in seconds (scheduling algorithm + binding).",
-            seconds,
-            per_profile,
-        )
-        self.algorithm_seconds = self._histogram(
-            "scheduling_algorithm_duration_seconds", "Scheduling algorithm latency in seconds.", seconds
-        )
-        self.sli_seconds = self._histogram(
-            "pod_scheduling_sli_duration_seconds",
-            "Latency of a pod being scheduled, from the time it may first be tried, over all its attempts.",
-            exponential(0.01, 2, 20),
-            ["attempts"],
-        )
-        self.pod_attempts = self._histogram(
-            "pod_scheduling_attempts", "Number of attempts to successfully schedule a pod.", exponential(1, 2, 5)
-        )
-        self.point_seconds = self._histogram(
-            "framework_extension_point_duration_seconds",
-            "Latency for running all plugins of a specific extension point (every tenth attempt).",
-            exponential(0.0001, 2, 12),
-            ["extension_point", "status", "profile"],
-        )
-        self.plugin_seconds = self._histogram(
-            "plugin_execution_duration_seconds",
-            "Duration for running a plugin at a specific extension point (every tenth attempt).",
-            exponential(0.00001, 1.5, 20),
-            ["plugin", "extension_point", "status"],
-        )
-        self.plugin_evaluations = self._counter(
-            "plugin_evaluation",
-            "Number of attempts to schedule pods by each plugin and the extension point (available only in PreFilter, "
-            "Filter, PreScore, and Score; estimated from every tenth attempt).",
-            ["plugin", "extension_point", "profile"],
-        )
-        self.permit_seconds = self._histogram(
-            "permit_wait_duration_seconds",
-            "Duration of waiting on permit.",
-            seconds,
-            ["result"],
-        )
-        self.preemption_attempts = self._counter("preemption_attempts", "Total preemption attempts of single pods.")
-        self.preemption_victims = self._histogram(
-            "preemption_victims", "Number of selected preemption victims of a single pod.", exponential(1, 2, 7)
-        )
-        self.task_seconds = self._histogram(
-            "preemption_goroutines_duration_seconds",
-            "Duration in seconds of the tasks that carry out preemptions.",
-            exponential(0.01, 2, 20),
-            ["result"],
-        )
-        self.tasks = self._counter(
-            "preemption_goroutines_execution", "Number of tasks that carried out preemptions.", ["result"]
-        )
-        self.evaluation_seconds = self._histogram(
-            "preemption_evaluation_duration_seconds",
-            "Duration in seconds of attempts in which victims were looked for, by what came of it.",
-            exponential(0.001, 2, 16),
-            ["preemptor", "result"],
-        )
-        self.execution_seconds = self._histogram(
-            "preemption_execution_duration_seconds",
-            "Duration in seconds for preempting the victims; other pods are scheduled meanwhile.",
-            exponential(0.001, 2, 16),
-            ["preemptor", "result"],
-        )
-        self._groups(seconds, per_profile)
-        self.disruptions = self._histogram(
-            "preemption_workload_disruptions",
-            "Number of preempted units that belong to pod groups: a whole group (disruptionMode all) or a single pod "
-            "of one.",
-            exponential(1, 2, 11),
-            ["preemptor"],
-        )
-        self.pdb_violations = self._counter(
-            "preemption_pdb_violations",
-            "Total number of pod disruption budget violations caused by preemption.",
-            ["preemptor"],
-        )
-        self.evicted_pods = self._counter(
-            "preemption_evicted_pods", "Total number of pods whose eviction was carried out.", ["preemptor"]
-        )
-        self.lost_gpu_seconds = self._counter(
-            "preemption_lost_gpu_seconds",
-            "Work of evicted pods since it was last saved, or since their start, in GPU-seconds, restarts included.",
-            ["preemptor"],
-        )
-        self.batch_attempts = self._counter(
-            "batch_attempts",
-            "Attempts that could use what was worked out for identical pods (hint_used), or not (no_hint).",
-            ["profile", "result"],
-        )
-        self.trouble = self._counter(
-            "trouble", "Errors outside of scheduling attempts, by where they came up.", ["where"]
-        )
-        self.events_dropped = self._counter("events_dropped", "Events that were not sent: too many were waiting.")
-        self.records_dropped = self._counter("decision_records_dropped", "Decision records that could not be kept.")
         self._pairs: dict[tuple[str, str], tuple[Counter, Histogram]] = {}
-
-    def _groups(self, seconds: Sequence[float], per_profile: Sequence[str]) -> None:
-        self.group_attempts = self._counter(
-            "podgroup_schedule_attempts",
-            "Number of attempts to schedule pod groups, by the result. 'unschedulable' means a pod group could not be "
-            "scheduled, while 'error' means an internal scheduler problem.",
-            per_profile,
-        )
-        self.group_attempt_seconds = self._histogram(
-            "podgroup_scheduling_attempt_duration_seconds",
-            "Pod group scheduling attempt latency in seconds.",
-            seconds,
-            per_profile,
-        )
-        self.group_algorithm_seconds = self._histogram(
-            "podgroup_scheduling_algorithm_duration_seconds",
-            "Pod group scheduling algorithm latency in seconds.",
-            seconds,
-        )
-        self.group_preemption_attempts = self._counter(
-            "podgroup_preemption_attempts", "Total preemption attempts of pod groups, by the result.", ["result"]
-        )
-        self.group_preemption_seconds = self._histogram(
-            "podgroup_preemption_attempt_duration_seconds",
-            "Latency in seconds of attempts of pod groups in which victims were looked for, whatever came of it.",
-            exponential(0.001, 2, 16),
-        )
-        self.group_preemption_victims = self._histogram(
-            "podgroup_preemption_victims",
-            "Number of selected preemption victims (pods) of a pod group.",
-            exponential(1, 2, 11),
-        )
-        self.group_preemption_reprieved = self._counter(
-            "podgroup_preemption_reprieved", "Total potential victims (units) that pod groups could spare."
-        )
-        self.workload_attempts = self._counter(
-            "workload_preemption_attempts", "Total preemption attempts initiated by workloads.", ["result"]
-        )
-        self.workload_victims = self._histogram(
-            "workload_preemption_victims",
-            "Number of pod preemption victims caused by workload preemption.",
-            exponential(1, 2, 11),
-        )
+        self.registry.register(_State(self))
+        for name, declared in vars(type(self)).items():
+            if isinstance(declared, _Declared):
+                getattr(self, name)
 
     def attach(self, engine: Engine) -> None:
         """Read the state of that engine from now on."""
@@ -267,13 +294,6 @@ class Metrics:
         if read:
             self.read_engine()
         return generate_latest(_WithoutCreated(self.registry))
-
-    def _counter(self, name: str, text: str, labels: Sequence[str] = ()) -> Counter:
-        """A counter; `_total` is added to its name."""
-        return Counter(name, text, labels, subsystem="scheduler", registry=self.registry)
-
-    def _histogram(self, name: str, text: str, bounds: Sequence[float], labels: Sequence[str] = ()) -> Histogram:
-        return Histogram(name, text, labels, subsystem="scheduler", buckets=bounds, registry=self.registry)
 
 
 class _WithoutCreated(Collector):

@@ -1,8 +1,7 @@
 """What dashboards of kube-scheduler draw beside its decisions: requests, watches, leadership, tasks, hints, the build.
 
 Names, labels and buckets are those of client-go, of component-base and of kube-scheduler (observability.md, "Metrics").
-Events and hints are timed by shadowing the queue's methods on the instance, as `reprieve.observability.stopwatch` does
-with plugins: the queue knows nothing of it.
+Events and hints are timed by watching the queue (`reprieve.queueing.hints.QueueWatch`).
 
 Invariants: labels come from fixed sets, from the configuration or from the server's address, never from objects.
 """
@@ -11,17 +10,18 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from importlib.metadata import distribution
 from platform import machine, python_implementation, python_version, system
-from typing import Any, Final
+from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from kube_rules.versions import KUBERNETES_VERSION
-from reprieve.framework.events import ClusterEvent
+from reprieve.framework.events import EventKind
 from reprieve.observability.metrics import event_label, exponential
 from reprieve.queueing.queue import SchedulingQueue
 
@@ -150,23 +150,7 @@ class RuntimeMetrics:
     # -- the queue -------------------------------------------------------------------------------------------------
 
     def attach(self, queue: SchedulingQueue) -> None:
-        """Time the events that the queue is notified of, and the hints that it calls."""
-        clock, on_event, ask = self._clock, queue.on_event, queue.ask
-
-        def timed_event(event: ClusterEvent, now: float, *, but: str = "") -> None:
-            began = clock()
-            try:
-                on_event(event, now, but=but)
-            finally:
-                self._event_seconds.labels(event_label(event.kind)).observe(clock() - began)
-
-        def timed_ask(plugin: str, hint: Any, cluster: Any, pod: Any, event: ClusterEvent) -> bool:
-            began = clock()
-            answer = ask(plugin, hint, cluster, pod, event)
-            seconds = clock() - began
-            labels = (plugin, event_label(event.kind), QUEUED if answer else SKIPPED)
-            self._hint_seconds.labels(*labels).observe(seconds)
-            return answer
+        """Time the events that the queue handles and the hints that it calls (`QueueWatch`)."""
 
         def inflight() -> Mapping[str, int]:
             counts: dict[str, int] = {}
@@ -175,9 +159,25 @@ class RuntimeMetrics:
                 counts[label] = counts.get(label, 0) + count
             return counts
 
-        queue.on_event = timed_event  # type: ignore[method-assign]
-        queue.ask = timed_ask
+        queue.watched_by(self)
         self._inflight = inflight
+
+    @contextmanager
+    def event(self, kind: EventKind) -> Iterator[None]:
+        """Time the handling of an event."""
+        began = self._clock()
+        try:
+            yield
+        finally:
+            self._event_seconds.labels(event_label(kind)).observe(self._clock() - began)
+
+    def hint(self, plugin: str, kind: EventKind, ask: Callable[[], bool]) -> bool:
+        """Time the hint of a plugin, and return its answer."""
+        began = self._clock()
+        answer = ask()
+        labels = (plugin, event_label(kind), QUEUED if answer else SKIPPED)
+        self._hint_seconds.labels(*labels).observe(self._clock() - began)
+        return answer
 
     def read(self) -> Iterable[Metric]:
         """What is a state, as it is now."""

@@ -1,8 +1,7 @@
 """How long plugins take: every tenth attempt is timed, as upstream times one in ten (observability.md, "sampled").
 
-Plugins run many times a millisecond, so the other nine attempts must not notice.  For an attempt that is timed each
-plugin's methods are shadowed on the instance by ones that look at the clock, and uncovered again afterwards; the
-framework and the plugins know nothing of it.
+Plugins run many times a millisecond, so the other nine attempts must not notice.  An attempt that is timed runs with a
+timer at the one place where plugins are called (`reprieve.framework.status.call_plugin`).
 
 Invariants: what a plugin does within another one's call (the filters that a PostFilter asks) counts as the latter's
 time only; at most `MOST_CALLS` calls of an attempt are timed, so a gang of thousands costs no more.
@@ -11,7 +10,7 @@ time only; at most `MOST_CALLS` calls of an attempt are timed, so a gang of thou
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, Final
 
@@ -19,13 +18,14 @@ import numpy as np
 from prometheus_client import Histogram
 
 from reprieve.framework.plugin import Plugin
-from reprieve.framework.status import Code, Status
+from reprieve.framework.status import Code, Status, timed_calls
 from reprieve.observability.metrics import Metrics
 
 EVERY: Final = 10
 MOST_CALLS: Final = 2_000
 POINTS: Final = {
     "pre_filter": "PreFilter",
+    "concerns": "PreFilter",
     "fits": "Filter",
     "filter": "Filter",
     "pre_score": "PreScore",
@@ -42,6 +42,20 @@ POINTS: Final = {
     "normalize_placements": "PlacementScoreExtensionNormalize",
 }
 """Methods of plugins, and the extension point each belongs to (the label upstream has for it)."""
+_IDLE: Final = frozenset(
+    (
+        "pre_filter",
+        "pre_score",
+        "normalize",
+        "reserve",
+        "unreserve",
+        "permit",
+        "generate",
+        "feasible",
+        "normalize_placements",
+    )
+)
+"""Methods that do nothing in the base classes; a plugin that does not override them is not timed there."""
 _EVALUATED: Final = frozenset(("PreFilter", "Filter", "PreScore", "Score"))
 """Extension points that `plugin_evaluation_total` has; each timed attempt stands for `EVERY`."""
 _STATUSES: Final = {
@@ -52,7 +66,6 @@ _STATUSES: Final = {
     Code.WAIT: "Wait",
     Code.SKIP: "Skip",
 }
-_Shadow = tuple[Plugin, str, Callable[..., Any]]
 _Call = tuple[str, str, str, float]
 """(plugin, extension point, status, seconds)."""
 
@@ -66,58 +79,40 @@ class Stopwatch:
         self._attempts = 0
         self._calls: list[_Call] = []
         self._inside = False
-        self._shadows: dict[int, tuple[Sequence[Plugin], list[_Shadow]]] = {}
-        """By identity of the list of plugins, with the list itself, so that it lives on."""
         self._of_plugin: dict[tuple[str, str, str], Histogram] = {}
         self._of_point: dict[tuple[str, str, str], Histogram] = {}
 
-    def attempt(self, profile: str, plugins: Sequence[Plugin]) -> AbstractContextManager[None]:
-        """Around one attempt; the first, the eleventh and so on are timed."""
+    def attempt(self, profile: str) -> AbstractContextManager[None]:
+        """Return what is put around one attempt; the first, the eleventh and so on are timed."""
         self._attempts += 1
-        return self._timing(profile, plugins) if self._attempts % EVERY == 1 else _UNTIMED
+        return self._timing(profile) if self._attempts % EVERY == 1 else _UNTIMED
 
     @contextmanager
-    def _timing(self, profile: str, plugins: Sequence[Plugin]) -> Iterator[None]:
+    def _timing(self, profile: str) -> Iterator[None]:
         self._calls = []
-        known = self._shadows.get(id(plugins))
-        if known is None:
-            known = self._shadows[id(plugins)] = (plugins, [s for plugin in plugins for s in self._made(plugin)])
-        shadows = known[1]
-        for plugin, name, timed in shadows:
-            setattr(plugin, name, timed)
         try:
-            yield
+            with timed_calls(self._timed):
+                yield
         finally:
-            for plugin, name, _ in shadows:
-                delattr(plugin, name)
             self._write(profile)
 
-    def _made(self, plugin: Plugin) -> Iterator[_Shadow]:
-        """Stand-ins for the methods the plugin has of its own; those of the base classes do nothing worth timing."""
-        for name, point in POINTS.items():
-            defined = getattr(type(plugin), name, None)
-            if defined is None or defined.__module__ == Plugin.__module__ or name in vars(plugin):
-                continue
-            yield plugin, name, self._timed(plugin.name, point, getattr(plugin, name))
-
-    def _timed(self, plugin: str, point: str, method: Callable[..., Any]) -> Callable[..., Any]:
-        clock = self._clock
-
-        def timed(*args: Any, **kwargs: Any) -> Any:
-            if self._inside or len(self._calls) >= MOST_CALLS:
-                return method(*args, **kwargs)
-            self._inside = True
-            status = "Error"
-            began = clock()
-            try:
-                answer = method(*args, **kwargs)
-                status = _status(answer)
-                return answer
-            finally:
-                self._calls.append((plugin, point, status, clock() - began))
-                self._inside = False
-
-        return timed
+    def _timed(self, plugin: str, method: Callable[..., Any], call: Callable[[], Any]) -> Any:
+        """Run a call of a plugin and note how long it took."""
+        name = getattr(method, "__name__", "")
+        point = POINTS.get(name)
+        idle = name in _IDLE and method.__module__ == Plugin.__module__
+        if point is None or idle or self._inside or len(self._calls) >= MOST_CALLS:
+            return call()
+        self._inside = True
+        status = "Error"
+        began = self._clock()
+        try:
+            answer = call()
+            status = _status(answer)
+            return answer
+        finally:
+            self._calls.append((plugin, point, status, self._clock() - began))
+            self._inside = False
 
     def _write(self, profile: str) -> None:
         points: dict[str, tuple[float, str]] = {}
@@ -146,6 +141,8 @@ def _status(answer: Any) -> str:
     status = answer if isinstance(answer, Status) else getattr(answer, "status", None)
     if isinstance(status, Status):
         return _STATUSES.get(status.code, "Success")
+    if answer is False:  # the plugin does not concern this pod
+        return "Skip"
     if isinstance(answer, np.ndarray):
         if answer.dtype == np.bool_:
             return "Success" if answer.any() else "Unschedulable"

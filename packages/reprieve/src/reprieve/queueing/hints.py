@@ -1,6 +1,8 @@
 """Queueing hints: which event may help whom, as the plugins that rejected a pod say (scheduling.md 1)."""
 
 from collections.abc import Callable, Hashable, Iterable, Mapping
+from contextlib import AbstractContextManager
+from typing import Protocol
 
 from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.state import ClusterState
@@ -8,16 +10,23 @@ from reprieve.framework.events import ClusterEvent, EventKind, Hint, Hints
 from reprieve.framework.profile import Profile
 from reprieve.queueing.entity import Entity
 
-Ask = Callable[[str, Hint, ClusterState, PodRecord, ClusterEvent], bool]
-"""Asks the hint of a plugin of that name about a pod and an event."""
 
-
-def answer_of(_plugin: str, hint: Hint, cluster: ClusterState, pod: PodRecord, event: ClusterEvent) -> bool:
-    """One that raises is taken as yes, as upstream does: better one attempt too many than a lost wake-up."""
+def answer_of(hint: Hint, cluster: ClusterState, pod: PodRecord, event: ClusterEvent) -> bool:
+    """Return what a hint answers; if it raises, yes as upstream: an extra attempt is better than a lost wake-up."""
     try:
         return hint(cluster, pod, event)
     except Exception:
         return True
+
+
+class QueueWatch(Protocol):
+    """Measures a queue at work; decides nothing."""
+
+    def event(self, kind: EventKind) -> AbstractContextManager[None]:
+        """Return what is put around the handling of an event."""
+
+    def hint(self, plugin: str, kind: EventKind, ask: Callable[[], bool]) -> bool:
+        """Return the answer of a plugin's hint about an event of that kind."""
 
 
 class QueueingHints:
@@ -25,6 +34,7 @@ class QueueingHints:
 
     def __init__(self, cluster: ClusterState, profiles: Mapping[str, Profile]) -> None:
         self._cluster = cluster
+        self.watch: QueueWatch | None = None
         self.by_plugin: dict[str, Hints] = {}
         self.of_groups: set[str] = set()
         """Plugins whose hints depend on the group alone: an event of one group changes nothing for another."""
@@ -49,7 +59,6 @@ class QueueingHints:
         plugin: str,
         event: ClusterEvent,
         cache: dict[Hashable, bool],
-        ask: Ask,
         kinds: Mapping[Hashable, PodRecord] | None = None,
     ) -> bool:
         """Whether the plugin's hint says that the event may help one of the entity's ready pods.
@@ -64,7 +73,12 @@ class QueueingHints:
             where = (plugin, kind, None if event.group is None and event.composite is None else entity.key)
             answer = cache.get(where)
             if answer is None:
-                answer = cache[where] = ask(plugin, hint, self._cluster, pod, event)
+                answer = cache[where] = self._answer(plugin, hint, pod, event)
             if answer:
                 return True
         return False
+
+    def _answer(self, plugin: str, hint: Hint, pod: PodRecord, event: ClusterEvent) -> bool:
+        if self.watch is None:
+            return answer_of(hint, self._cluster, pod, event)
+        return self.watch.hint(plugin, event.kind, lambda: answer_of(hint, self._cluster, pod, event))

@@ -24,7 +24,7 @@ from reprieve.framework.status import SUCCESS, Code, Status
 from reprieve.queueing.alike import AlikeEntities
 from reprieve.queueing.entity import Entity, QueueState
 from reprieve.queueing.gates import PreEnqueueGates
-from reprieve.queueing.hints import Ask, QueueingHints, answer_of
+from reprieve.queueing.hints import QueueingHints, QueueWatch
 from reprieve.queueing.reach import Reach
 from reprieve.queueing.timers import Timers
 from reprieve.queueing.unschedulable import UnschedulableEntities
@@ -104,8 +104,10 @@ class SchedulingQueue:
         self._sort_key = first.queue_sort.sort_key
         self._gates = PreEnqueueGates(cluster, profiles)
         self._hints = QueueingHints(cluster, profiles)
-        self.ask: Ask = answer_of
-        """How hints are asked, for who watches the queue."""
+
+    def watched_by(self, watch: QueueWatch) -> None:
+        """Have the handling of events and the hints of plugins measured."""
+        self._hints.watch = watch
 
     # -- what waits --------------------------------------------------------------------------------
 
@@ -343,7 +345,15 @@ class SchedulingQueue:
     # -- events and time ---------------------------------------------------------------------------
 
     def on_event(self, event: ClusterEvent, now: float, *, but: str = "") -> None:
-        """Let an event wake whoever it may help, except the entity whose key is `but`: it did this itself."""
+        """Wake the entities that an event may help, except the entity with the key `but`, which caused it."""
+        watch = self._hints.watch
+        if watch is None:
+            self._handle(event, now, but)
+        else:
+            with watch.event(event.kind):
+                self._handle(event, now, but)
+
+    def _handle(self, event: ClusterEvent, now: float, but: str) -> None:
         self._cause = event.kind
         tree = tree_of(self._cluster, event)
         if not self._entities:
@@ -372,7 +382,7 @@ class SchedulingQueue:
             for entity in concerned:
                 if entity.key == but or (asked and entity.key != tree and self._out_of_reach(entity)):
                     continue
-                if self._hints.help(entity, plugin, event, cache, self.ask):
+                if self._hints.help(entity, plugin, event, cache):
                     self._reactivate(entity, now)
 
     def _wake_alike(
@@ -383,7 +393,7 @@ class SchedulingQueue:
         entity = self._alike.first(kind, self._unschedulable.by_key.get)
         if entity is None or entity.key == but:
             return
-        if self._hints.help(entity, plugin, event, cache, self.ask):
+        if self._hints.help(entity, plugin, event, cache):
             self._wake_first(kind, now)
 
     def _wake_first(self, kind: Hashable, now: float) -> None:
@@ -529,7 +539,7 @@ class SchedulingQueue:
             for plugin, kinds in asked.items():
                 if event.kind in self._hints.by_plugin.get(plugin, {}):
                     questions += len(kinds)
-                if questions <= _MOST_ASKED and not self._hints.help(entity, plugin, event, cache, self.ask, kinds):
+                if questions <= _MOST_ASKED and not self._hints.help(entity, plugin, event, cache, kinds):
                     continue
                 own = tree_of(self._cluster, event) == entity.key
                 if own or not self._asks(self._unschedulable.by_key.values()) or not self._out_of_reach(entity):

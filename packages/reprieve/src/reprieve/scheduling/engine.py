@@ -23,7 +23,7 @@ from reprieve.cluster.pods import NO_ROW, PodRecord, gone_by, record_of
 from reprieve.cluster.state import ClusterState
 from reprieve.framework.events import ClusterEvent, EventKind
 from reprieve.framework.instructions import Instruction
-from reprieve.framework.plugin import Assigned, Plugin
+from reprieve.framework.plugin import Assigned
 from reprieve.framework.plugin_guard import PluginIncident
 from reprieve.framework.status import Code, PluginError
 from reprieve.preemption.outcome import Preemption, PutOff
@@ -84,8 +84,8 @@ class Engine:
             self.cluster, self.queue, self._victim_left, taint_rules=self.gates.dra_device_taint_rules
         )
         self.attempts = 0
-        self.watch: Callable[[str, Sequence[Plugin]], AbstractContextManager[None]] | None = None
-        """Put around every attempt, with the profile's name and plugins: whoever measures how long they take."""
+        self.watch: Callable[[str], AbstractContextManager[None]] | None = None
+        """Put around every attempt, with the profile's name: it measures how long plugins take."""
         self._validate = options.validate
         self._any_scheduler = options.any_scheduler
         self._deferred_writes: list[Instruction] = []
@@ -314,8 +314,7 @@ class Engine:
         if self.watch is None:
             decision = self._try(entity, now)
         else:
-            running = self.running[entity.profile]
-            with self.watch(entity.profile, running.profile.plugins):
+            with self.watch(entity.profile):
                 decision = self._try(entity, now)
         self.cluster.trim()
         self._check()
