@@ -73,7 +73,7 @@ AREAS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
         ("tests/live", "tests/plugins/test_extender.py", "tests/plugins/test_extender_live.py", "tests/scheduling"),
     ),
     "admission": (
-        (f"{STANDIN}/admission", f"{STANDIN}/rules"),
+        (f"{STANDIN}/admission", f"{RULES}/validation"),
         ("tests/controlplane/admission", "tests/controlplane/rules", *_SERVED),
     ),
     "patching": ((f"{STANDIN}/patching",), ("tests/controlplane/patching", *_SERVED)),

@@ -8,10 +8,10 @@ import msgspec
 import pytest
 
 from kube_rules.admission import PriorityAdmission
-from kube_rules.defaults import apply_defaults
 from kube_rules.errors import FieldError
 from kube_rules.objects import Node, ObjectMeta, Pod, PodGroup, PriorityClass, Workload
 from kube_rules.requests import pod_requests
+from kube_rules.typed_defaults import apply_defaults
 
 
 def _class(name: str, value: int, policy: str = "PreemptLowerPriority", default: bool = False) -> PriorityClass:

@@ -14,7 +14,6 @@ from kube_rules.admission import (
     PREEMPTION_PRIORITY_CLASS,
     PriorityAdmission,
 )
-from kube_rules.defaults import SINGLE, apply_defaults
 from kube_rules.errors import FieldError
 from kube_rules.objects import (
     CompositePodGroup,
@@ -25,6 +24,7 @@ from kube_rules.objects import (
     PriorityClass,
     Workload,
 )
+from kube_rules.typed_defaults import SINGLE, apply_defaults
 
 
 def of(name: str, value: int, policy: str = "PreemptLowerPriority", default: bool = False) -> PriorityClass:

@@ -15,20 +15,21 @@ from tests.controlplane.recorded.shapes import custom_kind, shape
 from tests.controlplane.server.inprocess import Plane as Served
 from tests.controlplane.server.inprocess import running
 
+from kube_rules.group_templates import templates
+from kube_rules.selectors import compile_selector, is_plain
 from kube_standin.admission_chain import Operation, Request, User
 from kube_standin.background import background
 from kube_standin.bootstrap import KeptTolerations, NamespaceLifecycle, PodOverhead, SystemClasses, ensure_base
 from kube_standin.conversion import complete_event, from_storage, to_storage
 from kube_standin.errors import StatusError
 from kube_standin.features import Features
-from kube_standin.group_templates import templates
 from kube_standin.kinds import BUILTIN, Kind, KindTable
 from kube_standin.metadata import key_of
 from kube_standin.off_loop import INLINE, NotYetDoneError, OffLoopSteps, TooManyTurnsError, repeated
 from kube_standin.preparing import before_create, count_generation, date_taints, restrict
 from kube_standin.registry import Registry, WriteOptions
 from kube_standin.scaling import scale_of, write_scale_now
-from kube_standin.selectors import is_plain, label_selector, select
+from kube_standin.selectors import select
 from kube_standin.storage import Store
 
 Json = dict[str, Any]
@@ -501,7 +502,7 @@ def test_a_scale_is_written_to_the_fields_the_definition_names(plane: Plane, gan
 def test_selectors_of_objects(selector: Json, plain: bool, labels: dict[str, str], fits: bool) -> None:
     """Plain labels are those of a ReplicationController."""
     assert is_plain(selector) is plain
-    assert label_selector(selector).matches(labels) is fits
+    assert compile_selector(selector).matches(labels) is fits
 
 
 @pytest.mark.parametrize(

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
+from kube_rules import field_errors as fe
 from kube_rules.admission.amounts import added, amounts, printed, subtracted
 from kube_standin import errors
 from kube_standin.errors import Cause, StatusError
 from kube_standin.numbers import parse_int
-from kube_standin.schema import field_errors as fe
 
 Json = dict[str, Any]
 

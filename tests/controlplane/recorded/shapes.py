@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-from kube_standin.defaulting import apply_defaults, prepare_create
+from kube_rules.defaults import apply_defaults, prepare_create
 from kube_standin.kinds import Kind, KindTable
 from kube_standin.schema import schema_for
 

@@ -11,10 +11,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.controlplane.recorded.anything import objects
 
-from kube_standin.defaulting import apply_defaults, prepare_create
+from kube_rules.defaults import apply_defaults, prepare_create
+from kube_rules.validation import FieldError, validate_create, validate_update
 from kube_standin.kinds import BUILTIN, Kind
 from kube_standin.patching import ApplyConflict, PatchError, apply, strategic_merge, track_update
-from kube_standin.rules import FieldError, validate_create, validate_update
 from kube_standin.schema import schema_for
 from kube_standin.tables import table
 

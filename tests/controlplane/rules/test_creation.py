@@ -9,7 +9,7 @@ import pytest
 from tests.controlplane.recorded.oracle import Transcript, every, needs_transcripts
 from tests.controlplane.recorded.shapes import pod, shape, stored
 
-from kube_standin.rules import validate_create
+from kube_rules.validation import validate_create
 from kube_standin.schema.definitions import definition_names
 
 Json = dict[str, Any]
@@ -34,14 +34,17 @@ def test_recorded_creates(one: Transcript) -> None:
     """Same causes with the same texts in the same order; none where the create went through."""
     namespace = one.path.partition("/namespaces/")[2].partition("/")[0]
     obj = stored(copy.deepcopy(one.body), namespace)
-    found = [tuple(error) for error in validate_create(shape(one.body["apiVersion"], one.body["kind"]), obj)]
+    found = [
+        (error.reason, error.path, error.message)
+        for error in validate_create(shape(one.body["apiVersion"], one.body["kind"]), obj)
+    ]
     assert found == (one.causes if one.status == 422 else [])
 
 
 def refused(body: Json) -> list[tuple[str, str]]:
     """(reason, field) of each finding."""
     obj = stored(copy.deepcopy(body))
-    return [(e.reason.removeprefix("FieldValue"), e.field) for e in validate_create(
+    return [(e.reason.removeprefix("FieldValue"), e.path) for e in validate_create(
         shape(body["apiVersion"], body["kind"]), obj)]  # fmt: skip
 
 
@@ -134,7 +137,7 @@ def test_a_variable_has_one_source(source: Json, said: str | None) -> None:
     """validateEnvVarValueFrom of 1.36."""
     body = container(env=[{"name": "a", "valueFrom": source}])
     errors = validate_create(shape("v1", "Pod"), stored(body))
-    assert [e.field for e in errors] == (["spec.containers[0].env[0].valueFrom"] if said else [])
+    assert [e.path for e in errors] == (["spec.containers[0].env[0].valueFrom"] if said else [])
     assert all((said or "") in e.message for e in errors)
 
 
@@ -340,7 +343,7 @@ def test_metadata(meta: Json, expected: list[tuple[str, str]]) -> None:
 def test_cluster_wide_kinds_have_no_namespace() -> None:
     node = stored({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}})
     node["metadata"]["namespace"] = "w1"
-    assert [error.field for error in validate_create(shape("v1", "Node"), node)] == ["metadata.namespace"]
+    assert [error.path for error in validate_create(shape("v1", "Node"), node)] == ["metadata.namespace"]
 
 
 @pytest.mark.parametrize("label", ["matchLabels", "matchExpressions"])

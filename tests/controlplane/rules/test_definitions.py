@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kube_standin.rules.definitions import structure
+from kube_rules.validation.definitions import structure
 
 Json = dict[str, Any]
 _BAD = {"pattern": "("}
@@ -31,7 +31,7 @@ def _of(**words: Any) -> Json:
 def test_a_junctor_says_nothing_of_structure(junctor: str, word: str, value: Any) -> None:
     """apiextensions (ValidateStructural): what a place is stands outside of allOf, anyOf and oneOf."""
     found = list(structure(_of(**{junctor: [{"minLength": 1}, {word: value}]}), "s", root=True))
-    assert [(e.reason, e.field) for e in found] == [("FieldValueForbidden", f"s.properties[a].{junctor}[1].{word}")]
+    assert [(e.reason, e.path) for e in found] == [("FieldValueForbidden", f"s.properties[a].{junctor}[1].{word}")]
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def test_a_junctor_says_nothing_of_structure(junctor: str, word: str, value: Any
 def test_an_int_or_string_may_say_its_two_types(schema: Json, fields: list[str]) -> None:
     """The one case in which a junctor has types: x-kubernetes-int-or-string."""
     found = list(structure({"type": "object", "properties": {"a": schema}}, "s", root=True))
-    assert [e.field for e in found] == [f"s.properties[a].{field}" for field in fields]
+    assert [e.path for e in found] == [f"s.properties[a].{field}" for field in fields]
 
 
 @pytest.mark.parametrize("words", [_BAD, _UNIQUE], ids=["pattern", "uniqueItems"])
@@ -65,7 +65,7 @@ def test_an_int_or_string_may_say_its_two_types(schema: Json, fields: list[str])
 def test_what_costs_more_than_linear_time_is_refused_at_every_depth(place: str, inside: Any, words: Json) -> None:
     """Patterns are compiled and uniqueItems is forbidden wherever a value can be described."""
     (error,) = structure(_of(**inside(words)), "s", root=True)
-    assert error.field == f"s.properties[a]{place}.{next(iter(words))}"
+    assert error.path == f"s.properties[a]{place}.{next(iter(words))}"
     assert list(structure(_of(**inside({"pattern": "^a+$", "uniqueItems": False})), "s", root=True)) == []
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tests.controlplane.recorded.shapes import shape
 
-from kube_standin.rules import validate_create, validate_update
+from kube_rules.validation import validate_create, validate_update
 
 Json = dict[str, Any]
 RESULT = {"request": "gpu", "driver": "d", "pool": "p", "device": "gpu-0"}
@@ -58,7 +58,7 @@ def claim(status: Json, **metadata: Any) -> Json:
 def test_status_of_a_claim(before: Json, after: Json, found: list[tuple[str, str]]) -> None:
     """ValidateResourceClaimStatusUpdate: an allocation ends before there is another."""
     errors = validate_update(shape("resource.k8s.io/v1", "ResourceClaim"), claim(after), claim(before), "status")
-    assert [error.field for error in errors] == [field for field, _ in found]
+    assert [error.path for error in errors] == [field for field, _ in found]
     assert all(text in error.message for error, (_, text) in zip(errors, found, strict=True))
 
 
@@ -77,7 +77,7 @@ def test_a_claim_that_goes_gets_no_more_consumers() -> None:
     for listed, fields in (([POD], []), ([POD, {**POD, "uid": "3"}], ["status.reservedFor"])):
         after = claim({"allocation": ALLOCATION, "reservedFor": listed}, **going)
         errors = validate_update(shape("resource.k8s.io/v1", "ResourceClaim"), after, before, "status")
-        assert [error.field for error in errors] == fields
+        assert [error.path for error in errors] == fields
 
 
 @pytest.mark.parametrize(
@@ -99,10 +99,10 @@ def test_claims_of_a_group_and_of_a_template_for_one(claims: list[Json], fields:
     metadata = {"name": "g", "namespace": "default"}
     group = {"apiVersion": "scheduling.k8s.io/v1beta1", "kind": "PodGroup", "metadata": metadata, "spec": spec}
     errors = validate_create(shape("scheduling.k8s.io/v1beta1", "PodGroup"), group)
-    assert [error.field for error in errors] == [f"spec.resourceClaims{field}" for field in fields]
+    assert [error.path for error in errors] == [f"spec.resourceClaims{field}" for field in fields]
     workload = {**group, "kind": "Workload", "spec": {"podGroupTemplates": [{"name": "t", **spec}]}}
     errors = validate_create(shape("scheduling.k8s.io/v1beta1", "Workload"), workload)
-    assert [error.field for error in errors] == [f"spec.podGroupTemplates[0].resourceClaims{field}" for field in fields]
+    assert [error.path for error in errors] == [f"spec.podGroupTemplates[0].resourceClaims{field}" for field in fields]
 
 
 def test_a_group_says_only_of_its_own_claims_which_were_made() -> None:
@@ -112,7 +112,7 @@ def test_a_group_says_only_of_its_own_claims_which_were_made() -> None:
     made = [{"name": name, "resourceClaimName": "c"} for name in ("a", "b")]
     after = {**before, "status": {"resourceClaimStatuses": made}}
     errors = validate_update(shape("scheduling.k8s.io/v1beta1", "PodGroup"), after, before, "status")
-    assert [error.field for error in errors] == ["status.resourceClaimStatuses[1].name"]
+    assert [error.path for error in errors] == ["status.resourceClaimStatuses[1].name"]
 
 
 LONG = "true || " * 1300 + "true"
@@ -155,7 +155,7 @@ def test_selectors_are_compiled_when_they_are_written(kind: str, expression: str
     """validateCELSelector: too long, does not compile, may cost too much."""
     made, place = selecting(kind, expression)
     errors = validate_create(shape("resource.k8s.io/v1", kind), made)
-    assert [(error.reason, error.field) for error in errors] == ([(reason, place)] if reason else [])
+    assert [(error.reason, error.path) for error in errors] == ([(reason, place)] if reason else [])
     assert all(said in error.message for error in errors)
 
 
@@ -164,7 +164,7 @@ def test_selectors_of_a_class_are_read_again_only_when_they_change() -> None:
     broken, place = selecting("DeviceClass", "nobody")
     fine, _ = selecting("DeviceClass", "true")
     assert validate_update(kind, broken, broken, None) == []
-    assert [error.field for error in validate_update(kind, broken, fine, None)] == [place]
+    assert [error.path for error in validate_update(kind, broken, fine, None)] == [place]
 
 
 def test_a_selector_needs_an_expression_and_there_are_at_most_32() -> None:
@@ -173,4 +173,4 @@ def test_a_selector_needs_an_expression_and_there_are_at_most_32() -> None:
     many = {**made, "spec": {"selectors": made["spec"]["selectors"] * 33}}
     assert [error.reason for error in validate_create(kind, many)] == ["FieldValueTooMany"]
     none = {**made, "spec": {"selectors": [{}]}}
-    assert [error.field for error in validate_create(kind, none)] == ["spec.selectors[0].cel"]
+    assert [error.path for error in validate_create(kind, none)] == ["spec.selectors[0].cel"]

@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 from tests.controlplane.recorded.shapes import pod, shape, stored
 
-from kube_standin.rules import validate_create, validate_update
-from kube_standin.schema.field_errors import FieldError
+from kube_rules.errors import FieldError
+from kube_rules.validation import validate_create, validate_update
 
 Json = dict[str, Any]
 
 
 def reported(errors: list[FieldError]) -> list[str]:
-    return [f"{error.reason.removeprefix('FieldValue')} {error.field}" for error in errors]
+    return [f"{error.reason.removeprefix('FieldValue')} {error.path}" for error in errors]
 
 
 def found(body: Json) -> list[str]:

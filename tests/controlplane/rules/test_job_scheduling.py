@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.controlplane.recorded.shapes import shape, stored
 
-from kube_standin.rules import validate_create, validate_update
+from kube_rules.validation import validate_create, validate_update
 
 Json = dict[str, Any]
 JOB = shape("batch/v1", "Job")
@@ -57,14 +57,14 @@ REFUSED: dict[str, tuple[Json, str]] = {
 @pytest.mark.parametrize("case", REFUSED)
 def test_what_cannot_become_a_group_is_refused_with_its_field(case: str) -> None:
     scheduling, path = REFUSED[case]
-    assert path in {found.field for found in validate_create(JOB, job(scheduling))}
+    assert path in {found.path for found in validate_create(JOB, job(scheduling))}
 
 
 @pytest.mark.parametrize(
     "scheduling", [{}, {"schedulingPolicy": {"gang": {}}}, {"schedulingPolicy": {"basic": {}}}, GANG]
 )
 def test_what_can_is_taken(scheduling: Json) -> None:
-    assert [found for found in validate_create(JOB, job(scheduling)) if found.field.startswith("spec.scheduling")] == []
+    assert [found for found in validate_create(JOB, job(scheduling)) if found.path.startswith("spec.scheduling")] == []
 
 
 CHANGES: dict[str, tuple[Json | None, Json | None, bool]] = {
@@ -81,5 +81,5 @@ CHANGES: dict[str, tuple[Json | None, Json | None, bool]] = {
 def test_only_the_minimum_may_change(case: str) -> None:
     before, after, allowed = CHANGES[case]
     new, old = job(after), copy.deepcopy(job(before))
-    found = [one for one in validate_update(JOB, new, old, None) if "scheduling" in one.field]
+    found = [one for one in validate_update(JOB, new, old, None) if "scheduling" in one.path]
     assert (found == []) == allowed, found

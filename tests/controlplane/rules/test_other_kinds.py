@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from tests.controlplane.recorded.shapes import shape, stored
 
-from kube_standin.defaulting import apply_identity
-from kube_standin.rules import validate_create, validate_update
+from kube_rules.defaults import apply_identity
+from kube_rules.validation import validate_create, validate_update
 
 Json = dict[str, Any]
 
@@ -483,7 +483,7 @@ def test_refused_as_by_an_api_server(body: Json, expected: list[tuple[str, str]]
 
 
 def _causes(found: list[Any]) -> list[tuple[str, str]]:
-    return [(error.field, error.message) for error in found]
+    return [(error.path, error.message) for error in found]
 
 
 POD = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}

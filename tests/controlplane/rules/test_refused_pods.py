@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from tests.controlplane.recorded.shapes import shape, stored
 
-from kube_standin.rules import validate_create, validate_update
+from kube_rules.validation import validate_create, validate_update
 
 Json = dict[str, Any]
 POD: Json = {
@@ -386,7 +386,7 @@ def _pod(spec: Json) -> Json:
 @pytest.mark.parametrize(("spec", "expected"), [pytest.param(*row[1:], id=row[0]) for row in REFUSED])
 def test_what_is_wrong_with_a_pod_is_told_by_field(spec: Json, expected: list[tuple[str, str]]) -> None:
     """Everything that is wrong, in this order, and nothing else."""
-    found = [(one.field, one.message) for one in validate_create(shape("v1", "Pod"), _pod(spec))]
+    found = [(one.path, one.message) for one in validate_create(shape("v1", "Pod"), _pod(spec))]
     assert [field for field, _ in found] == [field for field, _ in expected]
     for (_, message), (_, begins) in zip(found, expected, strict=True):
         assert message.startswith(begins)
@@ -559,7 +559,7 @@ def test_a_secret_of_a_registry_holds_json(held: str, fine: bool) -> None:
     kind = "kubernetes.io/dockerconfigjson"
     body = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}, "type": kind}
     found = validate_create(shape("v1", "Secret"), stored({**body, "data": {".dockerconfigjson": held}}))
-    assert [one.field for one in found] == ([] if fine else ["data[.dockerconfigjson]"])
+    assert [one.path for one in found] == ([] if fine else ["data[.dockerconfigjson]"])
     assert all("redacted" in one.message for one in found)
 
 

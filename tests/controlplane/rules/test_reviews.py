@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kube_standin.rules.reviews import validate_review
+from kube_rules.validation.reviews import validate_review
 
 RESOURCE = {"verb": "get", "resource": "pods", "namespace": "default"}
 PATH = {"verb": "get", "path": "/version"}
@@ -45,4 +45,4 @@ def test_what_a_review_has_to_say(kind: str, spec: dict[str, Any] | None, fields
     }
     if spec is not None:
         review["spec"] = spec
-    assert [error.field for error in validate_review(kind, review)] == fields
+    assert [error.path for error in validate_review(kind, review)] == fields

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from tests.controlplane.recorded.shapes import shape, stored
 
-from kube_standin.rules import validate_create, validate_update
+from kube_rules.validation import validate_create, validate_update
 
 Json = dict[str, Any]
 _GANG: Json = {"gang": {"minCount": 2}}
@@ -60,7 +60,7 @@ def group(kind: str = "CompositePodGroup", version: str = "v1alpha3", **spec: An
 def told(body: Json) -> list[tuple[str, str]]:
     """(field, message) of each finding."""
     found = validate_create(shape(body["apiVersion"], body["kind"]), stored(copy.deepcopy(body)))
-    return [(one.field, one.message) for one in found]
+    return [(one.path, one.message) for one in found]
 
 
 def chain(*names: str) -> Json:
@@ -198,7 +198,7 @@ def changes(before: Json, after: Json) -> list[tuple[str, str]]:
     old, new = (stored(copy.deepcopy(one)) for one in (before, after))
     for one in (old, new):
         one["metadata"] |= {"resourceVersion": "1", "uid": "u"}
-    return [(e.field, e.message) for e in validate_update(shape(new["apiVersion"], new["kind"]), new, old, None)]
+    return [(e.path, e.message) for e in validate_update(shape(new["apiVersion"], new["kind"]), new, old, None)]
 
 
 _FIXED = "Invalid value: null: field is immutable"

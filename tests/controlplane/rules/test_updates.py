@@ -9,9 +9,9 @@ import pytest
 from tests.controlplane.recorded.oracle import needs_transcripts, transcript
 from tests.controlplane.recorded.shapes import pod, shape, stored
 
-from kube_standin.defaulting import apply_defaults
+from kube_rules.defaults import apply_defaults
+from kube_rules.validation import validate_update
 from kube_standin.patching import json_patch, merge_patch, strategic_merge
-from kube_standin.rules import validate_update
 from kube_standin.schema import schema_for
 
 Json = dict[str, Any]
@@ -101,7 +101,7 @@ def test_recorded_refusals(create: int, change: int, subresource: str) -> None:
         live["metadata"]["namespace"] = "w1"
     new = _changed(live, one.content_type, body)
     found = validate_update(shape(live["apiVersion"], live["kind"]), new, live, subresource)
-    got = [(e.reason, e.field, _without_diff(e.message)) for e in found]
+    got = [(e.reason, e.path, _without_diff(e.message)) for e in found]
     assert got == [(reason, field, _without_diff(message)) for reason, field, message in one.causes]
 
 
@@ -251,7 +251,7 @@ def test_other_kinds(body: Json, patch: Json, fields: list[str]) -> None:
     live = stored(copy.deepcopy(body))
     new = _changed(live, "merge", patch)
     found = validate_update(shape(body["apiVersion"], body["kind"]), new, live, "")
-    assert [error.field for error in found] == fields
+    assert [error.path for error in found] == fields
 
 
 def test_an_update_through_status_is_held_to_the_rules_of_the_status_only() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kube_standin.schema import cel_rules
+from kube_rules.cel import schema_rules
 
 Json = dict[str, Any]
 PROPERTIES: Json = {
@@ -42,15 +42,15 @@ REFUSED = [
 
 @pytest.mark.parametrize(("rule", "said"), REFUSED)
 def test_a_rule_that_does_not_fit_its_schema_is_refused_with_the_definition(rule: str, said: str) -> None:
-    found = cel_rules.problems(schema(rule), "x")
-    assert [(error.reason, error.field) for error in found] == [
+    found = schema_rules.problems(schema(rule), "x")
+    assert [(error.reason, error.path) for error in found] == [
         ("FieldValueInvalid", "x.properties[spec].x-kubernetes-validations[0].rule")
     ]
     assert said in found[0].message
 
 
 def test_a_message_has_to_be_a_text() -> None:
-    found = cel_rules.problems(schema("true", messageExpression="self.n"), "x")
+    found = schema_rules.problems(schema("true", messageExpression="self.n"), "x")
     assert ["must evaluate to a string" in error.message for error in found] == [True]
 
 
@@ -69,14 +69,14 @@ HOLDS = [
 @pytest.mark.parametrize(("rule", "spec", "holds"), HOLDS)
 def test_rules_meet_values_of_their_formats(rule: str, spec: Json, holds: bool) -> None:
     made = schema(rule)
-    assert cel_rules.problems(made, "x") == []
-    assert (cel_rules.evaluate(made, {"spec": spec}, None) == []) is holds
+    assert schema_rules.problems(made, "x") == []
+    assert (schema_rules.evaluate(made, {"spec": spec}, None) == []) is holds
 
 
 @pytest.mark.parametrize(("old", "holds"), [(None, True), ({"spec": {"n": 1}}, True), ({"spec": {"n": 9}}, False)])
 def test_an_optional_old_value_is_there_at_a_create_too(old: Json | None, holds: bool) -> None:
     """ValidationRule.optionalOldSelf: the rule runs at every write."""
     made = schema("oldSelf.optMap(o, o.n <= self.n).orValue(self.n < 5)", optionalOldSelf=True)
-    assert cel_rules.problems(made, "x") == []
-    assert (cel_rules.evaluate(made, {"spec": {"n": 2}}, old) == []) is holds
-    assert cel_rules.evaluate(made, {"spec": {"n": 6}}, None) != []
+    assert schema_rules.problems(made, "x") == []
+    assert (schema_rules.evaluate(made, {"spec": {"n": 2}}, old) == []) is holds
+    assert schema_rules.evaluate(made, {"spec": {"n": 6}}, None) != []

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from tests.controlplane.recorded.oracle import Transcript, every, needs_transcripts
 from tests.controlplane.recorded.shapes import pod, shape
 
-from kube_standin.defaulting import apply_defaults
+from kube_rules.defaults import apply_defaults
+from kube_rules.validation import validate_create
 from kube_standin.patching import track_update
-from kube_standin.rules import validate_create
 from kube_standin.schema import Schema, schema_for
 from kube_standin.schema.decoding import Thorough
 from kube_standin.schema.definitions import definition_names

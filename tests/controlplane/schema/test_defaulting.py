@@ -11,7 +11,7 @@ import pytest
 from tests.controlplane.recorded.oracle import needs_transcripts, transcript
 from tests.controlplane.recorded.shapes import pod, shape, stored
 
-from kube_standin.defaulting import apply_defaults, apply_identity, qos_class
+from kube_rules.defaults import apply_defaults, apply_identity, qos_class
 
 Json = dict[str, Any]
 # What admission adds to the recorded objects, by place.

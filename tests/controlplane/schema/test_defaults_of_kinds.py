@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from tests.controlplane.recorded.shapes import pod, shape, stored
 
-from kube_standin.defaulting import apply_defaults, apply_identity, prepare_create
-from kube_standin.defaulting.rows import fill
+from kube_rules.defaults import apply_defaults, apply_identity, prepare_create
+from kube_rules.defaults.rows import fill
 
 Json = dict[str, Any]
 TEMPLATE: Json = {

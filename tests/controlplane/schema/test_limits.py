@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from kube_rules import patterns
-from kube_standin.rules import definitions
-from kube_standin.schema import cel_rules
-from kube_standin.schema.step_budget import StepBudget, TooMuchAtOnceError
+from kube_rules.cel import schema_rules
+from kube_rules.step_budget import StepBudget, TooMuchAtOnceError
+from kube_rules.validation import definitions
 from kube_standin.schema.structural import MOST_ERRORS, DefaultsTooLargeError, Structural
 
 Json = dict[str, Any]
@@ -71,7 +71,7 @@ def test_a_pattern_that_cannot_be_read_is_refused_with_the_definition(pattern: s
     elif place == "items":
         inner = {"type": "array", "items": inner}
     schema: Json = {"type": "object", "properties": {"spec": inner}}
-    found = [error for error in definitions.structure(schema, "x", root=True) if error.field.endswith(".pattern")]
+    found = [error for error in definitions.structure(schema, "x", root=True) if error.path.endswith(".pattern")]
     assert len(found) == 1
     assert "must be a valid regular expression, but isn't: error parsing regexp: " in found[0].message
 
@@ -120,7 +120,7 @@ RULE = f"{PATH}.properties[spec].x-kubernetes-validations[0].rule"
 
 
 def problems(schema: Json) -> list[tuple[str, str, str]]:
-    return [(error.reason, error.field, error.message) for error in cel_rules.problems(schema, PATH)]
+    return [(error.reason, error.path, error.message) for error in schema_rules.problems(schema, PATH)]
 
 
 def test_a_rule_that_may_cost_too_much_is_refused_in_upstreams_words() -> None:
@@ -194,8 +194,8 @@ def test_the_text_of_rules_has_a_limit() -> None:
 def test_evaluation_stops_at_the_limit_of_a_call_and_runs_no_further_rule() -> None:
     rules = [{"rule": "self.all(x, self.exists(y, y == -x) || true)"}, {"rule": "false"}]
     schema = {"type": "object", "properties": {"spec": {"type": "array", "x-kubernetes-validations": rules}}}
-    found = cel_rules.evaluate(schema, {"spec": list(range(1, 5000))}, None)
-    assert [tuple(error) for error in found] == [
+    found = schema_rules.evaluate(schema, {"spec": list(range(1, 5000))}, None)
+    assert [(error.reason, error.path, error.message) for error in found] == [
         (
             "FieldValueInvalid",
             "spec",
@@ -209,7 +209,7 @@ def test_evaluation_stops_at_the_budget_of_an_object() -> None:
     item = {"type": "array", "x-kubernetes-validations": [{"rule": "self.all(x, self.exists(y, y == -x) || true)"}]}
     schema = {"type": "object", "properties": {"spec": {"type": "array", "items": item}}}
     begin = time.process_time()
-    found = cel_rules.evaluate(schema, {"spec": [list(range(1, 300))] * 50}, None)
+    found = schema_rules.evaluate(schema, {"spec": [list(range(1, 300))] * 50}, None)
     assert time.process_time() - begin < DEADLINE
     assert found[-1].message == (
         "Invalid value: validation failed due to running out of cost budget, no further validation rules will be run"
@@ -235,7 +235,7 @@ def test_a_set_is_checked_in_linear_time(unlike: Any) -> None:
     assert at(SET).validate({"spec": items}) == []
     found = at(SET).validate({"spec": [*items, unlike(7)]})
     assert time.process_time() - begin < DEADLINE
-    assert [(error.reason, error.field) for error in found] == [("FieldValueDuplicate", "spec[100000]")]
+    assert [(error.reason, error.path) for error in found] == [("FieldValueDuplicate", "spec[100000]")]
 
 
 def test_a_list_with_keys_is_checked_in_linear_time() -> None:
@@ -243,7 +243,7 @@ def test_a_list_with_keys_is_checked_in_linear_time() -> None:
     begin = time.process_time()
     assert at(MAP).validate({"spec": items}) == []
     assert time.process_time() - begin < DEADLINE
-    assert [error.field for error in at(MAP).validate({"spec": [*items, {"k": "9"}]})] == ["spec[100000]"]
+    assert [error.path for error in at(MAP).validate({"spec": [*items, {"k": "9"}]})] == ["spec[100000]"]
 
 
 @pytest.mark.parametrize(("one", "other", "alike"), [(1, 1.0, False), (1, True, False), (0, False, False),

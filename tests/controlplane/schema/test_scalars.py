@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
-from kube_standin.schema import field_errors as fe
-from kube_standin.schema import scalars, step_budget
-from kube_standin.schema.step_budget import StepBudget, TooMuchAtOnceError, TooMuchError
+from kube_rules import field_errors as fe
+from kube_rules import step_budget
+from kube_rules.errors import FieldError
+from kube_rules.step_budget import StepBudget, TooMuchAtOnceError, TooMuchError
+from kube_standin.schema import scalars
 
 
 @pytest.mark.parametrize(
@@ -148,9 +150,9 @@ def test_long_values_are_cut() -> None:
         (fe.not_found("f", "v", "why"), ("FieldValueNotFound", "f", 'Not found: "v": why')),
     ],
 )
-def test_words_of_field_errors(error: fe.FieldError, expected: tuple[str, str, str]) -> None:
+def test_words_of_field_errors(error: FieldError, expected: tuple[str, str, str]) -> None:
     """Those of apimachinery's field package."""
-    assert tuple(error) == expected
+    assert (error.reason, error.path, error.message) == expected
     assert str(error) == f"f: {expected[2]}"
 
 

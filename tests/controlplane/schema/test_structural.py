@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from tests.controlplane.recorded.oracle import needs_transcripts, transcript
 
-from kube_standin.schema import Schema, cel_rules
+from kube_rules.cel import schema_rules
+from kube_standin.schema import Schema
 from kube_standin.schema.structural import Structural
 
 Json = dict[str, Any]
@@ -32,7 +33,7 @@ def test_refused_like_the_recorded_ones(number: int) -> None:
     assert problems == []
     assert schema.structural is not None
     schema.structural.default(obj)
-    found = [tuple(error) for error in schema.structural.validate(obj)]
+    found = [(error.reason, error.path, error.message) for error in schema.structural.validate(obj)]
     assert sorted(found) == sorted((r, f, m) for r, f, m in one.causes)
 
 
@@ -54,7 +55,7 @@ def test_a_transition_rule_compares_with_what_was() -> None:
     assert schema.structural is not None
     old = {"spec": {"size": 3, "mode": "Strict"}}
     new = {"spec": {"size": 2, "mode": "Strict"}}
-    assert [tuple(error) for error in schema.structural.validate(new, old)] == one.causes
+    assert [(error.reason, error.path, error.message) for error in schema.structural.validate(new, old)] == one.causes
     assert schema.structural.validate(old, old) == []
 
 
@@ -173,7 +174,7 @@ def test_cel_rules_are_evaluated(rule: str, value: Json, holds: bool) -> None:
         "type": "object",
         "properties": {"spec": {"type": "object", "x-kubernetes-validations": [{"rule": rule}]}},
     }
-    found = cel_rules.evaluate(schema, {"spec": value}, None)
+    found = schema_rules.evaluate(schema, {"spec": value}, None)
     assert (found == []) == holds
     if not holds:
         assert found[0].message == f"Invalid value: failed rule: {rule}"
@@ -181,8 +182,8 @@ def test_cel_rules_are_evaluated(rule: str, value: Json, holds: bool) -> None:
 
 def test_a_rule_that_does_not_compile_is_told_when_the_definition_is_made() -> None:
     schema = {"type": "object", "x-kubernetes-validations": [{"rule": "self.a <"}, {"rule": " "}]}
-    found = cel_rules.problems(schema, "x")
-    assert [error.field for error in found] == [f"x.x-kubernetes-validations[{i}].rule" for i in (0, 1)]
+    found = schema_rules.problems(schema, "x")
+    assert [error.path for error in found] == [f"x.x-kubernetes-validations[{i}].rule" for i in (0, 1)]
     assert "compilation failed" in found[0].message
     assert found[1].reason == "FieldValueRequired"
 
@@ -195,17 +196,17 @@ def test_rules_leave_the_recursion_limit_of_the_process_alone() -> None:
         "properties": {"unique_to_this_test": {"type": "integer"}},
         "x-kubernetes-validations": [{"rule": rule} for rule in rules],
     }
-    found = cel_rules.problems(schema, "x")
-    assert [error.field for error in found] == ["x.x-kubernetes-validations[1].rule"]
+    found = schema_rules.problems(schema, "x")
+    assert [error.path for error in found] == ["x.x-kubernetes-validations[1].rule"]
     assert "compilation failed: expression recursion limit exceeded: 250" in found[0].message
-    found = cel_rules.evaluate(schema, {"unique_to_this_test": 1}, None)
+    found = schema_rules.evaluate(schema, {"unique_to_this_test": 1}, None)
     assert ["rule evaluation error" in error.message for error in found] == [True]
     assert sys.getrecursionlimit() == before
 
 
 def test_a_rule_that_fails_while_it_runs_refuses_the_object() -> None:
     schema = {"type": "object", "x-kubernetes-validations": [{"rule": "self.nosuch > 1"}]}
-    found = cel_rules.evaluate(schema, {"a": 1}, None)
+    found = schema_rules.evaluate(schema, {"a": 1}, None)
     assert len(found) == 1
     assert "rule evaluation error" in found[0].message
 
@@ -218,5 +219,7 @@ def test_message_expressions_and_reasons_are_used() -> None:
         "fieldPath": ".a",
     }
     schema = {"type": "object", "properties": {"spec": {"type": "object", "x-kubernetes-validations": [rule]}}}
-    found = cel_rules.evaluate(schema, {"spec": {"a": 1}}, None)
-    assert [tuple(error) for error in found] == [("FieldValueForbidden", "spec.a", "Forbidden: a is 1")]
+    found = schema_rules.evaluate(schema, {"spec": {"a": 1}}, None)
+    assert [(error.reason, error.path, error.message) for error in found] == [
+        ("FieldValueForbidden", "spec.a", "Forbidden: a is 1")
+    ]

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from kube_standin.schema import cel_rules, structural
+from kube_rules.cel import schema_rules
+from kube_standin.schema import structural
 from kube_standin.schema.nodes import Type
 from kube_standin.schema.structural import MOST_ERRORS, DefaultsTooLargeError, Structural, structural_node
 
@@ -97,12 +98,12 @@ def test_where_something_is_wrong() -> None:
         "additionalProperties": {"type": "integer"},
     }
     found = made(schema).validate({"spec": {"l": [{"x": 1}, {}], "other": "text"}})
-    assert [(error.reason, error.field) for error in found] == [
+    assert [(error.reason, error.path) for error in found] == [
         ("FieldValueRequired", "spec.l[1].x"),
         ("FieldValueTypeInvalid", "spec.other"),
     ]
     root = Structural({"type": "object", "required": ["spec"]}).validate({})
-    assert [error.field for error in root] == ["spec"]
+    assert [error.path for error in root] == ["spec"]
 
 
 def test_a_pattern_that_cannot_be_read_holds_nobody_up() -> None:
@@ -136,7 +137,7 @@ MAP: Json = {
     ],
 )
 def test_keys_of_lists(items: list[Json], doubled: list[str]) -> None:
-    assert [error.field for error in made(MAP).validate({"spec": items})] == doubled
+    assert [error.path for error in made(MAP).validate({"spec": items})] == doubled
 
 
 def test_atomic_lists_may_repeat_themselves() -> None:
@@ -202,7 +203,7 @@ def test_metadata_is_that_of_every_object() -> None:
 def test_a_schema_may_limit_names(properties: Json, required: list[str], fields: list[str]) -> None:
     schema = Structural({"type": "object", "properties": properties, "required": required})
     obj = {"apiVersion": "g/v1", "kind": "K", "metadata": {"name": "ab"}}
-    assert [error.field for error in schema.validate(obj)] == fields
+    assert [error.path for error in schema.validate(obj)] == fields
 
 
 # -- nodes
@@ -306,7 +307,7 @@ def broken(schema: Json, new: Any, old: Any = None) -> list[tuple[str, str]]:
     """(field, message) of what rules find."""
     root = {"type": "object", "properties": {"spec": schema}}
     before = {"spec": old} if old is not None else None
-    return [(error.field, error.message) for error in cel_rules.evaluate(root, {"spec": new}, before)]
+    return [(error.path, error.message) for error in schema_rules.evaluate(root, {"spec": new}, before)]
 
 
 ITEM: Json = {"type": "object", "properties": {"k": {"type": "string"}, "n": {"type": "integer"}}}
@@ -367,20 +368,20 @@ def test_rules_of_the_resource_itself() -> None:
     """Its place has no name: the field is that of the rule, or none."""
     for more, field in (({}, "<nil>"), ({"fieldPath": ".spec.n"}, "spec.n")):
         schema = ruled("self.spec.n > 1", {"type": "object", "properties": {"spec": ITEM}}, **more)
-        assert [one.field for one in cel_rules.evaluate(schema, {"spec": {"n": 1}}, None)] == [field]
+        assert [one.path for one in schema_rules.evaluate(schema, {"spec": {"n": 1}}, None)] == [field]
 
 
 def test_other_findings_come_before_rules() -> None:
     """Rules meet values that fit the schema; that they were not asked is said."""
     schema = ruled("self.n > 1", {**ITEM, "required": ["k"]})
     found = made(schema).validate({"spec": {"n": 1}})
-    assert [error.field for error in found] == ["spec.k", "<nil>"]
+    assert [error.path for error in found] == ["spec.k", "<nil>"]
     assert "some validation rules were not checked because the object was invalid" in found[1].message
     assert [error.message for error in made(schema).validate({"spec": {"n": 1, "k": ""}})] == [
         "Invalid value: failed rule: self.n > 1"
     ]
     bare = made({**ITEM, "required": ["k"]}).validate({"spec": {"n": 1}})
-    assert [error.field for error in bare] == ["spec.k"], "without rules nothing is said of them"
+    assert [error.path for error in bare] == ["spec.k"], "without rules nothing is said of them"
 
 
 @pytest.mark.parametrize("count", [10_000, 10_001])
@@ -394,9 +395,9 @@ def test_long_rules_are_rules_as_well(count: int) -> None:
 def test_how_much_text_the_rules_of_a_schema_may_have() -> None:
     def texts(last: int) -> list[str]:
         rules = [{"rule": "true" + " " * (8192 - 4)}] * 19 + [{"rule": "true" + " " * (8192 - 4 + last)}]
-        return [error.message for error in cel_rules.problems({**ITEM, "x-kubernetes-validations": rules}, "x")]
+        return [error.message for error in schema_rules.problems({**ITEM, "x-kubernetes-validations": rules}, "x")]
 
-    assert cel_rules.TEXT_LIMIT == 160 * 1024
+    assert schema_rules.TEXT_LIMIT == 160 * 1024
     assert texts(0) == []
     assert texts(1) == ["Forbidden: validation rules of a schema may have at most 163840 characters together"]
 
@@ -407,4 +408,4 @@ def test_how_much_text_the_rules_of_a_schema_may_have() -> None:
      (1_000_000_000, "100.0x"), (1_000_000_001, "more than 100x")],
 )  # fmt: skip
 def test_how_far_a_limit_is_exceeded(cost: int, shown: str) -> None:
-    assert f"exceeds budget by factor of {shown} (try" in cel_rules._exceeded("cost", cost, 10_000_000)
+    assert f"exceeds budget by factor of {shown} (try" in schema_rules._exceeded("cost", cost, 10_000_000)

@@ -33,12 +33,22 @@ class Origin(NamedTuple):
 
 
 class FieldError(ValueError):
-    """A field that breaks a rule: `path` in Kubernetes notation and the message of an API server about it."""
+    """A field that breaks a rule: its `path` in Kubernetes notation, and message and `reason` of an API server."""
 
-    def __init__(self, path: str, message: str) -> None:
-        super().__init__(f"{path}: {message}" if path else message)
+    def __init__(self, path: str, message: str, reason: str = "FieldValueInvalid") -> None:
+        super().__init__(path, message, reason)
         self.path = path
         self.message = message
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.message}" if self.path else self.message
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, FieldError) and self.args == other.args
+
+    def __hash__(self) -> int:
+        return hash(self.args)
 
 
 class InputError(ValueError):

@@ -11,11 +11,16 @@ matches nothing.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+import msgspec
+
+from kube_rules.caching import remembered
 from kube_rules.errors import excerpt
+from kube_rules.json import Json
 from kube_rules.labels import label_value_errors, qualified_name_errors
 from kube_rules.objects import LabelSelector, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
 
@@ -188,6 +193,23 @@ def compile_label_selector(selector: LabelSelector | None) -> Selector:
         _requirement(e.key, e.operator, e.values, LABEL_SELECTOR_OPERATORS) for e in selector.match_expressions
     )
     return Selector(tuple(requirements))
+
+
+def is_plain(selector: Json) -> bool:
+    """Whether a selector is the plain labels of a ReplicationController; their names may be those of other fields."""
+    return any(isinstance(value, str) for value in selector.values())
+
+
+def compile_selector(selector: Json) -> Selector:
+    """Compile the label selector, or the plain labels, of a manifest; raises SelectorError."""
+    if is_plain(selector):
+        selector = {"matchLabels": selector}
+    return _compiled(json.dumps(selector, sort_keys=True))
+
+
+@remembered(4096, 4096)
+def _compiled(text: str) -> Selector:
+    return compile_label_selector(msgspec.json.decode(text, type=LabelSelector))
 
 
 def compile_match_labels(labels: Mapping[str, str]) -> Selector:

@@ -221,3 +221,16 @@ _DOWN: Final[Mapping[tuple[str, str], Callable[[Manifest], Manifest]]] = {
     ("Workload", _ALPHA2): _workload_down,
     ("PodGroup", _ALPHA2): _group_down,
 }
+
+
+EVENT_FIELDS_TO_CORE: Final[Mapping[str, str]] = {
+    "regarding": "involvedObject",
+    "note": "message",
+    "reportingController": "reportingComponent",
+    "deprecatedSource": "source",
+    "deprecatedFirstTimestamp": "firstTimestamp",
+    "deprecatedLastTimestamp": "lastTimestamp",
+    "deprecatedCount": "count",
+}
+"""Name of an event's field in events.k8s.io -> its name in the core group."""
+EVENT_FIELDS_FROM_CORE: Final[Mapping[str, str]] = {core: name for name, core in EVENT_FIELDS_TO_CORE.items()}

@@ -13,20 +13,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from kube_rules.json import Json
-from kube_rules.versions import from_internal, to_internal
+from kube_rules.versions import EVENT_FIELDS_FROM_CORE, EVENT_FIELDS_TO_CORE, from_internal, to_internal
 from kube_standin.kinds import Kind
 
-_TO_CORE: Mapping[str, str] = {
-    "regarding": "involvedObject",
-    "note": "message",
-    "reportingController": "reportingComponent",
-    "deprecatedSource": "source",
-    "deprecatedFirstTimestamp": "firstTimestamp",
-    "deprecatedLastTimestamp": "lastTimestamp",
-    "deprecatedCount": "count",
-}
-FROM_CORE = {core: name for name, core in _TO_CORE.items()}
-"""Core name of an event's field -> its name in events.k8s.io."""
 _CORE_DEFAULTS: Mapping[str, Any] = {
     "involvedObject": {},
     "source": {},
@@ -47,14 +36,14 @@ _V1_DROPPED_IF_EMPTY = ("reportingController", "reportingInstance")
 
 
 def _event_to_core(event: Json) -> Json:
-    out = {_TO_CORE.get(key, key): value for key, value in event.items()}
+    out = {EVENT_FIELDS_TO_CORE.get(key, key): value for key, value in event.items()}
     out["apiVersion"] = "v1"
     complete_event(out)
     return out
 
 
 def _event_from_core(event: Json) -> Json:
-    out = {FROM_CORE.get(key, key): value for key, value in event.items()}
+    out = {EVENT_FIELDS_FROM_CORE.get(key, key): value for key, value in event.items()}
     out["apiVersion"] = "events.k8s.io/v1"
     for key, default in _V1_DEFAULTS.items():
         out.setdefault(key, default)

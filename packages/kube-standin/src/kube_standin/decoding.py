@@ -12,14 +12,14 @@ from typing import Literal
 
 import msgspec
 
+from kube_rules import field_errors as fe
+from kube_rules.defaults import apply_defaults
 from kube_rules.json import Json
 from kube_standin import errors
 from kube_standin.conversion import complete_event
-from kube_standin.defaulting import apply_defaults
 from kube_standin.errors import Cause, StatusError
 from kube_standin.kinds import Kind, KindTable
 from kube_standin.schema import Schema, schema_for
-from kube_standin.schema import field_errors as fe
 from kube_standin.schema.structural import DefaultsTooLargeError
 
 Validation = Literal["Ignore", "Warn", "Strict"]

@@ -13,6 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, Protocol, cast
 
+from kube_rules import field_errors as fe
+from kube_rules.errors import FieldError
 from kube_rules.json import Json
 from kube_standin import errors
 from kube_standin.admission_chain import SYSTEM, Chain, Operation, Request, User
@@ -22,8 +24,6 @@ from kube_standin.conversion import to_storage
 from kube_standin.errors import StatusError
 from kube_standin.kinds import Kind
 from kube_standin.numbers import parse_int
-from kube_standin.schema import field_errors as fe
-from kube_standin.schema.field_errors import FieldError
 from kube_standin.storage import Store, Stored
 from kube_standin.writing import Outcome, WriteOptions
 

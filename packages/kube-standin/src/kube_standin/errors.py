@@ -18,9 +18,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from kube_rules.admission.refusals import forbidden_message
-from kube_rules.errors import excerpt
+from kube_rules.errors import FieldError, excerpt
 from kube_rules.json import Json
-from kube_standin.schema.field_errors import FieldError
 
 LONGEST_MESSAGE: Final = 4096
 LONGEST_CAUSE: Final = 1024
@@ -159,7 +158,7 @@ def invalid(kind: str, group: str, name: str, causes: Sequence[Cause]) -> Status
 
 def unfit(kind: str, group: str, name: str, *findings: FieldError) -> StatusError:
     """422 Invalid, for findings of validation."""
-    return invalid(kind, group, name, [Cause(one.reason, one.message, one.field) for one in findings])
+    return invalid(kind, group, name, [Cause(one.reason, one.message, one.path) for one in findings])
 
 
 def quoted(texts: Iterable[str]) -> str:

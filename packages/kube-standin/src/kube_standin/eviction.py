@@ -12,12 +12,12 @@ from dataclasses import replace
 
 from kube_rules.controllers.disruption import may_evict_unready
 from kube_rules.json import Json
+from kube_rules.selectors import compile_selector
 from kube_standin import errors
 from kube_standin.conditions import condition, is_true, set_condition, set_disrupted
 from kube_standin.deleting import options_from
 from kube_standin.errors import Cause, StatusError
 from kube_standin.registry import Outcome, Registry, WriteOptions, internal_options
-from kube_standin.selectors import label_selector
 
 _RETRY_SECONDS = 10
 _MOST_DISRUPTED = 2000
@@ -67,7 +67,7 @@ def _budgets_of(registry: Registry, namespace: str, labels: Mapping[str, str]) -
         selector = (budget.get("spec") or {}).get("selector")
         if selector is None:
             continue
-        if label_selector(selector).matches(labels):
+        if compile_selector(selector).matches(labels):
             found.append(registry.view(kind, state))
     return found
 

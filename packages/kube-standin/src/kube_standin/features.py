@@ -14,11 +14,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from kube_rules import field_errors as fe
+from kube_rules.group_templates import COMPOSITES, templates
 from kube_standin import errors
 from kube_standin.admission_chain import Request, Step
-from kube_standin.group_templates import COMPOSITES, templates
 from kube_standin.kinds import BUILTIN, Kind
-from kube_standin.schema import field_errors as fe
 
 _GROUP = "scheduling.k8s.io"
 _WORKLOAD_KINDS = frozenset(("PodGroup", "Workload", "CompositePodGroup"))

@@ -15,12 +15,12 @@ import msgspec
 from kube_rules.decoding import subject_of
 from kube_rules.errors import InputError, Origin
 from kube_rules.json import Json
+from kube_rules.validation.storage import NO_SOURCE
 from kube_standin.controllers.deployments import HASH
 from kube_standin.controllers.revisions import HASH_LABEL
 from kube_standin.kinds import Kind
 from kube_standin.metadata import controller_of
 from kube_standin.registry import Registry
-from kube_standin.rules.storage import NO_SOURCE
 
 _TEMPLATED: Final = frozenset(("replicationcontrollers", "replicasets.apps", "statefulsets.apps"))
 """Kinds that a snapshot keeps without their template."""

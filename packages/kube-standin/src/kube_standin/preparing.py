@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import copy
 
+from kube_rules.defaults import prepare_create
 from kube_rules.json import Json
-from kube_standin.defaulting import prepare_create
 from kube_standin.kinds import Kind
 
 _IDENTITY = ("kind", "apiVersion", "metadata")

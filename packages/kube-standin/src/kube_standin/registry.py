@@ -14,24 +14,25 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
+from kube_rules import field_errors as fe
+from kube_rules.defaults import apply_identity
 from kube_rules.errors import FieldError
 from kube_rules.json import Json
-from kube_standin import errors, patching, rules
+from kube_rules.step_budget import StepBudget, TooMuchAtOnceError
+from kube_rules.validation import validate_create, validate_update
+from kube_rules.validation.reviews import validate_review
+from kube_standin import errors, patching
 from kube_standin.admission_chain import Chain, Operation, Request
 from kube_standin.advice import warnings_about
 from kube_standin.clock import Clock
 from kube_standin.conversion import differs, from_storage, to_storage
 from kube_standin.decoding import Decoder
-from kube_standin.defaulting import apply_identity
 from kube_standin.deleting import DeleteOptions, Deletion
 from kube_standin.errors import Cause, StatusError
 from kube_standin.kinds import Kind, KindTable
 from kube_standin.off_loop import INLINE
 from kube_standin.preparing import before_create, count_generation, date_taints, drop_foreign_status, restrict
-from kube_standin.rules.reviews import validate_review
 from kube_standin.schema import Schema
-from kube_standin.schema import field_errors as fe
-from kube_standin.schema.step_budget import StepBudget, TooMuchAtOnceError
 from kube_standin.storage import LONGEST_OBJECT, Store, Stored, TooLargeError
 from kube_standin.storage.store import as_object
 from kube_standin.writing import Outcome, PatchType, WriteOptions, internal_options
@@ -484,10 +485,7 @@ class Registry:
         structural = self.schema(kind).structural
 
         def find(budget: StepBudget | None = None) -> Sequence[Any]:
-            if old is None:
-                problems = rules.validate_create(kind, new)
-            else:
-                problems = rules.validate_update(kind, new, old, subresource)
+            problems = validate_create(kind, new) if old is None else validate_update(kind, new, old, subresource)
             if structural is not None:
                 problems.extend(structural.validate(new, old, budget))
             return problems[: errors.MOST_CAUSES]

@@ -9,12 +9,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from kube_rules import field_errors as fe
 from kube_rules.json import Json
+from kube_rules.selectors import compile_selector
 from kube_standin import errors
 from kube_standin.kinds import Kind
 from kube_standin.registry import Outcome, Registry, WriteOptions
-from kube_standin.schema import field_errors as fe
-from kube_standin.selectors import label_selector
 
 _BUILTIN: Mapping[str, str] = {"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas"}
 
@@ -42,7 +42,7 @@ def _selector(kind: Kind, obj: Json) -> str:
     if kind.resource == "replicationcontrollers":
         selector = {"matchLabels": selector}
     written = [(key, f"{key}={value}") for key, value in (selector.get("matchLabels") or {}).items()]
-    expressions = label_selector({"matchExpressions": selector.get("matchExpressions") or []})
+    expressions = compile_selector({"matchExpressions": selector.get("matchExpressions") or []})
     written += [(one.key, str(one)) for one in expressions.requirements]
     return ",".join(text for _, text in sorted(written))
 

@@ -1,4 +1,4 @@
-"""Selectors: those of list and watch requests, compiled to one function over stored states, and those in objects.
+"""Selectors of list and watch requests, compiled to one function over stored states.
 
 The grammar is that of ``kube_rules.selectors``; here it meets the fields each kind offers. Error texts
 and codes are those of kube-apiserver 1.36.
@@ -6,21 +6,13 @@ and codes are those of kube-apiserver 1.36.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import msgspec
-
-from kube_rules.caching import remembered
-from kube_rules.json import Json
-from kube_rules.objects import LabelSelector
 from kube_rules.selectors import (
     EVERYTHING,
     LabelMatcher,
-    Selector,
     SelectorError,
-    compile_label_selector,
     parse_field_selector,
     parse_label_selector,
 )
@@ -84,20 +76,3 @@ def _unknown_field(kind: Kind, label: str) -> StatusError:
     if kind.fields or kind.custom:
         return bad_request(f"field label not supported: {label}")
     return bad_request(f'"{label}" is not a known field selector: only "metadata.name", "metadata.namespace"')
-
-
-def is_plain(selector: Json) -> bool:
-    """Whether a selector is the plain labels of a ReplicationController, which may be named like parts of another."""
-    return any(isinstance(value, str) for value in selector.values())
-
-
-def label_selector(selector: Json) -> Selector:
-    """Compile a label selector of an object, or the plain labels of a ReplicationController; raises SelectorError."""
-    if is_plain(selector):
-        selector = {"matchLabels": selector}
-    return _compiled(json.dumps(selector, sort_keys=True))
-
-
-@remembered(4096, 4096)
-def _compiled(text: str) -> Selector:
-    return compile_label_selector(msgspec.convert(json.loads(text), LabelSelector))

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+from kube_rules import field_errors as fe
+from kube_rules.errors import FieldError
 from kube_rules.json import Json
 from kube_standin import errors
 from kube_standin.clock import stamp
 from kube_standin.kinds import Kind
 from kube_standin.registry import Registry
-from kube_standin.schema import field_errors as fe
 from kube_standin.security import AUDIENCE, Bound, Tokens
 from kube_standin.storage import Store
 
@@ -57,7 +58,7 @@ def issue_now(registry: Registry, tokens: Tokens, kind: Kind, namespace: str, na
     }
 
 
-def _invalid(name: str, finding: fe.FieldError) -> errors.StatusError:
+def _invalid(name: str, finding: FieldError) -> errors.StatusError:
     return errors.unfit("TokenRequest", "authentication.k8s.io", name, finding)
 
 

@@ -22,12 +22,12 @@ from kube_rules.admission import (
     PREEMPTION_PRIORITY_CLASS,
 )
 from kube_rules.foreign_groups import FOREIGN_VERSIONS
+from kube_rules.group_templates import templates
 from kube_rules.json import Json
 from kube_rules.standing import RAISING, excesses
 from kube_rules.versions import CRD_GROUP
 from kube_rules.work_annotations import NO_CLASS_TERMS, class_terms
 from kube_standin.admission_chain import Objects, Request, Step
-from kube_standin.group_templates import templates
 
 CLASSES = "priorityclasses.scheduling.k8s.io"
 GROUPS = "podgroups.scheduling.k8s.io"

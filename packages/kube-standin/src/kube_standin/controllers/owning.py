@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import ClassVar
 
 from kube_rules.json import Json
-from kube_rules.selectors import Selector
+from kube_rules.selectors import Selector, compile_selector
 from kube_standin.controllers.reconciling import Controller
 from kube_standin.controllers.sources import Source, V
 from kube_standin.controllers.views import Key, PodSeen, SelectingSeen
@@ -19,7 +19,6 @@ from kube_standin.deleting import DeleteOptions
 from kube_standin.errors import StatusError
 from kube_standin.kinds import Kind
 from kube_standin.metadata import annotations_of, disowned, key_of, owned_by, owner_reference
-from kube_standin.selectors import label_selector
 
 CREATES_AT_ONCE = 100
 """Pods one sync creates; the rest follows in the next turn, so that a large owner does not hold up the server."""
@@ -30,7 +29,7 @@ _NO_LABELS: Mapping[str, str] = {}
 
 def selector_of(spec: Json) -> Selector:
     """Compile ``spec.selector``: a label selector, or the plain labels of a ReplicationController."""
-    return label_selector(spec.get("selector") or {})
+    return compile_selector(spec.get("selector") or {})
 
 
 def selects(spec: Json, labels: Mapping[str, str] | None) -> bool:

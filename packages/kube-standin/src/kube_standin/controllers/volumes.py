@@ -17,10 +17,9 @@ import msgspec
 from kube_rules.errors import FieldError
 from kube_rules.json import Json
 from kube_rules.quantity import QuantityError, value_of
-from kube_rules.selectors import SelectorError
+from kube_rules.selectors import SelectorError, compile_selector
 from kube_standin.controllers.reconciling import Controller
 from kube_standin.controllers.views import Key, StorageSeen
-from kube_standin.selectors import label_selector
 
 CLAIMS = "persistentvolumeclaims"
 VOLUMES = "persistentvolumes"
@@ -171,7 +170,7 @@ class VolumeBinder(Controller):
         try:
             wanted = size_of((claim.spec.get("resources") or {}).get("requests"))
             text = claim.spec.get("selector")
-            selector = label_selector(text) if text is not None else None
+            selector = compile_selector(text) if text is not None else None
         except (QuantityError, SelectorError, FieldError, msgspec.ValidationError):
             return None
         best: tuple[int, str] | None = None

@@ -2,7 +2,7 @@
 
 The schema is the `openAPIV3Schema` of one version of a CustomResourceDefinition. Terms as there: *embedded
 resource*, *preserve unknown fields*, *int-or-string*, *nullable*; `x-kubernetes-validations` are CEL rules
-(`cel_rules`). The server's order: prune and check metadata (`decode`), fill in defaults (`default`), then
+(`schema_rules`). The server's order: prune and check metadata (`decode`), fill in defaults (`default`), then
 validate (`validate`).
 """
 
@@ -15,13 +15,13 @@ from collections.abc import Callable, Hashable
 from contextlib import suppress
 from typing import Any
 
-from kube_rules import patterns
+from kube_rules import field_errors, patterns
+from kube_rules.errors import FieldError
 from kube_rules.json import Json
-from kube_standin.schema import definitions, field_errors, nodes, scalars
+from kube_rules.step_budget import StepBudget, TooMuchError
+from kube_standin.schema import definitions, nodes, scalars
 from kube_standin.schema.decoding import Thorough, TypeProblem, UnknownField
-from kube_standin.schema.field_errors import FieldError
 from kube_standin.schema.nodes import Node, Type
-from kube_standin.schema.step_budget import StepBudget, TooMuchError
 
 MOST_ERRORS = 500
 """Findings against one object; checking ends after so many."""
@@ -32,7 +32,6 @@ SEARCH_LIMIT = 200_000_000
 _STRING = Node(Type.STRING, "string", atomic=True)
 _IMPLICIT = ("apiVersion", "kind", "metadata")
 _CEL_SKIPPED = FieldError(
-    "FieldValueInvalid",
     "<nil>",
     "Invalid value: null: some validation rules were not checked because the object was invalid; "
     "correct the existing errors to complete validation",
@@ -181,9 +180,9 @@ class Structural:
                 if errors:
                     errors.append(_CEL_SKIPPED)
                 else:
-                    from kube_standin.schema import cel_rules  # few definitions have rules
+                    from kube_rules.cel import schema_rules  # few definitions have rules
 
-                    errors.extend(cel_rules.evaluate(self.schema, obj, old, budget))
+                    errors.extend(schema_rules.evaluate(self.schema, obj, old, budget))
         except TooMuchError:
             return [_TOO_MUCH]
         return errors

@@ -8,14 +8,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, cast
 
-from kube_rules.errors import excerpt
+from kube_rules import field_errors as fe
+from kube_rules.errors import FieldError, excerpt
 from kube_standin import errors
 from kube_standin.admission_chain import User
 from kube_standin.errors import StatusError
 from kube_standin.numbers import parse_int
 from kube_standin.registry import WriteOptions
-from kube_standin.schema import field_errors as fe
-from kube_standin.schema.field_errors import FieldError
 from kube_standin.storage.model import Key
 
 _META = "meta.k8s.io"

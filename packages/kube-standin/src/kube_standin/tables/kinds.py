@@ -6,8 +6,8 @@ from datetime import datetime
 from typing import Any
 
 from kube_rules.json import Json
-from kube_standin.conversion import FROM_CORE
-from kube_standin.selectors import is_plain
+from kube_rules.selectors import is_plain
+from kube_rules.versions import EVENT_FIELDS_FROM_CORE
 from kube_standin.tables import ages, cluster_kinds, pods
 from kube_standin.tables.columns import (
     AGE,
@@ -383,7 +383,7 @@ _BUDGET = (
 
 
 def _event_field(obj: Json, name: str) -> Any:
-    return obj.get(name) or obj.get(FROM_CORE.get(name, name))
+    return obj.get(name) or obj.get(EVENT_FIELDS_FROM_CORE.get(name, name))
 
 
 def _event_first(obj: Json, now: datetime) -> str:

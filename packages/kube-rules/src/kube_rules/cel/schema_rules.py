@@ -1,0 +1,295 @@
+"""CEL rules of custom resources (`x-kubernetes-validations`): refused where they may cost too much, run in a budget.
+
+When a definition is made every rule is compiled and its cost estimated (k8s.io/apiextensions-apiserver,
+schema/cel and apis/apiextensions/validation): one rule may cost at most `RULE_LIMIT`, all of a definition together
+`SCHEMA_LIMIT`, for the largest objects the schema admits; `maxItems`, `maxProperties` and `maxLength` bound them.
+When an object is written one evaluation may cost `CALL_LIMIT` and all of them together `OBJECT_LIMIT`; then no
+further rule is run and the object is refused. Texts are upstream's.
+
+A rule is also held to the types the schema declares: a name, field or function that is not there, a call that does
+not fit its arguments, a rule that gives no bool are reported when the definition is made (`cel.checked_type`). Values
+with a format are timestamps, durations and bytes.
+
+A rule that names `oldSelf` is a transition rule: it runs only where there is an old value; with
+`optionalOldSelf` it always runs and `oldSelf` is an optional.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from functools import lru_cache
+from typing import Any
+
+from kube_rules import cel, field_errors
+from kube_rules.errors import FieldError
+from kube_rules.json import Json
+from kube_rules.step_budget import StepBudget
+
+RULE_LIMIT = 10_000_000
+"""Estimated cost of one rule, for as many objects in a resource as there can be (StaticEstimatedCostLimit)."""
+SCHEMA_LIMIT = 100_000_000
+"""Estimated cost of all rules of a schema (StaticEstimatedCRDCostLimit)."""
+CALL_LIMIT = 1_000_000
+"""Cost of one evaluation (celconfig.PerCallLimit)."""
+OBJECT_LIMIT = 10_000_000
+"""Cost of all rules over one object (celconfig.RuntimeCELCostBudget)."""
+MESSAGE_LIMIT = 5 * 1024
+"""Bytes a message expression may yield (celconfig.MaxEvaluatedMessageExpressionSizeBytes)."""
+TEXT_LIMIT = 160 * 1024
+"""Characters of all rules of a schema together: reading them takes time too."""
+_DEAREST = 4
+_MOST = 2**64 - 1
+_NAMES = ("self", "oldSelf")
+_REASONS = {
+    "": "FieldValueInvalid",
+    "FieldValueInvalid": "FieldValueInvalid",
+    "FieldValueForbidden": "FieldValueForbidden",
+    "FieldValueRequired": "FieldValueRequired",
+    "FieldValueDuplicate": "FieldValueDuplicate",
+}
+_FRAMES = {
+    "FieldValueInvalid": "Invalid value: {}",
+    "FieldValueForbidden": "Forbidden: {}",
+    "FieldValueRequired": "Required value: {}",
+    "FieldValueDuplicate": "Duplicate value: {}",
+}
+_LONGEST_KEPT = 10_000
+_OVER_BUDGET = "validation failed due to running out of cost budget, no further validation rules will be run"
+_CALL_OVER = "no further validation rules will be run due to call cost exceeds limit"
+_ROOM = (
+    "(try simplifying the rule, or adding maxItems, maxProperties, and maxLength where arrays, maps, and strings are "
+    "declared)"
+)
+
+
+class RuleError(ValueError):
+    """A rule that does not compile or fails when run; `str()` is the reason, in one line."""
+
+
+class _Rule:
+    """A compiled expression and whether it compares with what was."""
+
+    __slots__ = ("node", "program", "transition")
+
+    def __init__(self, text: str) -> None:
+        try:
+            self.node = cel.parse(text)
+            self.program = cel.compiled(self.node, _NAMES)
+        except cel.CelSyntaxError as error:
+            raise RuleError(f"compilation failed: {error}") from None
+        self.transition = "oldSelf" in cel.identifiers(self.node)
+
+
+def _compiled(text: str) -> _Rule:
+    """A compiled rule. Raises RuleError."""
+    return _kept(text) if len(text) <= _LONGEST_KEPT else _Rule(text)
+
+
+@lru_cache(maxsize=512)
+def _kept(text: str) -> _Rule:
+    return _Rule(text)
+
+
+# -- when a definition is made ----------------------------------------------------------------------------------------
+
+
+def problems(schema: Json, path: str) -> list[FieldError]:
+    """What is wrong with the rules of a schema, for the creation of a definition; `path` is where it stands."""
+    found: list[FieldError] = []
+    total, dear, read = 0, list[tuple[int, str]](), 0
+    for place, inner, root, times in _schemas(schema, path):
+        rules = inner.get("x-kubernetes-validations", ())
+        form = cel.declared(inner, root=root) if rules else cel.UNKNOWN
+        variables = dict.fromkeys(_NAMES, form)
+        # Under a list without a limit there are as many as fit into a request (MaxCardinality).
+        count = cel.declarations.MAX_REQUEST // (form.smallest + 1) if times is None else times
+        for index, rule in enumerate(rules):
+            at = f"{place}.x-kubernetes-validations[{index}]"
+            if not str(rule.get("rule", "")).strip():
+                found.append(field_errors.required(f"{at}.rule", "rule is not specified"))
+            for word in ("rule", "messageExpression"):
+                text = rule.get(word, "")
+                if not text.strip():
+                    continue
+                read += len(text)
+                if read > TEXT_LIMIT:
+                    message = f"validation rules of a schema may have at most {TEXT_LIMIT} characters together"
+                    return [*found, field_errors.forbidden(f"{at}.{word}", message)]
+                try:
+                    node = _compiled(text).node
+                    known = variables
+                    if rule.get("optionalOldSelf"):
+                        known = {**variables, "oldSelf": cel.Declared("optional", form.largest, 1, form)}
+                    _check(node, known, "bool" if word == "rule" else "string")
+                    cost = cel.estimated_cost(node, known)
+                except RuleError as error:
+                    found.append(field_errors.invalid(f"{at}.{word}", text, str(error)))
+                    continue
+                cost = min(cost * (count if word == "rule" else 1), _MOST)
+                if cost > RULE_LIMIT:
+                    name = "estimated rule cost" if word == "rule" else "estimated messageExpression cost"
+                    found.append(field_errors.forbidden(f"{at}.{word}", _exceeded(name, cost, RULE_LIMIT)))
+                total = min(total + cost, _MOST)
+                if cost >= SCHEMA_LIMIT // 100:
+                    dear = sorted([*dear, (-cost, f"{at}.{word}")])[:_DEAREST]
+    if total > SCHEMA_LIMIT:
+        message = "contributed to estimated rule cost total exceeding cost limit for entire OpenAPIv3 schema"
+        found.extend(field_errors.forbidden(at, message) for _, at in dear)
+        name = "x-kubernetes-validations estimated rule cost total for entire OpenAPIv3 schema"
+        found.append(field_errors.forbidden(path, _exceeded(name, total, SCHEMA_LIMIT)))
+    return found
+
+
+def _check(node: cel.Node, variables: dict[str, cel.Declared], wanted: str) -> None:
+    """Holds an expression to the types of its variables and of its result. Raises RuleError."""
+    try:
+        found = cel.checked_type(node, variables)
+    except cel.CelSyntaxError as error:
+        raise RuleError(f"compilation failed: {error}") from None
+    if found.name not in (wanted, "dyn"):
+        where = "" if wanted == "bool" else "messageExpression "
+        raise RuleError(f"cel expression {where}must evaluate to a {wanted}")
+
+
+def _exceeded(name: str, cost: int, limit: int) -> str:
+    factor = cost / limit
+    shown = "more than 100x" if factor > 100 else f"{factor:.6f}x" if factor < 1.5 else f"{factor:.1f}x"
+    return f"{name} exceeds budget by factor of {shown} {_ROOM}"
+
+
+def _schemas(schema: Json, path: str) -> Iterator[tuple[str, Json, bool, int | None]]:
+    """Every schema inside one: where it stands, itself, whether it is a resource's, how often it can occur at most
+    (None: without limit).
+    """
+    pending: list[tuple[str, Json, bool, int | None]] = [(path, schema, True, 1)]
+    while pending:
+        place, one, root, times = pending.pop()
+        yield place, one, root or bool(one.get("x-kubernetes-embedded-resource")), times
+        below: list[tuple[str, Json, bool, int | None]] = []
+        for name, inner in one.get("properties", {}).items():
+            if isinstance(inner, dict):
+                below.append((f"{place}.properties[{name}]", inner, False, times))
+        for word, limit in (("items", "maxItems"), ("additionalProperties", "maxProperties")):
+            if isinstance(one.get(word), dict):
+                most = one.get(limit)
+                inside = None if times is None or not isinstance(most, int) else min(times * max(most, 0), _MOST)
+                below.append((f"{place}.{word}", one[word], False, inside))
+        pending.extend(reversed(below))
+
+
+# -- when an object is written ----------------------------------------------------------------------------------------
+
+
+def evaluate(schema: Json, obj: Any, old: Any, budget: StepBudget | None = None) -> list[FieldError]:
+    """Findings of all rules of the schema against `obj` and, for transition rules, against what it was."""
+    return _Evaluation(budget or StepBudget()).of(schema, obj, old)
+
+
+class _OverError(Exception):
+    """No further rule is run."""
+
+
+class _Evaluation:
+    """The rules over one object, and what is left of their budget."""
+
+    def __init__(self, budget: StepBudget) -> None:
+        self._budget = budget
+        self._left = OBJECT_LIMIT
+        self._errors: list[FieldError] = []
+
+    def of(self, schema: Json, obj: Any, old: Any) -> list[FieldError]:
+        given, before = cel.converted(schema, obj), cel.converted(schema, old)
+        with suppress(_OverError):
+            self._walk(schema, given, before, before is not None, "")
+        return self._errors
+
+    def _walk(self, schema: Json, value: Any, old: Any, has_old: bool, path: str) -> None:
+        if value is None:
+            return
+        self._budget.spend(1)
+        for rule in schema.get("x-kubernetes-validations", ()):
+            self._apply(rule, value, old, has_old, path)
+        if isinstance(value, dict):
+            before = old if isinstance(old, dict) else {}
+            properties = schema.get("properties", {})
+            others = schema.get("additionalProperties")
+            for key, inner in value.items():
+                below = properties.get(key, others)
+                if isinstance(below, dict):
+                    self._walk(below, inner, before.get(key), key in before, f"{path}.{key}" if path else key)
+        elif isinstance(value, list) and isinstance(schema.get("items"), dict):
+            keys = schema.get("x-kubernetes-list-map-keys", ())
+            earlier = _by_keys(old, keys) if keys else {}
+            for index, inner in enumerate(value):
+                was = earlier.get(_identity(inner, keys)) if earlier else None
+                self._walk(schema["items"], inner, was, was is not None, f"{path}[{index}]")
+
+    def _apply(self, rule: Json, value: Any, old: Any, has_old: bool, path: str) -> None:
+        text = rule.get("rule", "")
+        field = path + rule.get("fieldPath", "") if path else rule.get("fieldPath", "").lstrip(".") or "<nil>"
+        reason = _REASONS.get(rule.get("reason", ""), "FieldValueInvalid")
+        shown = (rule.get("message") or text).strip()
+        try:
+            compiled = _compiled(text)
+            if rule.get("optionalOldSelf"):
+                old, has_old = (cel.Optional(old) if has_old else cel.NONE), True
+            elif compiled.transition and not has_old:
+                return
+            if self._run(compiled, value, old, has_old, path) is True:
+                return
+            message = rule.get("message") or f"failed rule: {text}"
+            if rule.get("messageExpression"):
+                message = self._message(rule["messageExpression"], value, old, has_old, path) or message
+        except RuleError as error:
+            message = f"rule evaluation error: {text}: {error}"
+        except cel.CostExceededError as error:
+            self._end(path, f"'{error}': {_CALL_OVER} for rule: {shown}")
+        self._errors.append(FieldError(field, _FRAMES[reason].format(message), reason))
+
+    def _end(self, path: str, message: str) -> None:
+        self._errors.append(FieldError(path or "<nil>", f"Invalid value: {message}"))
+        raise _OverError
+
+    def _run(self, rule: _Rule, value: Any, old: Any, has_old: bool, path: str) -> Any:
+        if self._left <= 0:
+            self._end(path, _OVER_BUDGET)
+        meter = cel.Meter(CALL_LIMIT)
+        values = {"self": value, "oldSelf": old} if has_old else {"self": value}
+        try:
+            return rule.program.evaluate(values, meter)
+        except cel.CelError as error:
+            raise RuleError(str(error)) from None
+        finally:
+            spent = CALL_LIMIT - max(meter.left, 0)
+            self._left -= spent
+            self._budget.spend_cel(spent)
+            if self._left < 0:
+                self._end(path, _OVER_BUDGET)
+
+    def _message(self, expression: str, value: Any, old: Any, has_old: bool, path: str) -> str:
+        try:
+            message = self._run(_compiled(expression), value, old, has_old, path)
+        except RuleError:
+            return ""
+        except cel.CostExceededError:
+            shown = field_errors.shown(expression)
+            self._end(path, f"{_CALL_OVER} for messageExpression: {shown}")
+        message = message.strip() if isinstance(message, str) else ""
+        return "" if len(message.encode("utf-8", "replace")) > MESSAGE_LIMIT or "\n" in message else message
+
+
+def _by_keys(items: Any, keys: Sequence[str]) -> dict[Any, Any]:
+    """The items of a list by their keys; the first of equal ones counts."""
+    found: dict[Any, Any] = {}
+    for item in items if isinstance(items, list) else ():
+        found.setdefault(_identity(item, keys), item)
+    return found
+
+
+def _identity(item: Any, keys: Sequence[str]) -> Any:
+    return (
+        field_errors.frozen([item.get(key) for key in keys])
+        if isinstance(item, dict)
+        else ("", field_errors.frozen(item))
+    )

@@ -1,0 +1,314 @@
+"""Defaults of every kind but pods, and what the status of a new object is (upstream: `pkg/apis/*/v1/defaults.go`)."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+from typing import Any
+
+from kube_rules.admission.limit_ranges import complete_item
+from kube_rules.defaults import pods
+from kube_rules.defaults.rows import Fill, all_of, chosen, fill, holders
+from kube_rules.json import Json
+
+_MAX_INT32 = 2**31 - 1
+_RBAC = "rbac.authorization.k8s.io"
+_NODE_INFO = (
+    "machineID", "systemUUID", "bootID", "kernelVersion", "osImage", "containerRuntimeVersion", "kubeletVersion",
+    "kubeProxyVersion", "operatingSystem", "architecture",
+)  # fmt: skip
+
+
+# -- what is no row
+
+
+def _namespace_label(obj: Json) -> None:
+    """The label that carries the name."""
+    name = obj.get("metadata", {}).get("name")
+    if name:
+        obj["metadata"].setdefault("labels", {})["kubernetes.io/metadata.name"] = name
+
+
+def _node_blocks(obj: Json) -> None:
+    """podCIDR and podCIDRs agree; allocatable is capacity by default."""
+    spec, status = obj["spec"], obj["status"]
+    if "podCIDR" in spec and spec.get("podCIDRs", [""])[0] != spec["podCIDR"]:
+        spec["podCIDRs"] = [spec["podCIDR"]]
+    elif "podCIDRs" in spec and "podCIDR" not in spec:
+        spec["podCIDR"] = spec["podCIDRs"][0]
+    if "capacity" in status and "allocatable" not in status:
+        status["allocatable"] = dict(status["capacity"])
+
+
+def _service(obj: Json) -> None:
+    """What depends on the type and the affinity. Cluster addresses are not handed out here."""
+    spec = obj["spec"]
+    if spec.get("clusterIP") == "None":
+        spec.setdefault("clusterIPs", ["None"])
+    if spec["sessionAffinity"] == "ClientIP":
+        _CLIENT_SECONDS(spec)
+    for port in spec.get("ports", ()):
+        if port.get("targetPort", 0) in (0, "") and "port" in port:
+            port["targetPort"] = port["port"]
+    if spec["type"] in ("NodePort", "LoadBalancer") or (spec["type"] == "ClusterIP" and spec.get("externalIPs")):
+        spec.setdefault("externalTrafficPolicy", "Cluster")
+    if spec["type"] == "LoadBalancer":
+        spec.setdefault("allocateLoadBalancerNodePorts", True)
+    if spec["type"] != "ExternalName":
+        _INTERNAL(spec)
+
+
+_CLIENT_SECONDS = fill("sessionAffinityConfig.clientIP", timeoutSeconds=10800)
+_INTERNAL = fill(internalTrafficPolicy="Cluster", ipFamilies=["IPv4"], ipFamilyPolicy="SingleStack")
+
+
+def _string_data(obj: Json) -> None:
+    for key, value in obj.pop("stringData", {}).items():
+        obj.setdefault("data", {})[key] = base64.b64encode(value.encode()).decode()
+
+
+def _limits(obj: Json) -> None:
+    """Container limits: default from max, default request from default and then from min."""
+    for item in obj["spec"].get("limits", ()):
+        complete_item(item)
+
+
+def _disruption_mode(obj: Json) -> None:
+    """A group is disrupted one by one by default (api.md, table of versions; composite.md 1)."""
+    old = obj.get("apiVersion") == "scheduling.k8s.io/v1alpha2"
+    obj["spec"].setdefault("disruptionMode", "Pod" if old else {"single": {}})
+
+
+def _device_requests(spec: Json) -> None:
+    """Requests for devices: one, counted exactly."""
+    for place in ("devices?.requests[].exactly?", "devices?.requests[].firstAvailable[]"):
+        for request in holders(spec, place.split(".")):
+            _DEVICE_REQUEST(request)
+
+
+_DEVICE_REQUEST = all_of(
+    chosen("", "allocationMode", "ExactCount", fill(count=1)), fill("tolerations[]", operator="Equal")
+)
+
+
+def _subjects(obj: Json) -> None:
+    for subject in obj.get("subjects", ()):
+        if subject.get("kind") in ("User", "Group"):
+            subject.setdefault("apiGroup", _RBAC)
+
+
+def _names(obj: Json) -> None:
+    """Names that follow from the kind."""
+    names = obj["spec"]["names"]
+    if names.get("kind"):
+        names.setdefault("singular", names["kind"].lower())
+        names.setdefault("listKind", names["kind"] + "List")
+
+
+def _template_labels(obj: Json) -> None:
+    """A ReplicationController and a Job have the labels of their template."""
+    labels = obj["spec"].get("template", {}).get("metadata", {}).get("labels")
+    if labels:
+        obj.setdefault("metadata", {}).setdefault("labels", dict(labels))
+
+
+def _controller_selector(obj: Json) -> None:
+    labels = obj["spec"].get("template", {}).get("metadata", {}).get("labels")
+    if labels:
+        obj["spec"].setdefault("selector", dict(labels))
+
+
+def _template(obj: Json) -> None:
+    pods.pod_template(obj["spec"].setdefault("template", {}))
+
+
+def _claim_templates(obj: Json) -> None:
+    for claim in obj["spec"].get("volumeClaimTemplates", ()):
+        _CLAIM(claim)
+
+
+def _job(obj: Json) -> None:
+    """One pod to completion, six retries."""
+    spec = obj["spec"]
+    if "completions" not in spec and "parallelism" not in spec:
+        spec["completions"] = 1
+    spec.setdefault("parallelism", 1)
+    spec.setdefault("backoffLimit", _MAX_INT32 if "backoffLimitPerIndex" in spec else 6)
+    spec.setdefault("podReplacementPolicy", "Failed" if "podFailurePolicy" in spec else "TerminatingOrFailed")
+
+
+def _cron_template(obj: Json) -> None:
+    pods.pod_template(obj["spec"]["jobTemplate"]["spec"].setdefault("template", {}))
+
+
+# -- the tables
+
+_SPEC = fill("spec")
+_PENDING = fill("status", phase="Pending")
+_FILE_SYSTEM = fill("spec", volumeMode="Filesystem")
+_CLAIM = all_of(fill("spec.resources"), _FILE_SYSTEM, _PENDING)
+_REPLICAS = (fill("spec", replicas=1), _template)
+_HISTORY = fill("spec", revisionHistoryLimit=10)
+_BINDING = all_of(fill("roleRef", apiGroup=_RBAC), _subjects)
+
+
+def _rolling(strategy: str, **values: Any) -> Fill:
+    return chosen(f"spec.{strategy}", "type", "RollingUpdate", fill("rollingUpdate", **values))
+
+
+DEFAULTS: Mapping[tuple[str, str], Fill] = {
+    ("", "Pod"): pods.pod,
+    ("", "PodTemplate"): lambda obj: pods.pod_template(obj.setdefault("template", {})),
+    ("", "Namespace"): all_of(_SPEC, _namespace_label),
+    ("", "Node"): all_of(
+        fill("spec"),
+        fill("status"),
+        _node_blocks,
+        fill("status.daemonEndpoints", kubeletEndpoint={"Port": 0}),
+        fill("status.nodeInfo", **dict.fromkeys(_NODE_INFO, "")),
+    ),
+    ("", "Service"): all_of(
+        fill("spec", type="ClusterIP", sessionAffinity="None"), fill("spec.ports[]", protocol="TCP"), _service
+    ),
+    ("", "Endpoints"): fill("subsets[].ports[]", protocol="TCP"),
+    ("", "Secret"): all_of(fill(type="Opaque"), _string_data),
+    ("", "LimitRange"): all_of(_SPEC, _limits),
+    ("", "ResourceQuota"): _SPEC,
+    ("", "PersistentVolume"): all_of(fill("spec", persistentVolumeReclaimPolicy="Retain"), _FILE_SYSTEM, _PENDING),
+    ("", "PersistentVolumeClaim"): _CLAIM,
+    ("", "ReplicationController"): all_of(_SPEC, _controller_selector, _template_labels, *_REPLICAS),
+    ("apps", "ReplicaSet"): all_of(*_REPLICAS),
+    ("apps", "Deployment"): all_of(
+        *_REPLICAS,
+        _rolling("strategy", maxUnavailable="25%", maxSurge="25%"),
+        _HISTORY,
+        fill("spec", progressDeadlineSeconds=600),
+    ),
+    ("apps", "StatefulSet"): all_of(
+        *_REPLICAS,
+        fill("spec", podManagementPolicy="OrderedReady"),
+        _rolling("updateStrategy", partition=0),
+        fill("spec.persistentVolumeClaimRetentionPolicy", whenDeleted="Retain", whenScaled="Retain"),
+        _HISTORY,
+        fill("spec.volumeClaimTemplates[]", apiVersion="v1", kind="PersistentVolumeClaim"),
+        _claim_templates,
+    ),
+    ("apps", "DaemonSet"): all_of(_SPEC, _template, _rolling("updateStrategy", maxUnavailable=1, maxSurge=0), _HISTORY),
+    ("batch", "Job"): all_of(
+        _SPEC,
+        _job,
+        fill("spec", completionMode="NonIndexed", suspend=False, manualSelector=False),
+        fill("spec.podFailurePolicy?.rules[].onPodConditions[]", status="True"),
+        _template,
+        _template_labels,
+    ),
+    ("batch", "CronJob"): all_of(
+        fill("spec", concurrencyPolicy="Allow", suspend=False, successfulJobsHistoryLimit=3, failedJobsHistoryLimit=1),
+        fill("spec.jobTemplate.spec"),
+        _cron_template,
+    ),
+    ("scheduling.k8s.io", "PriorityClass"): fill(preemptionPolicy="PreemptLowerPriority", value=0),
+    ("scheduling.k8s.io", "PodGroup"): all_of(_SPEC, _disruption_mode),
+    ("scheduling.k8s.io", "CompositePodGroup"): all_of(_SPEC, _disruption_mode),
+    ("scheduling.k8s.io", "Workload"): _SPEC,
+    ("policy", "PodDisruptionBudget"): _SPEC,
+    ("storage.k8s.io", "StorageClass"): fill(reclaimPolicy="Delete", volumeBindingMode="Immediate"),
+    ("storage.k8s.io", "CSIDriver"): fill(
+        "spec",
+        attachRequired=True,
+        podInfoOnMount=False,
+        storageCapacity=False,
+        requiresRepublish=False,
+        seLinuxMount=False,
+        fsGroupPolicy="ReadWriteOnceWithFSType",
+        volumeLifecycleModes=["Persistent"],
+    ),
+    ("storage.k8s.io", "CSINode"): _SPEC,
+    ("resource.k8s.io", "ResourceClaim"): lambda obj: _device_requests(obj.setdefault("spec", {})),
+    ("resource.k8s.io", "ResourceClaimTemplate"): all_of(
+        fill("spec.spec"), lambda obj: _device_requests(obj["spec"]["spec"])
+    ),
+    ("resource.k8s.io", "DeviceClass"): _SPEC,
+    ("coordination.k8s.io", "Lease"): _SPEC,
+    ("discovery.k8s.io", "EndpointSlice"): fill("ports[]", name="", protocol="TCP"),
+    (_RBAC, "RoleBinding"): _BINDING,
+    (_RBAC, "ClusterRoleBinding"): _BINDING,
+    ("apiextensions.k8s.io", "CustomResourceDefinition"): all_of(
+        fill("spec.names"), _names, fill("spec.conversion", strategy="None")
+    ),
+}
+"""Kinds that are not here have no defaults."""
+
+
+def _new_namespace(obj: Json) -> None:
+    """A new namespace is held by the finalizer of the namespace controller."""
+    finalizers = obj["spec"].get("finalizers", [])
+    if "kubernetes" not in finalizers:
+        obj["spec"]["finalizers"] = [*finalizers, "kubernetes"]
+
+
+def _new_definition(obj: Json) -> None:
+    """A new definition has accepted no names yet."""
+    stored = [v["name"] for v in obj["spec"].get("versions", ()) if v.get("storage") and "name" in v]
+    obj["status"] = {"acceptedNames": {"plural": "", "kind": ""}, "storedVersions": stored}
+
+
+FIRST_STATUS: Mapping[tuple[str, str], Mapping[str, Any]] = {
+    ("", "Namespace"): {"phase": "Active"},
+    ("", "PersistentVolume"): {"phase": "Pending"},
+    ("", "PersistentVolumeClaim"): {"phase": "Pending"},
+    ("", "ReplicationController"): {"replicas": 0},
+    ("", "ResourceQuota"): {},
+    ("", "Service"): {"loadBalancer": {}},
+    ("apps", "DaemonSet"): dict.fromkeys(
+        ("currentNumberScheduled", "numberMisscheduled", "desiredNumberScheduled", "numberReady"), 0
+    ),
+    ("apps", "Deployment"): {},
+    ("apps", "ReplicaSet"): {"replicas": 0},
+    ("apps", "StatefulSet"): {"replicas": 0, "availableReplicas": 0},
+    ("batch", "CronJob"): {},
+    ("batch", "Job"): {},
+    # Nothing may be disrupted until the disruption controller has synced.
+    ("policy", "PodDisruptionBudget"): dict.fromkeys(
+        ("disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"), 0
+    ),
+    ("resource.k8s.io", "DeviceTaintRule"): {},
+    ("resource.k8s.io", "ResourceClaim"): {},
+    ("scheduling.k8s.io", "PodGroup"): {},
+    ("scheduling.k8s.io", "CompositePodGroup"): {},
+}
+"""What a new object shows as its status, whatever a client sent."""
+NEW: Mapping[tuple[str, str], Fill] = {
+    ("", "Pod"): pods.new_pod,
+    ("", "Namespace"): _new_namespace,
+    ("apiextensions.k8s.io", "CustomResourceDefinition"): _new_definition,
+}
+"""What else is done to a new object."""
+
+
+def job_identity(obj: Json) -> None:
+    """Selector and pod labels of a Job, from its uid and name, unless `manualSelector` is set.
+
+    A Job without labels has those of its pods.
+    """
+    spec, meta = obj["spec"], obj["metadata"]
+    _job_selector(spec, meta)
+    if not meta.get("labels") and (labels := spec["template"].get("metadata", {}).get("labels")):
+        meta["labels"] = dict(labels)
+
+
+def _job_selector(spec: Json, meta: Json) -> None:
+    if spec.get("manualSelector"):
+        return
+    uid, name = meta["uid"], meta["name"]
+    labels = {
+        "batch.kubernetes.io/controller-uid": uid,
+        "batch.kubernetes.io/job-name": name,
+        "controller-uid": uid,
+        "job-name": name,
+    }
+    template_labels = spec["template"]["metadata"].setdefault("labels", {})
+    for key, value in labels.items():
+        template_labels.setdefault(key, value)
+    selector = spec.setdefault("selector", {})
+    selector.setdefault("matchLabels", {})["batch.kubernetes.io/controller-uid"] = uid

@@ -1,0 +1,37 @@
+"""Rules of `metav1.Condition` lists, where a kind demands them complete (transcripts 480, 481)."""
+
+from __future__ import annotations
+
+import re
+
+from kube_rules import field_errors as fe
+from kube_rules.json import Json
+from kube_rules.validation import names
+from kube_rules.validation import rows as r
+
+_STATES = ("False", "True", "Unknown")
+_REASON = re.compile(r"[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?", re.ASCII)
+_REASON_MESSAGE = (
+    "a condition reason must start with alphabetic character, optionally followed by a string of alphanumeric "
+    "characters or '_,:', and must end with an alphanumeric character or '_' (e.g. 'my_name',  or 'MY_NAME',  or "
+    "'MyName',  or 'ReasonA,ReasonB',  or 'ReasonA:ReasonB', regex used for validation is "
+    "'[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?')"
+)
+
+
+def _since(condition: Json, path: str) -> r.Found:
+    return () if "lastTransitionTime" in condition else (fe.required(f"{path}.lastTransitionTime"),)
+
+
+conditions = r.listed(
+    "conditions",
+    r.Unique("type"),
+    r.formed("type", names.qualified, "always"),
+    r.enum("status", _STATES),
+    r.at_least(0, "observedGeneration", detail="must be greater than or equal to zero"),
+    _since,
+    r.wanted("reason", lambda text: () if _REASON.fullmatch(text) else (_REASON_MESSAGE,)),
+    r.at_most(1024, "reason"),
+    r.at_most(32 * 1024, "message"),
+)
+"""Type, status, time and reason of each; every type once."""

@@ -1,0 +1,116 @@
+"""Rules of `metadata`, the same for every kind (apimachinery's object metadata validation)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from kube_rules import field_errors as fe
+from kube_rules.json import Json
+from kube_rules.validation import names
+from kube_rules.validation.rows import IMMUTABLE, NOT_NEGATIVE, Found
+
+NameCheck = Callable[[str], tuple[str, ...]]
+_ANNOTATION_BYTES = 256 * 1024
+_STANDARD_FINALIZERS = frozenset({"kubernetes", "orphan", "foregroundDeletion"})
+_IMMUTABLE = ("name", "namespace", "uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds")
+_NOT_OWNERS = frozenset({("v1", "Event")})
+
+
+def create(obj: Json, *, namespaced: bool, name_check: NameCheck) -> Found:
+    """metadata of a new object."""
+    meta = obj.get("metadata", {})
+    prefix = meta.get("generateName", "")
+    if prefix:
+        checked = prefix[:-1] + "a" if len(prefix) > 1 and prefix.endswith("-") else prefix
+        yield from fe.malformed("metadata.generateName", prefix, lambda _: name_check(checked))
+    name = meta.get("name", "")
+    if not name:
+        yield fe.required("metadata.name", "name or generateName is required")
+    else:
+        yield from fe.malformed("metadata.name", name, name_check)
+    namespace = meta.get("namespace", "")
+    if namespaced:
+        yield from fe.wanted("metadata.namespace", namespace, names.dns_label)
+    elif namespace:
+        yield fe.forbidden("metadata.namespace", "not allowed on this type")
+    if len(meta) > 2:
+        yield from _common(meta)
+
+
+def _common(meta: Json) -> Found:
+    if meta.get("generation", 0) < 0:
+        yield fe.invalid("metadata.generation", meta["generation"], NOT_NEGATIVE)
+    yield from label_map(meta.get("labels", {}), "metadata.labels")
+    yield from annotation_map(meta.get("annotations", {}), "metadata.annotations")
+    if "ownerReferences" in meta:
+        yield from _owner_references(meta["ownerReferences"])
+    for finalizer in meta.get("finalizers", ()):
+        yield from _finalizer(finalizer, "metadata.finalizers")
+
+
+def label_map(given: Json, path: str) -> Found:
+    """Keys are qualified names, values label values."""
+    for key, value in given.items():
+        yield from fe.malformed(path, key, names.qualified)
+        yield from fe.malformed(path, value, names.label_value)
+
+
+def annotation_map(given: Json, path: str) -> Found:
+    """Keys are qualified names whatever their case; all together at most 256 KiB."""
+    size = 0
+    for key, value in given.items():
+        size += len(key.encode()) + len(value.encode())
+        for message in names.qualified(key.lower()):
+            yield fe.invalid(path, key, message)
+    if size > _ANNOTATION_BYTES:
+        yield fe.too_long(path, _ANNOTATION_BYTES)
+
+
+def _owner_references(references: list[Json]) -> Found:
+    path = "metadata.ownerReferences"
+    controller: Json | None = None
+    for reference in references:
+        for key in ("apiVersion", "kind", "name", "uid"):
+            if not reference.get(key):
+                detail = "version must not be empty" if key == "apiVersion" else "must not be empty"
+                yield fe.invalid(f"{path}.{key}", "", detail)
+        if (reference.get("apiVersion"), reference.get("kind")) in _NOT_OWNERS:
+            owner = f"{reference['apiVersion']}, Kind={reference['kind']}"
+            yield fe.invalid(path, reference, f"/{owner} is disallowed from being an owner")
+        if reference.get("controller"):
+            if controller is not None:
+                both = " and ".join(f"{one.get('kind')}/{one.get('name')}" for one in (controller, reference))
+                detail = 'Only one reference can have Controller set to true. Found "true" in references for '
+                yield fe.invalid(path, references, detail + both)
+            controller = reference
+
+
+def _finalizer(finalizer: str, path: str) -> Found:
+    messages = names.qualified(finalizer)
+    for message in messages:
+        yield fe.invalid(path, finalizer, message)
+    if not messages and "/" not in finalizer and finalizer not in _STANDARD_FINALIZERS:
+        yield fe.invalid(path, finalizer, "name is neither a standard finalizer name nor is it fully qualified")
+
+
+def update(new: Json, old: Json) -> Found:
+    """metadata of a changed object."""
+    meta, before = new.get("metadata", {}), old.get("metadata", {})
+    yield from _common(meta)
+    if "deletionTimestamp" in before:
+        added = [name for name in meta.get("finalizers", ()) if name not in before.get("finalizers", ())]
+        if added:
+            shown = "[]string{" + ", ".join(f'"{name}"' for name in added) + "}"
+            detail = f"no new finalizers can be added if the object is being deleted, found new finalizers {shown}"
+            yield fe.forbidden("metadata.finalizers", detail)
+    yield from immutable(new, old)
+    if meta.get("generation", 0) < before.get("generation", 0):
+        yield fe.invalid("metadata.generation", meta.get("generation", 0), "must not be decremented")
+
+
+def immutable(new: Json, old: Json) -> Found:
+    """Fields of metadata that never change."""
+    meta, before = new.get("metadata", {}), old.get("metadata", {})
+    for key in _IMMUTABLE:
+        if key in meta and meta[key] != before.get(key):
+            yield fe.invalid(f"metadata.{key}", meta[key], IMMUTABLE)

@@ -1,0 +1,149 @@
+"""Syntax of names: one function per form, each returning the API server's messages (none if the text is
+fine).
+
+The forms that everything shares (labels, qualified names, subdomains) come from `kube_rules.labels`.
+"""
+
+from __future__ import annotations
+
+import re
+
+from kube_rules.caching import remembered
+from kube_rules.labels import (
+    dns_label_errors,
+    dns_subdomain_errors,
+    label_value_errors,
+    qualified_name_errors,
+)
+
+Messages = tuple[str, ...]
+
+__all__ = [
+    "config_key",
+    "dns1035_label",
+    "dns_label",
+    "env_name",
+    "label_message",
+    "label_value",
+    "path_segment",
+    "percent",
+    "port_name",
+    "qualified",
+    "search",
+    "subdomain",
+]
+
+subdomain = dns_subdomain_errors
+qualified = qualified_name_errors
+label_value = label_value_errors
+
+_DNS1035 = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?", re.ASCII)
+_DNS1035_MESSAGE = (
+    "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic "
+    "character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for "
+    "validation is '[a-z]([-a-z0-9]*[a-z0-9])?')"
+)
+_PERCENT = re.compile(r"[0-9]+%", re.ASCII)
+_CONFIG_KEY = re.compile(r"[-._a-zA-Z0-9]+", re.ASCII)
+_PERCENT_MESSAGE = (
+    "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or '93%', regex used "
+    "for validation is '[0-9]+%')"
+)
+_CONFIG_KEY_MESSAGE = (
+    "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or 'KEY_NAME', "
+    " or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')"
+)
+
+
+@remembered(8192)
+def dns_label(text: str) -> Messages:
+    """A DNS-1123 label; of a text that is a subdomain only the dots are reported (transcript 020)."""
+    found = dns_label_errors(text)
+    if found and "." in text and not dns_subdomain_errors(text):
+        return (*(message for message in found if "must be no more" in message), "must not contain dots")
+    return found
+
+
+@remembered(1024)
+def dns1035_label(text: str) -> Messages:
+    """The name of a service."""
+    long = ("must be no more than 63 bytes",) if len(text) > 63 else ()
+    return long if _DNS1035.fullmatch(text) else (*long, _DNS1035_MESSAGE)
+
+
+_SEARCH = r"_?[a-z0-9]([-_a-z0-9]*[a-z0-9])?(\._?[a-z0-9]([-_a-z0-9]*[a-z0-9])?)*"
+_SEARCH_FORM = re.compile(_SEARCH, re.ASCII)
+
+
+@remembered(1024)
+def search(text: str) -> Messages:
+    """Check a search domain: a subdomain that may have underscores."""
+    long = ("must be no more than 253 bytes",) if len(text) > 253 else ()
+    if _SEARCH_FORM.fullmatch(text):
+        return long
+    return (
+        *long,
+        "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '_', '-' or '.', and must "
+        f"start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '{_SEARCH}')",
+    )
+
+
+@remembered(1024)
+def port_name(text: str) -> Messages:
+    """The name of a port (IANA service name)."""
+    found: list[str] = []
+    if len(text) > 15:
+        found.append("must be no more than 15 bytes")
+    if not re.fullmatch(r"[-a-z0-9]+", text):
+        found.append("must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)")
+    if not re.search(r"[a-z]", text):
+        found.append("must contain at least one letter (a-z)")
+    if "--" in text:
+        found.append("must not contain consecutive hyphens")
+    if text.startswith("-") or text.endswith("-"):
+        found.append("must not begin or end with a hyphen")
+    return tuple(found)
+
+
+def percent(text: str) -> Messages:
+    """A share, like 30%."""
+    return () if _PERCENT.fullmatch(text) else (_PERCENT_MESSAGE,)
+
+
+@remembered(4096)
+def config_key(text: str) -> Messages:
+    """A key of a ConfigMap or Secret."""
+    found: list[str] = []
+    if len(text) > 253:
+        found.append("must be no more than 253 bytes")
+    if not _CONFIG_KEY.fullmatch(text):
+        found.append(_CONFIG_KEY_MESSAGE)
+    if text in (".", ".."):
+        found.append(f"must not be '{text}'")
+    elif text.startswith(".."):
+        found.append("must not start with '..'")
+    return tuple(found)
+
+
+@remembered(4096)
+def env_name(text: str) -> Messages:
+    """The name of an environment variable."""
+    if not text:
+        return ("environment variable name must be non-empty",)
+    if any(not " " <= letter <= "~" or letter == "=" for letter in text):
+        return ("a valid environment variable name must consist only of printable ASCII characters other than '='",)
+    return ()
+
+
+def path_segment(text: str) -> Messages:
+    """A name that only has to fit into a URL (roles, role bindings)."""
+    if text in (".", ".."):
+        return (f"may not be '{text}'",)
+    return tuple(f"may not contain '{sign}'" for sign in "/%" if sign in text)
+
+
+label_message = (
+    "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end "
+    "with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is "
+    "'[a-z0-9]([-a-z0-9]*[a-z0-9])?')"
+)

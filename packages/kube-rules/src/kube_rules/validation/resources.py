@@ -1,0 +1,128 @@
+"""Rules of resource names and amounts: requests, limits, capacity."""
+
+from __future__ import annotations
+
+from kube_rules import field_errors as fe
+from kube_rules import quantity
+from kube_rules.caching import remembered
+from kube_rules.json import Json
+from kube_rules.validation import names
+from kube_rules.validation.rows import NOT_NEGATIVE, POSITIVE, Found, Unique, listed, required
+
+_CONTAINER_RESOURCES = frozenset({"cpu", "memory", "ephemeral-storage"})
+_NATIVE_PREFIX = "kubernetes.io/"
+
+
+@remembered(16384)
+def nano(text: str) -> int:
+    """An amount in units of 10^-9; the text is canonical already (decoding has seen to it)."""
+    return quantity.parse(text).nano
+
+
+@remembered(1024)
+def is_native(name: str) -> bool:
+    """cpu, memory and the like, not resources of vendors."""
+    return "/" not in name or _NATIVE_PREFIX in name
+
+
+@remembered(1024)
+def is_extended(name: str) -> bool:
+    """Resources of vendors (nvidia.com/gpu): counted in ones, never overcommitted."""
+    return not is_native(name) and not name.startswith("requests.") and not names.qualified("requests." + name)
+
+
+@remembered(1024)
+def _may_overcommit(name: str) -> bool:
+    return is_native(name) and not name.startswith("hugepages-")
+
+
+@remembered(1024)
+def _container_name_errors(name: str) -> tuple[str, ...]:
+    found = names.qualified(name)
+    if found:
+        return found
+    if "/" not in name:
+        if name not in _CONTAINER_RESOURCES and not name.startswith("hugepages-"):
+            return ("must be a standard resource for containers",)
+    elif not is_native(name) and not is_extended(name):
+        return ("doesn't follow extended resource name standard",)
+    return ()
+
+
+def amount(name: str, text: str, path: str) -> Found:
+    """Not negative; whole for what comes in ones."""
+    value = nano(text)
+    found = [fe.invalid(path, text, NOT_NEGATIVE)] if value < 0 else []
+    if value % quantity.NANO and (is_extended(name) or name == "pods"):
+        found.append(fe.invalid(path, text, "must be an integer"))
+    return found
+
+
+def requirements(given: Json, path: str) -> Found:
+    """Requests and limits of a container or a pod."""
+    limits, requests = given.get("limits", {}), given.get("requests", {})
+    for name, text in limits.items():
+        yield from _one(name, text, f"{path}.limits[{name}]")
+    for name, text in requests.items():
+        yield from _one(name, text, f"{path}.requests[{name}]")
+        if name in limits:
+            limit = limits[name]
+            if limit == text:
+                continue
+            above = nano(text) - nano(limit)
+            if above and not _may_overcommit(name):
+                detail = f"must be equal to {name} limit of {limit}"
+                yield fe.invalid(f"{path}.requests", text, detail)
+            elif above > 0:
+                detail = f"must be less than or equal to {name} limit of {limit}"
+                yield fe.invalid(f"{path}.requests", text, detail)
+        elif not _may_overcommit(name):
+            yield fe.required(f"{path}.limits", "Limit must be set for non overcommitable resources")
+    mentioned = {*limits, *requests}
+    if mentioned.isdisjoint(("cpu", "memory")) and any(name.startswith("hugepages-") for name in mentioned):
+        yield fe.forbidden(path, "HugePages require cpu or memory")
+    yield from _CLAIMS(given, path)
+
+
+_CLAIMS = listed(
+    "claims",
+    required("name"),
+    Unique("name", "request", place="", shown=lambda claim: "/".join(filter(None, _claim(claim))), empty=False),
+)
+
+
+def _claim(claim: Json) -> tuple[str, str]:
+    return claim.get("name", ""), claim.get("request", "")
+
+
+def _one(name: str, text: str, path: str) -> Found:
+    for message in _container_name_errors(name):
+        yield fe.invalid(path, name, message)
+    yield from amount(name, text, path)
+    if name.startswith(_HUGE) and not _whole_pages(name, text):
+        yield fe.invalid(path, text, f"{text} is not positive integer multiple of {name}")
+
+
+_HUGE = "hugepages-"
+
+
+def _whole_pages(name: str, text: str) -> bool:
+    """Whether an amount of huge pages is some whole pages of the size that the name ends with."""
+    try:
+        size = quantity.parse(name.removeprefix(_HUGE)).nano
+    except ValueError:
+        return False
+    return size > 0 and nano(text) > 0 and nano(text) % size == 0
+
+
+def capacity(given: Json, path: str) -> Found:
+    """Capacity or allocatable of a node, capacity of a volume."""
+    for name, text in given.items():
+        yield from fe.malformed(f"{path}.{name}", name, names.qualified)
+        yield from amount(name, text, f"{path}.{name}")
+
+
+def positive(text: str, path: str) -> Found:
+    """More than nothing."""
+    if nano(text) <= 0:
+        yield fe.invalid(path, text, POSITIVE)

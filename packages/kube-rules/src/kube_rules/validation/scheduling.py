@@ -1,0 +1,337 @@
+"""Rules of priority classes, workloads, pod groups and composites (api.md, composite.md 1; transcripts 093 to 107 and
+418 to 487).
+
+Versions differ: v1alpha2 fixes the scheduling policy altogether and writes `disruptionMode` as a word;
+v1beta1 and v1alpha3 let `minCount` change and write it as an object, where `all` goes with `gang` only. They also know
+trees: composite templates of a Workload, which all of a kind are checked alike wherever they stand, and the parent of
+a group.
+"""
+
+from __future__ import annotations
+
+from kube_rules import field_errors as fe
+from kube_rules.group_templates import COMPOSITES, GROUPS, templates
+from kube_rules.json import Json
+from kube_rules.validation import devices, names
+from kube_rules.validation import rows as r
+from kube_rules.validation.pods import PREEMPTION
+
+HIGHEST_USER_PRIORITY = 1_000_000_000
+SYSTEM_CLASSES = {"system-node-critical": 2_000_001_000, "system-cluster-critical": 2_000_000_000}
+_MAX_TEMPLATES = 8
+_MAX_DEPTH = 4
+"""Levels of a tree: three of composites and the pod groups."""
+_OLD_VERSION = "scheduling.k8s.io/v1alpha2"
+
+
+def _priority_value(obj: Json, _: str) -> r.Found:
+    name, value = obj.get("metadata", {}).get("name", ""), obj.get("value", 0)
+    if name.startswith("system-"):
+        known = SYSTEM_CLASSES.get(name)
+        why = None
+        if known is None:
+            why = f"{name} is not a known system priority class"
+        elif value != known:
+            why = f"value of {name} PriorityClass must be {known}"
+        elif obj.get("globalDefault"):
+            why = f"globalDefault of {name} PriorityClass must be false"
+        if why:
+            detail = f"priority class names with 'system-' prefix are reserved for system use only. error: {why}"
+            yield fe.forbidden("metadata.name", detail)
+    elif value > HIGHEST_USER_PRIORITY:
+        detail = f"maximum allowed value of a user defined priority is {HIGHEST_USER_PRIORITY}"
+        yield fe.forbidden("value", detail)
+
+
+_POLICY = r.enum("preemptionPolicy", PREEMPTION, missing=None)
+priority_class = r.all_of(_priority_value, _POLICY)
+"""Value, name and preemption policy of a class."""
+
+
+def _union(*members: str) -> r.Check:
+    """Exactly one member of a union is set."""
+    listed = ", ".join(f"`{member}`" for member in members)
+    none, several = f"must specify one of: {listed}", f"must specify exactly one of: {listed}"
+
+    def check(holder: Json, path: str) -> r.Found:
+        given = [member for member in members if member in holder]
+        return r.exactly_one(path, given, none, several, "{" + ", ".join(given) + "}" if given else "")
+
+    return check
+
+
+_POLICIES = _union("basic", "gang")
+_MODE = r.given("disruptionMode", _union("all", "single"))
+_LISTS = _union(GROUPS, COMPOSITES)
+
+
+def _policy(holder: Json, path: str, count: str = "minCount") -> r.Found:
+    policy = holder.get("schedulingPolicy", {})
+    yield from _POLICIES(policy, f"{path}.schedulingPolicy")
+    gang = policy.get("gang")
+    if gang is not None and "basic" not in policy:
+        least = gang.get(count, 0)
+        place = f"{path}.schedulingPolicy.gang.{count}"
+        if least == 0:
+            yield fe.required(place)
+        elif least < 0:
+            yield fe.invalid(place, least, "must be greater than or equal to 1")
+
+
+_CONSTRAINTS = r.below("schedulingConstraints", r.listed("topology", r.wanted("key", names.qualified), most=1))
+
+
+_ALL_OF_BASIC = "`all` may not be set together with the `basic` scheduling policy"
+
+
+def _disruption(holder: Json, path: str, api_version: str) -> r.Found:
+    mode = holder.get("disruptionMode")
+    if mode is None:
+        return
+    place = f"{path}.disruptionMode"
+    if api_version == _OLD_VERSION:
+        if mode not in ("Pod", "PodGroup"):
+            yield fe.not_supported(place, mode, ("Pod", "PodGroup"))
+        return
+    yield from _MODE(holder, path)
+    if "all" in mode and "single" not in mode and "basic" in holder.get("schedulingPolicy", {}):
+        yield fe.forbidden(place, _ALL_OF_BASIC)
+
+
+def _priority(holder: Json, path: str) -> r.Found:
+    limit = HIGHEST_USER_PRIORITY
+    if holder.get("priorityClassName") in SYSTEM_CLASSES:
+        limit = max(SYSTEM_CLASSES.values())
+    if holder.get("priority", 0) > limit:
+        yield fe.invalid(f"{path}.priority", holder["priority"], f"must be less than or equal to {limit}")
+
+
+_CLASS = r.formed("priorityClassName", names.subdomain, "set")
+_COMPOSITE_MEMBERS = r.all_of(_CLASS, _priority, _POLICY)
+_MEMBERS = r.all_of(_COMPOSITE_MEMBERS, devices.group_claims)
+
+
+def _members(holder: Json, path: str, version: str) -> r.Found:
+    """What a group and a template for one have alike."""
+    yield from _policy(holder, path)
+    yield from _CONSTRAINTS(holder, path)
+    yield from _disruption(holder, path, version)
+    yield from _MEMBERS(holder, path)
+
+
+def _composite_members(holder: Json, path: str) -> r.Found:
+    """What a composite and a template for one have alike; `all` goes with either policy."""
+    yield from _policy(holder, path, "minGroupCount")
+    yield from _CONSTRAINTS(holder, path)
+    yield from _MODE(holder, path)
+    yield from _COMPOSITE_MEMBERS(holder, path)
+
+
+def of_a_job(holder: Json, path: str) -> r.Found:
+    """`scheduling` of a Job: a policy, which may leave the minimum open, constraints and mode (KEP-5547)."""
+    policy = holder.get("schedulingPolicy")
+    if policy is not None:
+        yield from _POLICIES(policy, f"{path}.schedulingPolicy")
+        least = (policy.get("gang") or {}).get("minCount")
+        if least is not None and least < 1:
+            yield fe.invalid(f"{path}.schedulingPolicy.gang.minCount", least, "must be greater than or equal to 1")
+    yield from _CONSTRAINTS(holder, path)
+    yield from _MODE(holder, path)
+    mode = holder.get("disruptionMode") or {}
+    if "all" in mode and "single" not in mode and "gang" not in (policy or {}):
+        yield fe.forbidden(f"{path}.disruptionMode", _ALL_OF_BASIC)
+    yield from devices.group_claims(holder, path)
+
+
+def same_but_min_count(new: Json, old: Json, path: str) -> r.Found:
+    """`scheduling` of a Job stays as it was made, but for the minimum of its gang."""
+    after, before = _without_min_count(new.get("scheduling")), _without_min_count(old.get("scheduling"))
+    if after != before:
+        yield fe.invalid(path, new.get("scheduling"), r.IMMUTABLE)
+
+
+def _without_min_count(scheduling: Json | None) -> Json | None:
+    policy = (scheduling or {}).get("schedulingPolicy") or {}
+    if not isinstance(policy.get("gang"), dict):
+        return scheduling
+    return {**(scheduling or {}), "schedulingPolicy": {**policy, "gang": {**policy["gang"], "minCount": None}}}
+
+
+_CONTROLLER = r.given(
+    "controllerRef",
+    r.formed("apiGroup", names.subdomain),
+    r.wanted("kind", names.path_segment),
+    r.wanted("name", names.path_segment),
+)
+
+
+def _template_name(text: str) -> tuple[str, ...]:
+    found = names.dns_label(text)
+    return tuple(names.label_message if detail == "must not contain dots" else detail for detail in found)
+
+
+def workload(obj: Json, _: str) -> r.Found:
+    """A workload: its templates and the object that controls it."""
+    spec, version = obj.get("spec", {}), obj.get("apiVersion", "")
+    if version != _OLD_VERSION:
+        yield from _tree(spec)
+    yield from _CONTROLLER(spec, "spec")
+    if version == _OLD_VERSION:
+        if not spec.get(GROUPS):
+            yield fe.required(f"spec.{GROUPS}")
+    else:
+        yield from _LISTS({key: spec[key] for key in (GROUPS, COMPOSITES) if spec.get(key)}, "spec")
+    yield from _template_lists(spec, "spec", version)
+
+
+def _template_lists(holder: Json, path: str, version: str) -> r.Found:
+    """The templates of a workload or of a composite template: at most eight in a list, no two of one name."""
+    for name in (GROUPS, COMPOSITES):
+        entries, place = holder.get(name) or (), f"{path}.{name}"
+        if len(entries) > _MAX_TEMPLATES:
+            yield fe.too_many(place, len(entries), _MAX_TEMPLATES)
+            continue
+        seen: set[str] = set()
+        for index, template in enumerate(entries):
+            yield from _template(template, f"{place}[{index}]", version, name == COMPOSITES, seen)
+
+
+def _template(template: Json, place: str, version: str, composite: bool, seen: set[str]) -> r.Found:
+    """One entry of a list; `seen`: names of those before it."""
+    name = template.get("name", "")
+    if name in seen:
+        shown = {"schedulingConstraints": None, **template}
+        ordered = {key: shown[key] for key in ("name", "schedulingPolicy", "schedulingConstraints") if key in shown}
+        yield fe.duplicate(place, {**ordered, **shown})
+        return
+    seen.add(name)
+    yield from fe.wanted(f"{place}.name", name, _template_name)
+    if not composite:
+        yield from _members(template, place, version)
+        return
+    yield from _composite_members(template, place)
+    if place.count(COMPOSITES) < _MAX_DEPTH:  # deeper ones are refused as a whole
+        yield from _template_lists(template, place, version)
+
+
+def _tree(spec: Json) -> r.Found:
+    """What all templates of a workload together have to be (composite.md 1).
+
+    Names that two templates of one list share are reported by `_template`.
+    """
+    tops = spec.get(COMPOSITES) or ()
+    named: dict[str, str] = {}
+    deep: set[str] = set()
+    childless, priorities = [], set()
+    for one in templates(spec):
+        top = ".".join(one.place.split(".", 2)[:2])
+        if one.composite and one.level == _MAX_DEPTH:
+            deep.add(top)
+        if one.level > _MAX_DEPTH:
+            continue
+        name = one.holder.get("name", "")
+        if named.setdefault(name, one.listed) != one.listed:
+            yield fe.duplicate(f"{one.place}.name", name)
+        if one.composite and not one.holder.get(GROUPS) and not one.holder.get(COMPOSITES):
+            childless.append(fe.invalid(one.place, name, _NO_CHILD))
+        priorities.add((one.holder.get("priorityClassName", ""), one.holder.get("priority")))
+    for index, top in enumerate(tops):
+        place = f"spec.{COMPOSITES}[{index}]"
+        if place in deep:
+            yield fe.invalid(place, top.get(COMPOSITES), f"maximum template hierarchy depth is {_MAX_DEPTH}")
+    if len(priorities) > 1:
+        yield fe.invalid("spec", None, _PRIORITIES if tops else "detected multiple priority configurations")
+    yield from childless
+
+
+_NO_CHILD = "must have at least one child PodGroupTemplate or CompositePodGroupTemplate"
+_PRIORITIES = "all priority and priorityClassName values must be identical, detected multiple values"
+
+
+def same_templates(new: Json, old: Json) -> r.Found:
+    """Templates stay as they are but for their counts (v1beta1, v1alpha3), and a tree stays one."""
+    changed = False
+    for name in (GROUPS, COMPOSITES):
+        now, was = (r.reach(obj, "spec").get(name) or [] for obj in (new, old))
+        if now == was:
+            continue
+        if new.get("apiVersion") == _OLD_VERSION or _without_counts(now) != _without_counts(was):
+            yield fe.invalid(f"spec.{name}", None, r.IMMUTABLE)
+        else:
+            changed = True
+    if changed:
+        yield from workload(new, "")
+
+
+def _without_counts(entries: list[Json]) -> list[Json]:
+    """Templates with all their counts left out, those below them too."""
+    return [
+        {
+            **_without_count(one),
+            **{name: _without_counts(one[name]) for name in (GROUPS, COMPOSITES) if one.get(name)},
+        }
+        for one in entries
+    ]
+
+
+def _without_count(holder: Json) -> Json:
+    """A template or spec with the count of its gang left out."""
+    policy = holder.get("schedulingPolicy", {})
+    if "gang" not in policy:
+        return holder
+    gang = {key: value for key, value in policy["gang"].items() if key not in ("minCount", "minGroupCount")}
+    return {**holder, "schedulingPolicy": {**policy, "gang": gang}}
+
+
+def pod_group(obj: Json, _: str) -> r.Found:
+    """A pod group."""
+    spec, version = obj.get("spec", {}), obj.get("apiVersion", "")
+    if version != _OLD_VERSION:
+        yield from _PARENT(spec, "spec")
+        yield from _REFERENCE(spec, "spec")
+        if spec.get("parentCompositePodGroupName") and "workloadRef" not in spec:
+            yield fe.required("spec.workloadRef", "must be specified when `parentCompositePodGroupName` is set")
+    elif "podGroupTemplateRef" in spec and "workload" not in spec["podGroupTemplateRef"]:
+        yield fe.invalid("spec.podGroupTemplateRef", "", "must specify one of: `workload`")
+    else:
+        yield from _OLD_REFERENCE(spec, "spec")
+    yield from _members(spec, "spec", version)
+
+
+def composite_pod_group(obj: Json, _: str) -> r.Found:
+    """A composite: always made of a template of a workload (composite.md 1)."""
+    spec = obj.get("spec", {})
+    yield from _PARENT(spec, "spec")
+    if "workloadRef" not in spec:
+        yield fe.required("spec.workloadRef")
+    yield from _REFERENCE(spec, "spec")
+    yield from _composite_members(spec, "spec")
+
+
+_WORKLOAD = r.wanted("workloadName", names.subdomain)
+_PARENT = r.formed("parentCompositePodGroupName", names.subdomain, "set")
+_REFERENCE = r.given("workloadRef", _WORKLOAD, r.wanted("templateName", names.dns_label))
+_OLD_REFERENCE = r.given(
+    "podGroupTemplateRef", r.given("workload", _WORKLOAD, r.wanted("podGroupTemplateName", names.dns_label))
+)
+
+
+def same_policy(new: Json, old: Json) -> r.Found:
+    """The policy stays but for its count (v1beta1, v1alpha3)."""
+    after, before = new.get("spec", {}), old.get("spec", {})
+    if after.get("schedulingPolicy") == before.get("schedulingPolicy"):
+        return
+    free = new.get("apiVersion") != _OLD_VERSION
+    if free and _without_count(after).get("schedulingPolicy") == _without_count(before).get("schedulingPolicy"):
+        yield from _policy(after, "spec", "minGroupCount" if new.get("kind") == "CompositePodGroup" else "minCount")
+    else:
+        yield fe.invalid("spec.schedulingPolicy", None, r.IMMUTABLE)
+
+
+GROUP_FIELDS = (
+    "podGroupTemplateRef", "workloadRef", "parentCompositePodGroupName", "schedulingConstraints",
+    "resourceClaims", "disruptionMode", "priorityClassName", "priority", "preemptionPolicy",
+)  # fmt: skip
+"""What else stays in the spec of a group."""
+COMPOSITE_FIELDS = tuple(name for name in GROUP_FIELDS if name not in ("podGroupTemplateRef", "resourceClaims"))
+"""The same for a composite."""
