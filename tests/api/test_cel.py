@@ -59,6 +59,7 @@ VALUES: list[tuple[str, Any]] = [
     # fields
     ("has(self.a) && !has(self.c) && has(self.none)", True),
     ("self.a__dash__b == 1 && self.__namespace__ == 'n'", True),
+    ("self.namespace == 'n' && has(self.namespace)", True),
     ("self['a'] == self.a", True),
     # macros
     ("self.list.map(x, x * 2).filter(y, y > 2)", [4, 6]),

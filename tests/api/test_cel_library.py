@@ -175,6 +175,8 @@ TYPES = [
     ("self.port == 1 || self.port == 'a' || type(self.port) == int", "bool"),
     ("self.?s", "optional_type(string)"),
     ("self.?o.?__namespace__", "optional_type(string)"),
+    ("self.o.namespace == 's' && has(self.o.namespace)", "bool"),
+    ("self.?o.?namespace", "optional_type(string)"),
     ("self.?m[?'a'].orValue(1)", "int"),
     ("self.?s.optMap(x, x.size()).orValue(0)", "int"),
     ("dyn(self.s)", "dyn"),
@@ -210,7 +212,6 @@ TYPES = [
     ("self.nothing == 1", "undefined field 'nothing'"),
     ("has(self.nothing)", "undefined field 'nothing'"),
     ("self.any == 1", "undefined field 'any'"),
-    ("self.o.namespace == ''", "undefined field 'namespace'"),
     ("self.s.size", "type 'string' does not support field selection"),
     # overloads
     ("self.n + 'a'", "found no matching overload for '_+_' applied to '(int, string)'"),

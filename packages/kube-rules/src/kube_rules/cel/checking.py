@@ -29,6 +29,7 @@ from kube_rules.cel.overloads import (
 from kube_rules.cel.syntax import (
     ENTRY,
     OPTIONAL_FIELD,
+    RESERVED,
     Bind,
     Call,
     CelSyntaxError,
@@ -146,7 +147,8 @@ class _Checker:
         if given.name != "object":
             raise CelSyntaxError(f"type '{given}' does not support field selection")
         whole = unescaped(name)
-        if whole not in given.fields or escaped(whole) != name:
+        # A field named by a reserved word is found by that word too (DeclTypeProvider, recognizeKeywordAsFieldName).
+        if whole not in given.fields or (escaped(whole) != name and name not in RESERVED):
             raise CelSyntaxError(f"undefined field '{name}'")
         return type_of(given.fields[whole])
 
