@@ -130,6 +130,27 @@ def test_null_stays_where_it_may_and_becomes_the_default_where_it_may_not() -> N
     assert schema.validate(obj) == []
 
 
+def test_null_that_may_not_be_is_dropped_where_no_default_stands() -> None:
+    """interfaces.md 5: as PruneNonNullableNullsWithoutDefaults; in a list null stays, and is refused."""
+    schema = made(
+        {
+            "type": "object",
+            "properties": {
+                "a": {"type": "string", "default": "d"},
+                "b": {"type": "string", "nullable": True},
+                "c": {"type": "string"},
+                "l": {"type": "array", "items": {"type": "object", "properties": {"x": {"type": "integer"}}}},
+                "m": {"type": "object", "additionalProperties": {"type": "string"}},
+            },
+        }
+    )
+    given = {"spec": {"a": None, "b": None, "c": None, "l": [{"x": None}, None], "m": {"k": None, "n": "v"}}}
+    kept, unknown, problems = schema.decode(given)
+    assert kept == {"spec": {"a": None, "b": None, "l": [{}, None], "m": {"n": "v"}}}
+    assert (unknown, problems) == ([], [])
+    assert [error.reason for error in schema.validate(kept)] == ["FieldValueTypeInvalid", "FieldValueTypeInvalid"]
+
+
 def test_defaults_are_not_shared_between_objects() -> None:
     schema = made(
         {

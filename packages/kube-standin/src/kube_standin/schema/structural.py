@@ -101,7 +101,7 @@ class Structural:
         self._meta = nodes.named(definitions.OBJECT_META)
 
     def decode(self, obj: Json) -> tuple[Json, list[UnknownField], list[TypeProblem]]:
-        """The object without fields the schema does not have; metadata is checked like everywhere."""
+        """Return the object without fields that the schema lacks and nulls that it forbids; metadata is checked too."""
         unknown: list[UnknownField] = []
         problems: list[TypeProblem] = []
         pruned = self._prune(self.schema, obj, "", unknown, problems, resource=True)
@@ -140,6 +140,8 @@ class Structural:
                     out[key] = kept
             elif key in properties or isinstance(others, dict):
                 field = properties.get(key, others)
+                if inner is None and not field.get("nullable") and "default" not in field:
+                    continue  # a null where none may be stands for nothing (PruneNonNullableNullsWithoutDefaults)
                 embedded = bool(field.get("x-kubernetes-embedded-resource"))
                 out[key] = self._prune(field, inner, below, unknown, problems, resource=embedded)
             elif preserve or others is True:
