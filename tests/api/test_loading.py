@@ -72,7 +72,7 @@ def test_lists_are_opened_and_typed_lists_name_the_kind_of_their_items() -> None
     assert read('{"apiVersion": "v1", "kind": "List", "items": null}').all() == []
 
 
-@pytest.mark.parametrize("between", ["", " ", "\n", "\r\n\n"])
+@pytest.mark.parametrize("between", ["", " ", "\n", "\r\n\n", "\n---\n", "\n--- # next\n"])
 def test_json_values_may_follow_each_other(between: str) -> None:
     one = [json.dumps({"apiVersion": "v1", "kind": "Node", "metadata": {"name": f"n{i}"}}) for i in range(3)]
     found = load(["-"], stdin=io.BytesIO(between.join(one).encode()))

@@ -259,6 +259,7 @@ def test_large_json_of_values_of_no_length_is_refused() -> None:
         ("a.yaml", b"{}", True),
         ("a.yaml", b"{", True),
         ("a.yaml", b"{a: 1}", False),
+        ("a.json", b'{"a": 1}\n---\n{"b": 2}', False),
         ("a.yaml", b"[1]", False),
         ("a.yaml", b"a: 1", False),
         ("a.yaml", b"", False),

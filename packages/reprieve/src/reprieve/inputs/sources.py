@@ -103,7 +103,12 @@ def decoded(data: bytes, origin: Origin, encoding: str) -> str:
 
 
 def is_json(name: str, data: bytes) -> bool:
-    """Whether the text is JSON: by its suffix, or because it starts as a JSON object does."""
+    """Whether the text is JSON: by its suffix, or because it starts as a JSON object does.
+
+    JSON values between YAML's separators are YAML, as they are to kubectl; no JSON text has such a line.
+    """
+    if b"\n---" in data:
+        return False
     if name.endswith(".json"):
         return True
     start = data[:4096].removeprefix(b"\xef\xbb\xbf").lstrip(_SPACE)
