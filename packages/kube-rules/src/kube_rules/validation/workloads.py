@@ -8,6 +8,7 @@ from zoneinfo import available_timezones
 
 from kube_rules import field_errors as fe
 from kube_rules.json import Json
+from kube_rules.schedules import Schedule
 from kube_rules.selectors import SelectorError, compile_selector
 from kube_rules.validation import names, pods, scheduling, selectors
 from kube_rules.validation import rows as r
@@ -337,9 +338,11 @@ def _schedule(spec: Json, path: str) -> r.Found:
     elif "TZ" in schedule:
         detail = "cannot use TZ or CRON_TZ in schedule, use timeZone field instead"
         yield fe.invalid(f"{path}.schedule", schedule, detail)
-    elif len(schedule.split()) != 5 and not schedule.startswith("@"):
-        detail = f"expected exactly 5 fields, found {len(schedule.split())}: [{schedule}]"
-        yield fe.invalid(f"{path}.schedule", schedule, detail)
+    else:
+        try:
+            Schedule.parse(schedule)
+        except ValueError as error:
+            yield fe.invalid(f"{path}.schedule", schedule, str(error))
 
 
 def _started(spec: Json, path: str) -> r.Found:

@@ -14,6 +14,7 @@ from contextlib import asynccontextmanager
 
 from kube_standin.controllers.accounts import RootCertificates, ServiceAccounts
 from kube_standin.controllers.claims import ResourceClaims
+from kube_standin.controllers.cronjobs import CronJobs
 from kube_standin.controllers.daemonsets import DaemonSets
 from kube_standin.controllers.deployments import Deployments
 from kube_standin.controllers.devicetaints import DeviceTaintEviction
@@ -61,6 +62,7 @@ CONTROLLERS: Mapping[str, type[Controller]] = {
         StatefulSets,
         DaemonSets,
         Jobs,
+        CronJobs,
         VolumeBinder,
         Provisioner,
         EphemeralVolumes,

@@ -8,10 +8,12 @@ from __future__ import annotations
 import hashlib
 import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from kube_rules.controllers.cronjobs import job_of_cron_job
 from kube_rules.job_indexes import JobIndexes
 from kube_rules.objects import Node, NodeSelector, Pod, Toleration
 from kube_rules.selectors import CompiledNodeSelector, SelectorError, compile_node_selector, parse_integer
@@ -90,16 +92,10 @@ def cron_job(workload: Workload, maker: Maker) -> None:
     if maker.run_asked(workload):
         template = mapping(workload.spec.get("jobTemplate"))
         meta = mapping(template.get("metadata"))
-        minutes = int(maker.now // 60)
-        made = {
-            "apiVersion": "batch/v1",
-            "kind": "Job",
-            "metadata": {
-                **{part: meta[part] for part in ("labels", "annotations") if part in meta},
-                "name": f"{workload.name[:52]}-{minutes}",
-            },
-            "spec": template.get("spec"),
-        }
+        meta = {"labels": meta.get("labels"), "annotations": mapping(meta.get("annotations"))}
+        template = {"metadata": meta, "spec": template.get("spec")}
+        at = datetime.fromtimestamp(maker.now // 60 * 60, UTC)
+        made = {"apiVersion": "batch/v1", "kind": "Job", **job_of_cron_job(workload.name[:52], template, at)}
         maker.child(workload, made, "spec.jobTemplate")
     elif not workload.uid:
         maker.problem(
