@@ -34,7 +34,7 @@ def test_importing_the_package_loads_nothing_heavy() -> None:
 
 
 def test_a_cluster_built_in_python_plans() -> None:
-    """The example in `reprieve.python.building`."""
+    """The example in `reprieve.python.builder`."""
     cluster = reprieve.ClusterBuilder()
     cluster.add_node("n1", {"cpu": "8", "memory": "32Gi", "nvidia.com/gpu": 8})
     cluster.add_pod("low", node="n1", priority=10, requests={"nvidia.com/gpu": 8})

@@ -252,7 +252,7 @@ def test_running_out_of_memory_is_one_line(run: Run, monkeypatch: pytest.MonkeyP
     def exhausted(*_: object, **__: object) -> None:
         raise MemoryError
 
-    monkeypatch.setattr("reprieve.inputs.loading.load", exhausted)
+    monkeypatch.setattr("reprieve.python.inputs.load", exhausted)
     ended = run("plan", "-f", PLANS)
     assert (ended.code, ended.out) == (2, "")
     assert ended.err.splitlines() == [
@@ -264,7 +264,7 @@ def test_control_c_ends_quietly(run: Run, monkeypatch: pytest.MonkeyPatch) -> No
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("reprieve.inputs.loading.load", interrupted)
+    monkeypatch.setattr("reprieve.python.inputs.load", interrupted)
     ended = run("plan", "-f", PLANS / "nothing.yaml")
     assert (ended.code, ended.out, ended.err) == (130, "", "")
 

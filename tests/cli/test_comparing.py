@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from reprieve.cli.comparing import comparison_sections
+from reprieve.cli.comparison import comparison_sections
 from reprieve.cli.sections import Tone
-from reprieve.questions.comparing import Compared, PlanComparison, Variant
+from reprieve.questions.comparison import Compared, PlanComparison, Variant
 from tests.cli.conftest import Run
 
 CLUSTER = """apiVersion: v1

@@ -14,6 +14,7 @@ import pytest
 from reprieve.cli import queue
 from reprieve.client.reading import Reading
 from reprieve.inputs.loading import read
+from reprieve.python.inputs import Warn
 from tests.cli.conftest import Run
 from tests.cli.test_questions import CLUSTER, pod
 
@@ -26,12 +27,15 @@ def live(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[dict[str, Any]
     """A cluster that is read again for each question; with what each time."""
     asked: list[dict[str, Any]] = []
 
-    def read_live(kubeconfig: str | None, context: str | None, strictness: object, **more: Any) -> tuple[Reading, str]:
+    def read_live(
+        kubeconfig: str | None, context: str | None, strictness: object, warn: Warn, **more: Any
+    ) -> tuple[Reading, str]:
         asked.append({"kubeconfig": kubeconfig, "context": context, **more})
         objects = [one.object for text in (CLUSTER, WAITING) for one in read([("here", text)]).all()]
-        return Reading(objects=objects, warnings=["leases are not readable"]), "https://here"
+        warn(["leases are not readable"])
+        return Reading(objects=objects), "https://here"
 
-    monkeypatch.setattr("reprieve.cli.asking.read_live", read_live)
+    monkeypatch.setattr("reprieve.python.inputs.read_live", read_live)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("KUBECONFIG", raising=False)
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
@@ -91,7 +95,7 @@ def test_files_are_added_to_the_cluster_as_made_now(
     run: Run, live: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Who waits there already, with the same priority, is tried first (whatif.md 6.5)."""
-    monkeypatch.setattr("reprieve.cli.asking.time.time", lambda: 1_800_000_000.0)
+    monkeypatch.setattr("reprieve.python.inputs.time.time", lambda: 1_800_000_000.0)
     items = json.loads(run(*ASKED, "-f", "more.yaml", "-o", "json").out)["items"]
     assert [(item["name"], item["since"]) for item in items] == [
         ("waiting", "2026-05-04T03:02:01Z"),

@@ -159,14 +159,14 @@ def test_an_owner_has_to_be_of_a_kind_that_makes_pods_and_there(
     """Only for kinds that make pods is all of the cluster read; one that is not there may have records."""
     cluster.exists = False
     reads = len(live)
-    monkeypatch.setattr("reprieve.cli.snapshot.read_live", _read_live)
+    monkeypatch.setattr("reprieve.python.inputs.read_live", _read_live)
     ended = run("explain", *(kind.split("/") if "/" in kind else (kind, "n")), "--kubeconfig", "k")
     assert (ended.code, ended.out, [one for one, _, _ in cluster.asked], len(live)) == (2, "", asked, reads)
     assert message in ended.err
 
 
 def test_an_owner_is_explained_by_a_pod_of_it(run: Run, cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("reprieve.cli.snapshot.read_live", _read_live)
+    monkeypatch.setattr("reprieve.python.inputs.read_live", _read_live)
     run("explain", "rs", "web", "-n", "default")
     assert [asked for asked, _, _ in cluster.asked] == [Asked("Pod", "default", "web-aaaaa")]
     assert [str(owner) for owner in cluster.owners] == ["replicaset default/web"]

@@ -13,12 +13,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from reprieve.cli import asking, comparing, history, options, snapshot
+from reprieve.cli import comparison, history, options, source
 from reprieve.cli.outcome import CommandError, Exit
-from reprieve.cli.reading import Strictness
 from reprieve.client.errors import ConfigError, UnreachableError
 from reprieve.client.reading import Reading
 from reprieve.inputs.loading import read
+from reprieve.python.inputs import InputSource, Strictness, Warn
 from reprieve.simulation.bench.running import HotFunction, Measured, Percentiles
 from reprieve.simulation.bench.series import Growth, ScenarioError
 from tests.cli.conftest import Ended, Run
@@ -31,12 +31,12 @@ READ: list[tuple[Callable[[], object], object]] = [
     (lambda: options.read_size("--x", "1"), 1),
     (lambda: options.read_size("--x", "64Mi"), 64 * 1024 * 1024),
     (lambda: options.read_time("--x", "1970-01-01T00:00:10Z"), 10.0),
-    (lambda: asking.read_runs(None), []),
+    (lambda: source.read_runs(None), []),
     (
-        lambda: asking.read_runs(["cronjob/a", "CJ/b", "cronjobs/c", "cronjob.batch/d"]),
+        lambda: source.read_runs(["cronjob/a", "CJ/b", "cronjobs/c", "cronjob.batch/d"]),
         [f"default/{n}" for n in "abcd"],
     ),
-    (lambda: asking.read_runs(["team/cronjob/a"]), ["team/a"]),
+    (lambda: source.read_runs(["team/cronjob/a"]), ["team/a"]),
 ]
 
 
@@ -54,17 +54,12 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
     (lambda: options.read_size("--x", "many"), "--x: "),
     (lambda: options.read_time("--x", "today"), '--x: "today": '),
     (lambda: options.read_gates("Nope=true"), "--feature-gates: unknown feature gate 'Nope'; known: "),
-    (lambda: options.read_configuration("nowhere.yaml"), "nowhere.yaml: No such file or directory"),
     (lambda: options.read_options(plugins=["no:Such"]), "--plugin "),
-    (lambda: options.read_options(config="nowhere.yaml"), "nowhere.yaml: No such file or directory"),
     (lambda: options.read_options(compatible=True, plugin_timeout="0s"), "--plugin-timeout: want more than 0"),
-    (lambda: asking.read_runs(["job/a"]), "--run job/a: want cronjob/NAME or NAMESPACE/cronjob/NAME"),
-    (lambda: asking.read_runs(["cronjob/"]), "--run cronjob/: want"),
-    (lambda: asking.read_runs(["a"]), "--run a: want"),
-    (lambda: asking.read_runs(["x/team/cronjob/a"]), "--run x/team/cronjob/a: want"),
-    (lambda: asking.check_source(None, None, None, found=False), "nothing to plan: "),
-    (lambda: asking.check_source(["f"], None, "c", found=True), "--context: only a --kubeconfig has contexts"),
-    (lambda: asking.check_source(["f"], None, "c", found=False), "--context: only a --kubeconfig has contexts"),
+    (lambda: source.read_runs(["job/a"]), "--run job/a: want cronjob/NAME or NAMESPACE/cronjob/NAME"),
+    (lambda: source.read_runs(["cronjob/"]), "--run cronjob/: want"),
+    (lambda: source.read_runs(["a"]), "--run a: want"),
+    (lambda: source.read_runs(["x/team/cronjob/a"]), "--run x/team/cronjob/a: want"),
     (lambda: history._read_since("6"), "--since 6: want a duration such as 6h, 30m or 7d, or a time (RFC 3339)"),
     (lambda: history._read_since("T6h"), "--since T6h: want a duration"),
     (lambda: history._read_since("2026T"), '--since: "2026T": '),
@@ -77,13 +72,6 @@ def test_what_is_no_good_is_named_with_its_option(reading: Callable[[], object],
         reading()
     assert str(refused.value).startswith(message)
     assert refused.value.code == Exit.BAD_INPUT
-
-
-def test_sources_that_name_a_cluster_or_files_are_accepted() -> None:
-    asking.check_source(None, "k", "c", found=False)
-    asking.check_source(None, None, "c", found=True)
-    asking.check_source(["f"], None, None, found=True)
-    asking.check_source(["f"], "k", "c", found=True)
 
 
 @pytest.mark.parametrize(
@@ -114,8 +102,8 @@ def test_a_gate_that_changes_nothing_here_is_a_warning(capsys: pytest.CaptureFix
 def test_an_answer_by_exit_code_is_of_all_of_the_input_unless_lenient(
     asked: list[tuple[str, bool]], lenient: bool, before: str, after: str
 ) -> None:
-    source = asking.Source(strictness=Strictness(answer_for_all=before, lenient=lenient))
-    assert asking.answering_for_all(source, asked).strictness.answer_for_all == after
+    asked_about = InputSource(strictness=Strictness(answer_for_all=before, lenient=lenient))
+    assert source.answering_for_all(asked_about, asked).strictness.answer_for_all == after
 
 
 def plans(run: Run, tmp_path: Path, number: int) -> Ended:
@@ -126,7 +114,7 @@ def plans(run: Run, tmp_path: Path, number: int) -> Ended:
 
 
 def test_at_most_sixteen_plans_are_compared(run: Run, tmp_path: Path) -> None:
-    assert comparing.MOST_VARIANTS == 16
+    assert comparison.MOST_VARIANTS == 16
     assert plans(run, tmp_path, 17) == Ended(2, "", "error: at most 16 plans can be compared\n")
     ended = plans(run, tmp_path, 16)
     assert ended.code == 0, ended.err
@@ -144,7 +132,7 @@ def test_an_input_without_objects_is_named_by_its_first_three_files(
     for name in files:
         Path(name).write_text("")
     ended = run("plan", *(argument for name in files for argument in ("-f", name)))
-    assert f"warning: {named}: there are no objects in it\n" in ended.err
+    assert f"warning: {named}: no objects found\n" in ended.err
 
 
 # -- bench ---------------------------------------------------------------------------------------------------------
@@ -283,7 +271,14 @@ def test_a_scenario_that_fails_is_no_bad_input(run: Run, monkeypatch: pytest.Mon
 def reading(monkeypatch: pytest.MonkeyPatch) -> Reading:
     node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "secretive"}}
     found = Reading(objects=[one.object for one in read([("n", node)]).nodes], warnings=["not read: x"])
-    monkeypatch.setattr(snapshot, "read_live", lambda *_: (found, "https://here"))
+
+    def read_live(
+        kubeconfig: str | None, context: str | None, strictness: Strictness, warn: Warn
+    ) -> tuple[Reading, str]:
+        warn(found.warnings)
+        return found, "https://here"
+
+    monkeypatch.setattr("reprieve.python.inputs.read_live", read_live)
     return found
 
 

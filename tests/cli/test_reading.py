@@ -124,7 +124,7 @@ def test_what_may_hold_pods_is_no_green_answer(run: Run, tmp_path: Path, option:
     file = write(tmp_path / "a.yaml", NODE, globals()[document])
     ended = run("plan", "-f", file, option)
     assert (ended.code, ended.out) == (2, "")
-    assert f"error: {option}: 1 object is not answered for" in ended.err
+    assert f"error: {option}: 1 object cannot be planned" in ended.err
 
 
 def test_a_workload_that_cannot_be_expanded_is_an_error_that_names_it(run: Run, tmp_path: Path) -> None:
@@ -269,7 +269,7 @@ def test_an_input_without_objects_is_a_warning(run: Run, tmp_path: Path) -> None
     """whatif.md 1: never silence; an empty file beside others is nothing to speak of."""
     empty = write(tmp_path / "empty.yaml", "# nothing yet\n")
     ended = run("plan", "-f", empty)
-    assert (ended.code, ended.err) == (0, f"warning: {empty}: there are no objects in it\n")
+    assert (ended.code, ended.err) == (0, f"warning: {empty}: no objects found\n")
     assert run("plan", "-f", empty, "-f", write(tmp_path / "a.yaml", NODE)).err == ""
 
 

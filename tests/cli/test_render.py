@@ -12,7 +12,7 @@ from reprieve.cli.render import MOST_ROWS, _spread, plan_sections
 from reprieve.cli.sections import Tone, plain
 from reprieve.python.wording import seconds_text
 from reprieve.questions.capacity import Capacity, Domain, Pool
-from reprieve.questions.draining import DrainedNode, DrainPlan
+from reprieve.questions.drain_order import DrainedNode, DrainPlan
 from reprieve.questions.queue_order import Queue, QueueItem
 from reprieve.simulation.report import (
     Account,

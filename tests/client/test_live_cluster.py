@@ -156,7 +156,7 @@ def test_a_live_plan_is_for_now_and_new_objects_are_made_now(
 
     monkeypatch.setattr(VirtualCluster, "__init__", noted)
     later = time.time() + 7200
-    monkeypatch.setattr("reprieve.cli.asking.time", SimpleNamespace(time=lambda: later))
+    monkeypatch.setattr("reprieve.python.inputs.time", SimpleNamespace(time=lambda: later))
 
     def first_start(*arguments: object) -> tuple[float, Any]:
         starts.clear()  # whoever waits is helped by trials, which are plans too

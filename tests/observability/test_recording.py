@@ -17,7 +17,7 @@ from reprieve.observability.recording import RecordKeeper
 from reprieve.observability.records import MOST_LOOKED_AT, MOST_REPRIEVED, DecisionRecord, decode, encode
 from reprieve.observability.store import MemoryStore
 from reprieve.plugins.gang_scheduling import GREEDY, RETRY, GangScheduling
-from reprieve.python.helping import helps_of
+from reprieve.python.hints import helps_of
 from tests.building import START, Item, gang, group, node, pdb, pod, profile_with
 from tests.observability.watching import Observed
 

@@ -12,7 +12,7 @@ from reprieve.framework.profile import Profile
 from reprieve.framework.status import Code, Status
 from reprieve.preemption.default_preemption import DefaultPreemption
 from reprieve.preemption.outcome import Preemption
-from reprieve.python.building import ClusterBuilder
+from reprieve.python.builder import ClusterBuilder
 from reprieve.queueing.entity import QueueState
 from reprieve.scheduling.decision import Result
 from tests.building import World, gang, group, history, node, pdb, pod, profile_with

@@ -24,7 +24,7 @@ from kube_rules.admission.amounts import ZERO, Amounts, added, amounts
 from kube_rules.admission.quotas import counted
 from reprieve.inputs.loading import read
 from reprieve.python.cluster import load
-from reprieve.python.planning import PlanResult, plan
+from reprieve.python.plans import PlanResult, plan
 from tests.drawing import examples
 from tests.e2e.cluster import CLASSES, GROUPS, PODS, Json, Up, condition, eventually, nodes_file, priority_class, up
 

@@ -33,10 +33,10 @@ from reprieve.observability.records import (
     TooBig,
 )
 from reprieve.preemption.outcome import NEVER
-from reprieve.python import waiting
-from reprieve.python.building import ClusterBuilder
+from reprieve.python import waiting_records
+from reprieve.python.builder import ClusterBuilder
 from reprieve.python.cluster import Cluster
-from reprieve.python.helping import helps_of
+from reprieve.python.hints import helps_of
 from reprieve.python.tables import MOST_ROWS, Table, html
 from reprieve.python.wording import count, seconds_text
 from reprieve.simulation.plan import PlanOptions, plan
@@ -389,8 +389,8 @@ def rejected(number: int, name: str) -> DecisionRecord:
 
 def test_the_last_record_of_each_is_kept_of_the_last_so_many(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever was tried again counts as of then."""
-    monkeypatch.setattr(waiting, "MOST_RECORDS", 2)
-    kept = waiting.WaitingRecords()
+    monkeypatch.setattr(waiting_records, "MOST_RECORDS", 2)
+    kept = waiting_records.WaitingRecords()
     assert kept.next_id() == 1
     for number, name in enumerate(("a", "b", "a", "c"), 1):
         kept.put(rejected(number, name), ())
@@ -418,7 +418,7 @@ def test_rejections_of_a_plan_are_kept_and_nothing_else() -> None:
         .add_pod("large", requests={"cpu": "8"}, priority=9)
         .build()
     )
-    kept = waiting.WaitingRecords()
+    kept = waiting_records.WaitingRecords()
     document = plan(cluster.manifests, PlanOptions(observer=kept)).plan
     assert {one.name: one.outcome for one in document.pods} == {
         "fits": "Scheduled",

@@ -12,11 +12,11 @@ import pytest
 import reprieve
 from reprieve.framework.configuration_reading import configuration_of
 from reprieve.framework.gates import FeatureGates
-from reprieve.python import configuring
-from reprieve.python.answering import what_helps
-from reprieve.python.building import ClusterBuilder
+from reprieve.python import configuration
+from reprieve.python.answers import what_helps
+from reprieve.python.builder import ClusterBuilder
 from reprieve.python.cluster import Cluster
-from reprieve.python.configuring import plan_options, profiles_for
+from reprieve.python.configuration import plan_options, profiles_for
 from reprieve.questions.trials import Trials
 from reprieve.simulation.plan import PlanOptions
 from tests.cli.conftest import Run
@@ -106,7 +106,7 @@ def test_strict_refuses_annotations_that_cannot_be_read(key: str, refused: bool)
     if key == "expected-end":
         manifest["metadata"]["annotations"] = {"scheduling.reprieve.dev/expected-end": "2030-01-01T00:00:00Z"}
     if refused:
-        with pytest.raises(reprieve.InputError, match=r"strict: Pod default/p: .*not known"):
+        with pytest.raises(reprieve.InputError, match=r"strict: 1 annotation .* is Pod default/p: .*not known"):
             reprieve.load(NODE, manifest, strict=True)
     else:
         assert reprieve.load(NODE, manifest, strict=True).warnings == ()
@@ -268,7 +268,7 @@ def test_what_profiles_are_made_with(
         return profiles_of(*args, compatible=compatible)
 
     monkeypatch.setattr(watchdog, "Watchdog", Noted)
-    monkeypatch.setattr(configuring, "profiles_of", noted)
+    monkeypatch.setattr(configuration, "profiles_of", noted)
     placing: dict[str, Any] = {} if compatible is None else {"compatible": compatible}
     plan_options(FORM, **how, **placing)
     profiles_for(configuration_of(FORM), FeatureGates(), **how, **placing)

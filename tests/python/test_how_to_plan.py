@@ -14,9 +14,9 @@ import pytest
 import reprieve
 from reprieve.framework.configuration import ConfigurationError
 from reprieve.framework.gates import FeatureGates
-from reprieve.python import configuring
+from reprieve.python import configuration
 from reprieve.python.cluster import Cluster
-from reprieve.python.configuring import plan_options, read_configuration
+from reprieve.python.configuration import plan_options, read_configuration
 from reprieve.simulation.workloads.rows import MOST_BYTES
 
 FORM: dict[str, Any] = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
@@ -45,7 +45,7 @@ def pod(name: str, cpu: str = "1", phase: str = "", **spec: Any) -> dict[str, An
         (f"{TEXT}---\n{TEXT}".encode(), "want one document, found 2"),
         (b"\xff\xfe", "not UTF-8 text"),
         (b"a: 1\nb: [\n", "line "),
-        (TEXT.encode() + b"#" * (configuring.MAX_CONFIGURATION_BYTES - len(TEXT) + 1), "larger than 1048576 bytes"),
+        (TEXT.encode() + b"#" * (configuration.MAX_CONFIGURATION_BYTES - len(TEXT) + 1), "larger than 1048576 bytes"),
     ],
 )
 def test_a_file_that_is_no_configuration_is_named(tmp_path: Path, content: bytes, reported: str) -> None:
@@ -58,7 +58,7 @@ def test_a_file_that_is_no_configuration_is_named(tmp_path: Path, content: bytes
 
 def test_a_configuration_may_be_as_large_as_its_bound_and_begin_with_a_mark(tmp_path: Path) -> None:
     file = tmp_path / "c.yaml"
-    file.write_bytes(TEXT.encode() + b"#" * (configuring.MAX_CONFIGURATION_BYTES - len(TEXT)))
+    file.write_bytes(TEXT.encode() + b"#" * (configuration.MAX_CONFIGURATION_BYTES - len(TEXT)))
     assert read_configuration(file) == read_configuration(str(file))
     file.write_bytes(b"\xef\xbb\xbf" + TEXT.encode())
     assert read_configuration(file).profiles == ()

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from reprieve.questions.comparing import compared
+from reprieve.questions.comparison import compared
 from reprieve.simulation.report import (
     ChangeMade,
     EvictionCost,

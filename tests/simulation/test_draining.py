@@ -9,9 +9,9 @@ from unittest import mock
 import pytest
 
 from kube_rules.errors import InputError
-from reprieve.questions import coming_back
-from reprieve.questions import draining as module
-from reprieve.questions.draining import DrainPlan, drain_plan, nodes_named
+from reprieve.questions import drain_order as module
+from reprieve.questions import reinstatement
+from reprieve.questions.drain_order import DrainPlan, drain_plan, nodes_named
 from reprieve.simulation.plan import PlanOptions, plan
 
 from .test_changes import Json, gang, loaded, node, planned, pod
@@ -437,14 +437,14 @@ def test_each_next_node_takes_one_plan_where_every_pod_finds_a_place() -> None:
     """Eight nodes took 36 plans."""
     nodes = [node(f"n{number}", cpu="16") for number in range(10)]
     names = tuple(f"n{number}" for number in range(8))
-    with mock.patch.object(coming_back, "plan", wraps=plan) as planned_once:
+    with mock.patch.object(reinstatement, "plan", wraps=plan) as planned_once:
         assert drained(*nodes, *web(*names), names=names).clean
     assert planned_once.call_count == len(names)
 
 
 def test_nothing_is_planned_where_nobody_comes_back_and_nobody_waits() -> None:
     bare = [pod(f"bare-{number}", on=f"n{number}") for number in (1, 2, 3)]
-    with mock.patch.object(coming_back, "plan") as never:
+    with mock.patch.object(reinstatement, "plan") as never:
         found = drained(*NODES, *bare, names=("n1", "n2", "n3"))
     assert not never.called
     assert summary(found) == [(f"n{number}", [(f"bare-{number}", "Lost")], ()) for number in (1, 2, 3)]
@@ -493,7 +493,7 @@ DEVICE: Json = {
 )
 def test_a_drain_is_planned_where_something_may_be_decided(there: list[Json], plans: int) -> None:
     """Somebody waits, comes back or leaves, or controllers have something to write."""
-    with mock.patch.object(coming_back, "plan", wraps=plan) as planned_so_often:
+    with mock.patch.object(reinstatement, "plan", wraps=plan) as planned_so_often:
         drained(*NODES, pod("bare", on="n1"), *there)
     assert planned_so_often.call_count == plans
 

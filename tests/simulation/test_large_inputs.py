@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from reprieve.cluster.state import ClusterState
-from reprieve.python.building import ClusterBuilder
+from reprieve.python.builder import ClusterBuilder
 from tests.building import node
 
 HOST = "kubernetes.io/hostname"

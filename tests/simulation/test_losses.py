@@ -11,7 +11,7 @@ import pytest
 
 from reprieve.cli.render import plan_sections
 from reprieve.cli.sections import plain
-from reprieve.python.building import ClusterBuilder
+from reprieve.python.builder import ClusterBuilder
 from reprieve.simulation.plan import PlanOptions
 from reprieve.simulation.report import Answer, PodGroupOutcome
 from tests.cli.conftest import run as run  # a fixture

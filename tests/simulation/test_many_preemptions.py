@@ -6,7 +6,7 @@ import pytest
 
 from reprieve.cli.render import plan_sections
 from reprieve.preemption.outcome import Preemption
-from reprieve.python.building import ClusterBuilder
+from reprieve.python.builder import ClusterBuilder
 from reprieve.simulation import report_preemptions
 from reprieve.simulation.report import Answer
 from reprieve.simulation.virtual import Preempted

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from kube_rules.manifests import Manifests
 from reprieve.inputs.loading import load
-from reprieve.python.waiting import WaitingRecords
+from reprieve.python.waiting_records import WaitingRecords
 from reprieve.questions import trials as module
 from reprieve.questions.changes import Change, changed
 from reprieve.questions.pod_edits import workload_of_pod

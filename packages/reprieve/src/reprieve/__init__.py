@@ -77,11 +77,11 @@ if TYPE_CHECKING:
     from reprieve.framework.status import Code as Code
     from reprieve.framework.status import PlacementError as PlacementError
     from reprieve.framework.status import Status as Status
-    from reprieve.python.building import ClusterBuilder as ClusterBuilder
+    from reprieve.python.builder import ClusterBuilder as ClusterBuilder
     from reprieve.python.cluster import Cluster as Cluster
     from reprieve.python.cluster import load as load
-    from reprieve.python.planning import PlanResult as PlanResult
-    from reprieve.python.planning import plan as plan
+    from reprieve.python.plans import PlanResult as PlanResult
+    from reprieve.python.plans import plan as plan
     from reprieve.scheduling.engine import Engine as Engine
     from reprieve.scheduling.engine_options import EngineOptions as EngineOptions
     from reprieve.scheduling.profiles import default_profile as default_profile
@@ -100,7 +100,7 @@ _HOME = {
     "AwaitObject": "reprieve.framework.instructions",
     "BindPlugin": "reprieve.framework.plugin",
     "Cluster": "reprieve.python.cluster",
-    "ClusterBuilder": "reprieve.python.building",
+    "ClusterBuilder": "reprieve.python.builder",
     "ClusterEvent": "reprieve.framework.events",
     "ClusterState": "reprieve.cluster.state",
     "Code": "reprieve.framework.status",
@@ -137,7 +137,7 @@ _HOME = {
     "PlacementScorePlugin": "reprieve.framework.plugin",
     "Plan": "reprieve.simulation.report",
     "PlanOptions": "reprieve.simulation.plan",
-    "PlanResult": "reprieve.python.planning",
+    "PlanResult": "reprieve.python.plans",
     "Plugin": "reprieve.framework.plugin",
     "PluginIncident": "reprieve.framework.plugin_guard",
     "PodGroupAssignment": "reprieve.framework.plugin",
@@ -168,7 +168,7 @@ _HOME = {
     "default_normalize": "reprieve.framework.plugin",
     "default_profile": "reprieve.scheduling.profiles",
     "load": "reprieve.python.cluster",
-    "plan": "reprieve.python.planning",
+    "plan": "reprieve.python.plans",
     "row_count": "reprieve.framework.plugin",
     "row_numbers": "reprieve.framework.plugin",
 }

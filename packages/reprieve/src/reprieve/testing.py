@@ -321,7 +321,7 @@ def _profiles_of(
     classes = [plugin for plugin in plugins if isinstance(plugin, type)]
     if len(classes) < len(plugins):
         raise ValueError("World: with a config, give plugins as classes: their args are in the config")
-    from reprieve.python.configuring import profiles_for
+    from reprieve.python.configuration import profiles_for
 
     found, _ = profiles_for(configuration_of(config), gates or FeatureGates(), classes, call_extenders=False)
     return {profile.name: profile for profile in found}

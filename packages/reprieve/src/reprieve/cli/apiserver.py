@@ -10,9 +10,9 @@ import typer
 
 from kube_rules.printable import printable, printable_line
 from reprieve.cli import outcome
-from reprieve.cli.asking import DEFAULT_MAX_BYTES, MaxBytesOption
 from reprieve.cli.outcome import note, reason_of, refuse, show
 from reprieve.cli.progress import working
+from reprieve.cli.source import DEFAULT_MAX_BYTES, MaxBytesOption
 
 if TYPE_CHECKING:
     import asyncio
@@ -226,7 +226,7 @@ _MOST_NAMED = 3
 
 def report_loaded(loaded: "Loaded") -> None:
     """Report what became of the manifests."""
-    from reprieve.cli.reading import MOST_LINES
+    from reprieve.cli.outcome import MOST_LINES
 
     for lines in (loaded.warnings, [f"{text}; left out" for text in loaded.left_out]):
         for line in lines[:MOST_LINES]:

@@ -4,20 +4,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from reprieve.cli.asking import Source, gather, show_with_changes, taking_source, warn_of
 from reprieve.cli.documents import Format, document
-from reprieve.cli.outcome import reason_of, refuse, show
+from reprieve.cli.outcome import refuse, show, warn
 from reprieve.cli.progress import working
+from reprieve.cli.source import gather, show_with_changes, source_of, warn_of
 
 if TYPE_CHECKING:
     from reprieve.cli.sections import Section
     from reprieve.questions.capacity import Capacity
 
 
-@taking_source()
 def command(
     context: typer.Context,
-    source: Source,
     shape: Annotated[
         list[str],
         typer.Option("--shape", metavar="FILE", help="What is asked about: a pod, a gang or a workload. Repeatable."),
@@ -34,36 +32,37 @@ def command(
 
     With changes, such as --drain, it is the cluster after them that is asked about.
     """
-    from dataclasses import replace as with_fields
+    from dataclasses import replace
 
-    from kube_rules.errors import InputError
     from kube_rules.objects import PriorityClass
     from reprieve.cli.options import read_options
-    from reprieve.cli.reading import expanded, read_files
     from reprieve.client.reading import known_classes
+    from reprieve.python.inputs import expand_workloads, read_manifests
     from reprieve.questions.capacity import capacity
 
+    source = source_of(context)
     if [*source.files, *shape].count("-") > 1:
         refuse("-: standard input can be read only once")
-    gathered = gather(with_fields(source, run=()))  # --run is of the shape: who waits in the cluster is left out
-    try:
-        classes = known_classes(gathered.manifests)
-        asked = read_files(shape, source.max_bytes, source.strictness, complete=False, classes=classes)
-        asked.objects[PriorityClass] = [*asked.of(PriorityClass), *gathered.manifests.of(PriorityClass)]
-        asked = expanded(asked, source.strictness, rows=source.rows, run=source.run).manifests
-        with working("counting what fits"):
-            found = capacity(gathered.manifests, asked, read_options(), topology=topology, pool=pool)
-    except InputError as error:
-        refuse(str(error))
-    except OSError as error:
-        refuse(reason_of(error))
-    warn_of(gathered)
+    prepared = gather(replace(source, run=()))  # --run is part of the shape: pending pods of the cluster are left out
+    asked = read_manifests(
+        shape,
+        source.strictness,
+        warn,
+        max_bytes=source.max_bytes,
+        complete=False,
+        classes=known_classes(prepared.manifests),
+    )
+    asked.objects[PriorityClass] = [*asked.of(PriorityClass), *prepared.manifests.of(PriorityClass)]
+    asked = expand_workloads(asked, source, warn).manifests
+    with working("counting what fits"):
+        found = capacity(prepared.manifests, asked, read_options(), topology=topology, pool=pool)
+    warn_of(prepared)
     if output is not Format.TEXT:
-        from msgspec.structs import replace
+        from msgspec.structs import replace as with_fields
 
-        show(document(replace(found, changes=tuple(gathered.changed.made)), output))
+        show(document(with_fields(found, changes=tuple(prepared.changed.made)), output))
         return
-    show_with_changes(gathered, capacity_sections(found))
+    show_with_changes(prepared, capacity_sections(found))
 
 
 def capacity_sections(found: "Capacity") -> "list[Section]":

@@ -10,7 +10,6 @@ from copy import copy
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperCommand
 
 from reprieve.cli import (
     apiserver,
@@ -32,8 +31,9 @@ from reprieve.cli import (
     topics,
     up,
 )
-from reprieve.cli.changing import ORDER
+from reprieve.cli.options import Command
 from reprieve.cli.outcome import CommandError, Exit, give_up_stdout, note, reason_of, show, show_drawn
+from reprieve.cli.source import SourceCommand
 
 app = typer.Typer(
     name="reprieve",
@@ -50,32 +50,12 @@ imports = typer.Typer(
 )
 
 
-class Command(TyperCommand):
-    """A command that knows in which order its options were given (`changing.ORDER`), and takes no empty name for a file
-    or directory (options whose metavar is one).
-
-    An empty name would be the current directory, which nobody means who writes `--data-dir "$UNSET"`.
-    """
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Refuse an empty name as bad usage, else read the arguments."""
-        given, _, order = self.make_parser(ctx).parse_args(args=list(args))
-        ctx.meta[ORDER] = [param.name for param in order]
-        for param in self.get_params(ctx):
-            metavar = getattr(param, "metavar", None) or ""
-            value = given.get(param.name or "")
-            values = value if isinstance(value, list) else [value]
-            if "" in values and {"FILE", "DIR", "CSV"} & set(metavar.split("|")):
-                ctx.fail(f"Invalid value for {' / '.join(param.opts)}: the name is empty.")
-        return super().parse_args(ctx, args)
-
-
-app.command("plan", cls=Command)(plan.command)
+app.command("plan", cls=SourceCommand)(plan.command)
 app.command("history", cls=Command)(history.command)
-app.command("queue", cls=Command)(queue.command)
-app.command("capacity", cls=Command)(capacity.command)
-app.command("drain-plan", cls=Command)(drain_plan.command)
-app.command("explain", cls=Command)(explain.command)
+app.command("queue", cls=SourceCommand)(queue.command)
+app.command("capacity", cls=SourceCommand)(capacity.command)
+app.command("drain-plan", cls=SourceCommand)(drain_plan.command)
+app.command("explain", cls=SourceCommand)(explain.command)
 app.command("snapshot", cls=Command)(snapshot.command)
 app.command("up", cls=Command)(up.command)
 app.command("down", cls=Command)(down.command)
@@ -146,6 +126,22 @@ def call(arguments: Sequence[str], program: str) -> int:
         give_up_stdout()
         note(f"error: {reason_of(error)}")
         return Exit.BAD_INPUT
+    except Exception as error:
+        known = _refusal(error)
+        if known is None:
+            raise
+        note(f"error: {known}")
+        return known.code
+
+
+def _refusal(error: Exception) -> CommandError | None:
+    """Return how an error of the input or of an API server ends a command; None for a bug."""
+    from kube_rules.errors import InputError
+    from reprieve.client.errors import ClientError, ConfigError
+
+    if isinstance(error, InputError | ConfigError):
+        return CommandError(str(error))
+    return CommandError(str(error), Exit.UNREACHABLE) if isinstance(error, ClientError) else None
 
 
 _UsageError: Any = next(base for base in typer.BadParameter.__mro__ if base.__name__ == "ClickException")

@@ -4,21 +4,19 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from reprieve.cli.asking import Source, answering_for_all, gather, show_with_changes, taking_source, warn_of
 from reprieve.cli.documents import Format, document
-from reprieve.cli.outcome import Exit, refuse, show
+from reprieve.cli.outcome import Exit, show
 from reprieve.cli.progress import working
+from reprieve.cli.source import answering_for_all, gather, show_with_changes, source_of, warn_of
 from reprieve.python.wording import count
 
 if TYPE_CHECKING:
     from reprieve.cli.sections import Section
-    from reprieve.questions.draining import DrainedNode, DrainPlan, GangCount
+    from reprieve.questions.drain_order import DrainedNode, DrainPlan, GangCount
 
 
-@taking_source()
 def command(
     context: typer.Context,
-    source: Source,
     nodes: Annotated[list[str], typer.Argument(metavar="NODE|SELECTOR...", help="Which nodes are to be drained.")],
     output: Annotated[Format, typer.Option("-o", "--output", help="How to show the answer.")] = Format.TEXT,
     fail_on_pending: Annotated[
@@ -32,30 +30,23 @@ def command(
     ] = False,
 ) -> None:
     """Plan the drain of nodes, one after the other, in the order that breaks least."""
-    from dataclasses import replace
-
-    from kube_rules.errors import InputError
     from reprieve.cli.options import read_options
-    from reprieve.questions.draining import drain_plan, nodes_named
-    from reprieve.simulation.workloads.table import TABLE
+    from reprieve.questions.drain_order import drain_plan, nodes_named
 
     codes = [("--fail-on-preemption", fail_on_preemption), ("--fail-on-pending", fail_on_pending)]
-    gathered = gather(answering_for_all(source, codes))
-    base = gathered.changed.manifests
-    try:
-        named = nodes_named(base, nodes)
-        options = replace(read_options(), now=None)
-        with working("draining"):
-            found = drain_plan(base, named, options, rows=source.rows or TABLE, run=source.run)
-    except InputError as error:
-        refuse(str(error))
-    warn_of(gathered)
+    source = answering_for_all(source_of(context), codes)
+    prepared = gather(source)
+    base = prepared.changed.manifests
+    named = nodes_named(base, nodes)
+    with working("draining"):
+        found = drain_plan(base, named, read_options(), rows=source.rows, run=source.run)
+    warn_of(prepared)
     if output is Format.TEXT:
-        show_with_changes(gathered, drain_sections(found))
+        show_with_changes(prepared, drain_sections(found))
     else:
         from msgspec.structs import replace as with_fields
 
-        show(document(with_fields(found, changes=tuple(gathered.changed.made)), output))
+        show(document(with_fields(found, changes=tuple(prepared.changed.made)), output))
     failed = (fail_on_pending and not found.clean) or (fail_on_preemption and found.evicts)
     raise typer.Exit(Exit.NOT_SO if failed else Exit.DONE)
 

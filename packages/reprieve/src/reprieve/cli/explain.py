@@ -4,21 +4,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from reprieve.cli.asking import (
-    RecordsOption,
-    Source,
-    SuggestOption,
-    gather,
-    show_with_changes,
-    taking_source,
-)
 from reprieve.cli.documents import Format, document
-from reprieve.cli.outcome import CommandError, Exit, note, refuse, show
+from reprieve.cli.outcome import CommandError, Exit, note, refuse, show, warn
 from reprieve.cli.progress import working
+from reprieve.cli.source import RecordsOption, SuggestOption, gather, show_with_changes, source_of
 
 if TYPE_CHECKING:
     from reprieve.cli.evidence import Asked, Evidence, Owned
     from reprieve.cli.render import RecordOf
+    from reprieve.python.inputs import InputSource
 
 _KINDS = {
     **dict.fromkeys(("pod", "pods", "po"), "Pod"),
@@ -27,10 +21,8 @@ _KINDS = {
 }
 
 
-@taking_source()
 def command(
     context: typer.Context,
-    source: Source,
     kind: Annotated[
         str | None,
         typer.Argument(
@@ -64,6 +56,7 @@ def command(
 
     Of manifests, of a cluster with changes, and where no decision record can be read, the answer is worked out.
     """
+    source = source_of(context)
     if everybody:
         if kind is not None:
             refuse("--all-waiting is about everybody: no TYPE or NAME")
@@ -125,9 +118,8 @@ def _named(kind: str, name: str | None, namespace: str | None) -> tuple[str, str
     return kind, parts[2], space
 
 
-def _worked_out(source: Source, kind: str, name: str, namespace: str | None, *, suggest: bool) -> "Evidence":
+def _worked_out(source: "InputSource", kind: str, name: str, namespace: str | None, *, suggest: bool) -> "Evidence":
     """From an input."""
-    from kube_rules.errors import InputError
     from reprieve.cli.evidence import Asked
     from reprieve.cli.explain_files import evidence_of, resolved, without_refused
 
@@ -136,48 +128,36 @@ def _worked_out(source: Source, kind: str, name: str, namespace: str | None, *, 
     asked, owner = (Asked(chosen, space, name) if (chosen := _KINDS.get(kind.lower())) else None), None
     if asked is None:
         asked, owner = resolved(gathered.with_makers, kind, name, space, source.rows)
-    try:
-        with working("working it out"):
-            evidence = evidence_of(gathered, asked, source, suggest=suggest)
-    except InputError as error:
-        refuse(str(error))
+    with working("working it out"):
+        evidence = evidence_of(gathered, asked, source, suggest=suggest)
     evidence.owner = without_refused(owner, gathered) if owner is not None else None
     return evidence
 
 
 def _of_cluster(
-    source: Source, kind: str, name: str, namespace: str | None, records: str | None, *, suggest: bool
+    source: "InputSource", kind: str, name: str, namespace: str | None, records: str | None, *, suggest: bool
 ) -> "Evidence":
     """From a live cluster and its scheduler's records."""
     import asyncio
 
     from reprieve.cli.evidence import Asked
     from reprieve.cli.evidence import gather as gather_evidence
-    from reprieve.client.errors import ClientError, ConfigError
     from reprieve.client.kubeconfig import connect
 
-    try:
-        connection = connect(source.kubeconfig, source.context)
-    except ConfigError as error:
-        refuse(str(error))
+    connection = connect(source.kubeconfig, source.context)
     space = namespace or connection.namespace
     chosen = _KINDS.get(kind.lower())
     asked, owner, refusal = Asked(chosen or kind, space, name), None, ""
     if chosen is None:
         asked, owner, refusal = _owner(source, kind, name, space)
-    try:
-        with working("reading the cluster"):
-            evidence = asyncio.run(gather_evidence(connection, asked, records, owner=owner, suggest=suggest))
-    except ConfigError as error:
-        refuse(str(error))
-    except ClientError as error:
-        raise CommandError(str(error), Exit.UNREACHABLE) from None
+    with working("reading the cluster"):
+        evidence = asyncio.run(gather_evidence(connection, asked, records, owner=owner, suggest=suggest))
     if refusal and not evidence.records:
         refuse(refusal)
     return evidence
 
 
-def _owner(source: Source, kind: str, name: str, namespace: str) -> "tuple[Asked, Owned, str]":
+def _owner(source: "InputSource", kind: str, name: str, namespace: str) -> "tuple[Asked, Owned, str]":
     """What to explain of an owner of a live cluster; only for kinds that make pods is all of it read.
 
     An owner without pods, and one that is gone, stands for itself: records may tell of their eviction. Then with what
@@ -186,14 +166,14 @@ def _owner(source: Source, kind: str, name: str, namespace: str) -> "tuple[Asked
     from kube_rules.errors import FieldError
     from reprieve.cli.evidence import Asked, Owned
     from reprieve.cli.explain_files import NoPodsError, owned
-    from reprieve.cli.snapshot import read_live
     from reprieve.client.reading import manifests_of
+    from reprieve.python.inputs import read_live
     from reprieve.simulation.workloads.scaling import NotThereError, makers_named, makes_pods_by_name
 
     if not makes_pods_by_name(kind, source.rows):
         refuse(f"{kind!r}: want pod, podgroup or compositepodgroup")
     makers = makers_named(f"{namespace}/{kind}/{name}")
-    reading, server = read_live(source.kubeconfig, source.context, owners=True, makers=makers)
+    reading, server = read_live(source.kubeconfig, source.context, source.strictness, warn, owners=True, makers=makers)
     try:
         return *owned(manifests_of(reading, server), kind, name, namespace, source.rows), ""
     except NoPodsError as error:
@@ -206,29 +186,21 @@ def _owner(source: Source, kind: str, name: str, namespace: str) -> "tuple[Asked
     return Asked(gone.kind, namespace, name), gone, text
 
 
-def _namespace_of(source: Source) -> str:
-    from reprieve.client.errors import ConfigError
+def _namespace_of(source: "InputSource") -> str:
     from reprieve.client.kubeconfig import connect
 
-    try:
-        return connect(source.kubeconfig, source.context).namespace
-    except ConfigError as error:
-        refuse(str(error))
+    return connect(source.kubeconfig, source.context).namespace
 
 
-def _explain_all(source: Source, namespace: str | None, output: Format, *, redact: bool, suggest: bool) -> None:
+def _explain_all(source: "InputSource", namespace: str | None, output: Format, *, redact: bool, suggest: bool) -> None:
     """Everybody who waits, in manifests or on a live cluster."""
-    from kube_rules.errors import InputError
     from reprieve.cli.explain_files import all_waiting, waiting_document
     from reprieve.cli.options import read_options
 
     gathered = gather(source)
     only = None if redact else namespace  # whose names may be shown, else whose pods are explained
-    try:
-        with working("working it out"):
-            answer, records = all_waiting(gathered, read_options(), source, only, suggest=suggest)
-    except InputError as error:
-        refuse(str(error))
+    with working("working it out"):
+        answer, records = all_waiting(gathered, read_options(), source, only, suggest=suggest)
     shown, others = answer, None
     record_of: RecordOf = records.of
     if redact:

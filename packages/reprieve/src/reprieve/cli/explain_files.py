@@ -21,9 +21,8 @@ from kube_rules.meta import KubernetesObject
 from reprieve.cli.evidence import CHANGED, MANIFESTS, Asked, Evidence, Owned, leaves_below, read_above
 from reprieve.cli.outcome import refuse
 from reprieve.cli.whatif import Expanding, ask
-from reprieve.python.waiting import WaitingRecords
+from reprieve.python.waiting_records import WaitingRecords
 from reprieve.questions.suggestions import helped
-from reprieve.questions.trials import Trials
 from reprieve.simulation.plan import PlanOptions, plan
 from reprieve.simulation.plan_inputs import starts_at
 from reprieve.simulation.report import Answer, ChangeMade, CompositeOutcome, Help, Plan, PodGroupOutcome, PodOutcome
@@ -33,7 +32,7 @@ from reprieve.simulation.workloads.scaling import Workloads
 from reprieve.simulation.workloads.table import TABLE
 
 if TYPE_CHECKING:
-    from reprieve.cli.asking import Gathered, Source
+    from reprieve.python.inputs import InputSource, PreparedInput
     from reprieve.simulation.workloads.rows import Rows
 
 T = TypeVar("T", bound=KubernetesObject)
@@ -102,7 +101,7 @@ def owned(manifests: Manifests, kind: str, name: str, namespace: str, rows: Rows
     return asked, owner
 
 
-def evidence_of(gathered: Gathered, asked: Asked, source: Source, *, suggest: bool = True) -> Evidence:
+def evidence_of(gathered: PreparedInput, asked: Asked, source: InputSource, *, suggest: bool = True) -> Evidence:
     """Everything that an input has of an object, and what would be decided about it."""
     manifests = gathered.manifests
     evidence = Evidence(asked, worked_out_on=CHANGED if source.live else MANIFESTS, changes=gathered.changed.made)
@@ -132,7 +131,7 @@ def evidence_of(gathered: Gathered, asked: Asked, source: Source, *, suggest: bo
         whole = asked
         if evidence.group is not None:
             whole = Asked("PodGroup", asked.namespace, evidence.group.name)
-        expanding = Expanding(gathered.changed.manifests, source.rows or TABLE, source.run)
+        expanding = Expanding(gathered.changed.manifests, source.rows, source.run)
         evidence.computed = ask(
             manifests, whole.kind, whole.namespace, whole.name, now=now, suggest=suggest, expanding=expanding
         )
@@ -157,7 +156,7 @@ def _note_refusals(evidence: Evidence, refused: Plan) -> None:
         evidence.refusals = refusal_sentences(of_members)
 
 
-def without_refused(owner: Owned, gathered: Gathered) -> Owned:
+def without_refused(owner: Owned, gathered: PreparedInput) -> Owned:
     """The owner without the pods that admission refuses, which are named instead (whatif.md 14)."""
     key = (owner.kind.lower(), owner.namespace, owner.name)
     for one in refusals_of(gathered.manifests, _now(gathered)).refused:
@@ -176,26 +175,29 @@ def _created(manifest: Mapping[str, Any]) -> float | None:
         return None
 
 
-def _now(gathered: Gathered) -> float:
+def _now(gathered: PreparedInput) -> float:
     return gathered.now if gathered.now is not None else starts_at(gathered.manifests.all())
 
 
 def all_waiting(
-    gathered: Gathered, options: PlanOptions, source: Source, namespace: str | None = None, *, suggest: bool = True
+    gathered: PreparedInput,
+    options: PlanOptions,
+    source: InputSource,
+    namespace: str | None = None,
+    *,
+    suggest: bool = True,
 ) -> tuple[Answer, WaitingRecords]:
     """The plan of it all, with what would help each who waits, and the last attempt of each.
 
     `namespace`: only of who is in it; all of the input is planned anyway.
     """
     records = WaitingRecords()
-    rows = source.rows or TABLE
-    options = replace(options, observer=records, now=gathered.now, rows=rows)
+    options = replace(options, observer=records, now=gathered.now, rows=source.rows)
     answer = plan(gathered.manifests, options)
     if namespace is not None:
         answer = Answer(of_namespace(answer.plan, namespace), answer.account)
     if suggest:
-        trials = Trials(gathered.manifests, options, gathered.changed.manifests, rows, source.run)
-        answer = helped(answer, trials, records.hints)
+        answer = helped(answer, gathered.trials(options), records.hints)
     return answer, records
 
 

@@ -22,7 +22,7 @@ from reprieve.cluster.pods import was_preempted
 from reprieve.observability.records import API_VERSION, DecisionRecord, InVain, PreemptionRecord, Unit, Waits
 from reprieve.preemption.cost import BY_NAME
 from reprieve.preemption.outcome import WaitsFor
-from reprieve.python.helping import helps_of
+from reprieve.python.hints import helps_of
 from reprieve.python.wording import count, seconds_text
 from reprieve.simulation.report import Help
 

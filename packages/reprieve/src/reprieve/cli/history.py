@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from reprieve.cli.asking import ClusterOption, ContextOption, EverywhereOption, NamespaceOption, RecordsOption
 from reprieve.cli.documents import Format, document
 from reprieve.cli.outcome import CommandError, Exit, note, refuse, show
 from reprieve.cli.progress import working
+from reprieve.cli.source import ClusterOption, ContextOption, EverywhereOption, NamespaceOption, RecordsOption
 
 if TYPE_CHECKING:
     from reprieve.cli.sections import Section

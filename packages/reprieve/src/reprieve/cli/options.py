@@ -1,13 +1,14 @@
-"""Reading what was typed: sizes, feature gates and the scheduler's configuration file.
+"""Options that several commands share: sizes, feature gates and the scheduler's configuration file.
 
 Whatever is wrong with them ends the command with exit code 2 and one line that names the option or the place in the
 file.
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 from reprieve.cli.outcome import note, refuse
 
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from reprieve.live.extenders import ExtenderCalls
     from reprieve.simulation.plan import PlanOptions
 
+ORDER = "reprieve.order"
+"""Key of a context's `meta`: the names of the options, once for each time that it was given, in order."""
 DEFAULT_PLUGIN_TIMEOUT = "10s"
 PluginOption = Annotated[
     list[str] | None,
@@ -36,6 +39,25 @@ CompatibleOption = Annotated[
     ),
 ]
 NOT_ASKED = "{}: its extenders are not asked, so the answer may differ from what happens; --call-extenders asks them"
+
+
+class Command(TyperCommand):
+    """A command that knows the order of its options (`ORDER`) and refuses an empty name for a file or directory.
+
+    An empty name would be the current directory, which `--data-dir "$UNSET"` never means.
+    """
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Refuse an empty name as bad usage, else read the arguments."""
+        given, _, order = self.make_parser(ctx).parse_args(args=list(args))
+        ctx.meta[ORDER] = [param.name for param in order]
+        for param in self.get_params(ctx):
+            metavar = getattr(param, "metavar", None) or ""
+            value = given.get(param.name or "")
+            values = value if isinstance(value, list) else [value]
+            if "" in values and {"FILE", "DIR", "CSV"} & set(metavar.split("|")):
+                ctx.fail(f"Invalid value for {' / '.join(param.opts)}: the name is empty.")
+        return super().parse_args(ctx, args)
 
 
 def read_options(
@@ -58,8 +80,7 @@ def read_options(
     gates = read_gates(feature_gates)
     if config is None and not plugins and not compatible:
         return PlanOptions(first_decision=first_decision, gates=gates, seed=seed)
-    from kube_rules.errors import InputError
-    from reprieve.python.configuring import plan_options
+    from reprieve.python.configuration import plan_options
     from reprieve.scheduling.loading import PluginLoadError
 
     limit = read_seconds("--plugin-timeout", plugin_timeout)
@@ -77,8 +98,6 @@ def read_options(
         )
     except PluginLoadError as error:
         refuse(f"--plugin {error}")
-    except InputError as error:
-        refuse(str(error))
 
 
 def read_profiles(
@@ -97,7 +116,7 @@ def read_profiles(
     `read_options`.
     """
     from reprieve.framework.configuration import ConfigurationError
-    from reprieve.python.configuring import profiles_for
+    from reprieve.python.configuration import profiles_for
     from reprieve.scheduling.loading import PluginLoadError
 
     limit = read_seconds("--plugin-timeout", plugin_timeout)
@@ -133,17 +152,6 @@ def read_gates(text: str) -> "FeatureGates":
     for each in notes:
         note(f"warning: --feature-gates: {each}")
     return gates
-
-
-def read_configuration(file: str) -> "SchedulerConfiguration":
-    """A KubeSchedulerConfiguration in YAML or JSON. Raises ConfigurationError for what the form does not allow."""
-    from kube_rules.errors import InputError
-    from reprieve.python import configuring
-
-    try:
-        return configuring.read_configuration(file)
-    except InputError as error:
-        refuse(str(error))
 
 
 def read_size(option: str, text: str) -> int:

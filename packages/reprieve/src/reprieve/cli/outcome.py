@@ -7,7 +7,7 @@ Invariants: a command that refuses its input has written nothing to stdout; a li
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from enum import IntEnum
 from typing import Final, NoReturn
@@ -15,6 +15,8 @@ from typing import Final, NoReturn
 from kube_rules.printable import printable, printable_line
 
 LONGEST_LINE: Final = 2000
+MOST_LINES: Final = 20
+"""Warnings of one kind that are written out."""
 
 
 class Exit(IntEnum):
@@ -76,6 +78,14 @@ def note(*lines: str) -> None:
             print("\n".join(_bounded(printable_line(line)) for line in lines), file=sys.stderr, flush=True)
     except OSError:
         _hush(sys.stderr.fileno())
+
+
+def warn(lines: Sequence[str]) -> None:
+    """Write warnings of one kind to stderr, at most `MOST_LINES`; the rest is counted."""
+    for line in lines[:MOST_LINES]:
+        note(f"warning: {line}")
+    if len(lines) > MOST_LINES:
+        note(f"warning: ... and {len(lines) - MOST_LINES} more of this sort")
 
 
 def _bounded(line: str) -> str:

@@ -4,7 +4,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from reprieve.cli.asking import Source, SuggestOption, answering_for_all, gather, taking_source
 from reprieve.cli.documents import Format, document
 from reprieve.cli.options import (
     DEFAULT_PLUGIN_TIMEOUT,
@@ -16,17 +15,17 @@ from reprieve.cli.options import (
 )
 from reprieve.cli.outcome import Exit, note, refuse, show
 from reprieve.cli.progress import working
+from reprieve.cli.source import SuggestOption, answering_for_all, gather, source_of
 
 if TYPE_CHECKING:
-    from reprieve.python.waiting import WaitingRecords
+    from reprieve.python.inputs import InputSource
+    from reprieve.python.waiting_records import WaitingRecords
     from reprieve.simulation.plan import PlanOptions
     from reprieve.simulation.report import Answer
 
 
-@taking_source()
 def command(
     context: typer.Context,
-    source: Source,
     first_decision: Annotated[
         bool,
         typer.Option(
@@ -83,7 +82,7 @@ def command(
     kubectl finds.
     """
     codes = [("--fail-on-preemption", fail_on_preemption), ("--fail-on-pending", fail_on_pending)]
-    source = answering_for_all(source, codes)
+    source = answering_for_all(source_of(context), codes)
     options = read_options(
         first_decision=first_decision,
         config=config,
@@ -97,7 +96,7 @@ def command(
     from dataclasses import replace
 
     if compare or compare_to:
-        from reprieve.cli.comparing import compare_plans
+        from reprieve.cli.comparison import compare_plans
 
         at = read_time("--now", now) if now is not None else None
         settings = {
@@ -113,7 +112,7 @@ def command(
             source, replace(options, now=at), compare or [], compare_to or [], settings, only_different, own
         )
         if output is Format.TEXT:
-            from reprieve.cli.comparing import comparison_sections
+            from reprieve.cli.comparison import comparison_sections
             from reprieve.cli.terminal import show_sections
 
             show_sections(comparison_sections(sides, only_different=only_different))
@@ -124,7 +123,7 @@ def command(
         raise typer.Exit(Exit.NOT_SO if waits or evicts else Exit.DONE)
     if only_different:
         refuse("--diff: there is nothing to compare: --compare CONFIGURATION or --compare-to MANIFESTS")
-    from reprieve.python.waiting import WaitingRecords
+    from reprieve.python.waiting_records import WaitingRecords
 
     records = WaitingRecords()
     options = replace(options, observer=records, now=read_time("--now", now) if now is not None else None)
@@ -143,32 +142,15 @@ def command(
     raise typer.Exit(Exit.NOT_SO if failed else Exit.DONE)
 
 
-def answer_for(source: Source, options: "PlanOptions", records: "WaitingRecords | None") -> "Answer":
-    """Read the cluster and plan; with `records` what would help is tried (`answered`).
-
-    Whatever is wrong with it ends the command with exit code 2, or 3 for a server.
-    """
+def answer_for(source: "InputSource", options: "PlanOptions", records: "WaitingRecords | None") -> "Answer":
+    """Read the cluster and plan it; with `records` changes that could help are tried (`answered`)."""
     from dataclasses import replace
 
-    from kube_rules.errors import InputError
     from kube_rules.group_sources import OWNERS
-    from reprieve.python.answering import answered
+    from reprieve.python.answers import answered
     from reprieve.scheduling.held_room import waits_for_completions
-    from reprieve.simulation.workloads.table import TABLE
 
     jobs = waits_for_completions(options.profiles)
-    gathered = gather(replace(source, owners=OWNERS in options.sources, jobs=jobs), options.now)
-    try:
-        options = replace(options, now=gathered.now)
-        with working("planning"):
-            return answered(
-                gathered.manifests,
-                gathered.changed,
-                options,
-                records,
-                source.rows or TABLE,
-                source.run,
-                gathered.beside,
-            )
-    except InputError as error:
-        refuse(str(error))
+    prepared = gather(replace(source, owners=OWNERS in options.sources, jobs=jobs), options.now)
+    with working("planning"):
+        return answered(prepared, options, records)

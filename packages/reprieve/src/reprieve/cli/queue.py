@@ -7,22 +7,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from reprieve.cli.asking import (
-    NamespaceOption,
-    Source,
-    SuggestOption,
-    gather,
-    show_with_changes,
-    taking_source,
-    warn_of,
-)
 from reprieve.cli.documents import Format, document
 from reprieve.cli.outcome import note, refuse, show
 from reprieve.cli.progress import working
+from reprieve.cli.source import NamespaceOption, SuggestOption, gather, show_with_changes, source_of, warn_of
 
 if TYPE_CHECKING:
-    from reprieve.cli.asking import Gathered
     from reprieve.cli.sections import Section
+    from reprieve.python.inputs import InputSource, PreparedInput
     from reprieve.questions.queue_order import Queue
     from reprieve.simulation.plan import PlanOptions
 
@@ -34,10 +26,8 @@ _HOPING = ("Priority", "Resources", "Constraints")
 """Why somebody waits whom something might help."""
 
 
-@taking_source()
 def command(
     context: typer.Context,
-    source: Source,
     output: Annotated[Format, typer.Option("-o", "--output", help="How to show the answer.")] = Format.TEXT,
     watch: Annotated[
         bool, typer.Option("-w", "--watch", help="Show it again every two seconds, until interrupted.")
@@ -53,6 +43,7 @@ def command(
     Why: Ready (it has a place), Preempting, Priority (what runs is as important), Resources (no node is large enough),
     Constraints (the nodes that are may not take it), Backoff or Gated.
     """
+    source = source_of(context)
     if watch and not source.live:
         refuse("-w: only a live cluster changes: --kubeconfig FILE")
     if watch and "-" in source.files:
@@ -66,55 +57,48 @@ def command(
         show_queue(first=False)
 
 
-def _show_queue(source: Source, output: Format, namespace: str | None, *, suggest: bool, first: bool) -> None:
+def _show_queue(source: "InputSource", output: Format, namespace: str | None, *, suggest: bool, first: bool) -> None:
     """Show the queue once; warnings of the input come with the first."""
     from dataclasses import replace
 
     from msgspec.structs import replace as with_fields
 
-    from kube_rules.errors import InputError
     from reprieve.cli.options import read_options
     from reprieve.questions.queue_order import queue_of
-    from reprieve.simulation.workloads.table import TABLE
 
-    gathered = gather(source)
-    options = replace(read_options(), now=gathered.now, rows=source.rows or TABLE)
-    large = sum(map(len, gathered.manifests.objects.values())) > MOST_OBJECTS
-    try:
-        with working("sorting the queue"):
-            trying = suggest and not large
-            queue = _with_suggestions(source, gathered, options) if trying else queue_of(gathered.manifests, options)
-    except InputError as error:
-        refuse(str(error))
+    prepared = gather(source)
+    options = replace(read_options(), now=prepared.now, rows=source.rows)
+    large = sum(map(len, prepared.manifests.objects.values())) > MOST_OBJECTS
+    with working("sorting the queue"):
+        trying = suggest and not large
+        queue = _with_suggestions(prepared, options) if trying else queue_of(prepared.manifests, options)
     if namespace is not None:
         queue = with_fields(queue, items=tuple(item for item in queue.items if item.namespace == namespace))
     if first:
-        warn_of(gathered)
+        warn_of(prepared)
         if suggest and large and any(item.why in _HOPING for item in queue.items):
             note(f"in a cluster of more than {MOST_OBJECTS:,} objects it is not tried what would help: ask explain")
     if output is not Format.TEXT:
-        show(document(with_fields(queue, changes=tuple(gathered.changed.made)), output))
+        show(document(with_fields(queue, changes=tuple(prepared.changed.made)), output))
         return
     from reprieve.cli.render import refused_section
 
     refused = refused_section(queue.refused)
-    show_with_changes(gathered, [queue_section(queue), *([refused] if refused is not None else [])])
+    show_with_changes(prepared, [queue_section(queue), *([refused] if refused is not None else [])])
 
 
-def _with_suggestions(source: Source, gathered: "Gathered", options: "PlanOptions") -> "Queue":
-    """The queue, and what would help who waits, each suggestion tried."""
+def _with_suggestions(prepared: "PreparedInput", options: "PlanOptions") -> "Queue":
+    """Return the queue and what would help pending pods, each suggestion tried."""
     from dataclasses import replace
 
-    from reprieve.python.waiting import WaitingRecords
+    from reprieve.python.waiting_records import WaitingRecords
     from reprieve.questions.queue_order import queue_of
     from reprieve.questions.suggestions import helped
-    from reprieve.questions.trials import Trials
-    from reprieve.simulation.workloads.table import TABLE
 
     records = WaitingRecords()
     options = replace(options, observer=records)
-    trials = Trials(gathered.manifests, options, gathered.changed.manifests, source.rows or TABLE, source.run)
-    return queue_of(gathered.manifests, options, lambda answer: helped(answer, trials, records.hints))
+    trials = prepared.trials(options)
+    return queue_of(prepared.manifests, options, lambda answer: helped(answer, trials, records.hints))
 
 
 def queue_section(queue: "Queue") -> "Section":

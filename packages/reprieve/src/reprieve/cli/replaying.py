@@ -16,7 +16,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from reprieve.cli.options import read_options, read_seconds
-from reprieve.cli.outcome import CommandError, Exit, note, reason_of, refuse
+from reprieve.cli.outcome import CommandError, Exit, note, reason_of, refuse, warn
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
@@ -229,8 +229,8 @@ def _cluster(
 
     from kube_rules import objects
     from kube_rules.errors import InputError
-    from reprieve.cli.reading import Strictness, read_files
     from reprieve.inputs.loading import read
+    from reprieve.python.inputs import Strictness, read_manifests
     from reprieve.replay.fitting import class_documents, fitting_nodes
     from reprieve.simulation.plan_inputs import starts_at
 
@@ -238,7 +238,7 @@ def _cluster(
     quotas: list[Mapping[str, Any]] = []
     try:
         if task.cluster:
-            manifests = read_files(task.cluster, task.max_bytes, Strictness())
+            manifests = read_manifests(task.cluster, Strictness(), warn, max_bytes=task.max_bytes)
             quotas = [msgspec.to_builtins(loaded.object) for loaded in manifests.of(objects.ResourceQuota)]
             pending = sum(1 for pod in manifests.pods if not pod.object.spec.node_name)
             if pending:

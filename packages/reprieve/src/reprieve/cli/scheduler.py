@@ -11,7 +11,6 @@ from reprieve.cli.options import (
     CompatibleOption,
     PluginOption,
     PluginTimeoutOption,
-    read_configuration,
     read_gates,
     read_profiles,
 )
@@ -109,6 +108,7 @@ def command(
         serving_of,
         timing_of,
     )
+    from reprieve.python.configuration import read_configuration
 
     gates = read_gates(feature_gates)
     try:

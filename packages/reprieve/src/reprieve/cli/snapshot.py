@@ -1,26 +1,13 @@
-"""`reprieve snapshot`: everything `plan` needs from a live cluster, in a file. Reads only.
-
-Also what commands that read a live cluster have in common, with the exit codes of interfaces.md.
-"""
+"""`reprieve snapshot`: everything `plan` needs from a live cluster, in a file. Reads only."""
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from reprieve.cli.outcome import CommandError, Exit, note, reason_of, refuse, show
+from reprieve.cli.outcome import note, reason_of, refuse, show, warn
 from reprieve.cli.progress import working
-from reprieve.cli.reading import Strictness, report_unread_of_kubeconfig
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from kube_rules.unknown_fields import UnknownField
-    from reprieve.client.reading import Reading
-
-ATTEMPTS = 4
-"""Somebody waits for the answer: a server that is not there is reported after a second or two."""
 
 _SUFFIXES = (".yaml", ".yml", ".json")
 
@@ -50,12 +37,13 @@ def command(
     suffix = ".yaml" if output == "-" else Path(output).suffix
     if suffix not in _SUFFIXES:
         refuse(f"-o {output}: the name must end in {', '.join(_SUFFIXES)}")
-    reading, _ = read_live(kubeconfig, context)
     from reprieve.client.snapshot import snapshot, text_of
+    from reprieve.python.inputs import Strictness, read_live
 
+    with working("reading the cluster"):
+        reading, _ = read_live(kubeconfig, context, Strictness(), warn)
     manifests, notes = snapshot(reading.objects, anonymize=anonymize)
-    for warning in (*reading.warnings, *notes):
-        note(f"warning: {warning}")
+    warn(notes)
     text = text_of(manifests, json=suffix == ".json")
     if output == "-":
         show(text)
@@ -71,44 +59,3 @@ def _write(path: str, text: str) -> None:
     """Write a file that only its owner may read, if it is new: a cluster's inner life is nobody else's business."""
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
         file.write(text)
-
-
-def read_live(
-    kubeconfig: str | None,
-    context: str | None,
-    strictness: Strictness | None = None,
-    *,
-    owners: bool = False,
-    jobs: bool = False,
-    makers: "Sequence[tuple[str, str, str, str]]" = (),
-) -> "tuple[Reading, str]":
-    """Read a live cluster; what was read and the server's URL. `strictness`: what to make of unknown fields.
-
-    With `owners` the controllers whose pods may be gangs are read as well, with `jobs` Jobs, for when they end; of
-    `makers` (see `read_makers`) the templates.
-
-    A kubeconfig that cannot be used ends the command with exit code 2, a server that cannot be reached or refuses with
-    exit code 3, each with one line.
-    """
-    import asyncio
-
-    from reprieve.client.errors import ClientError, ConfigError
-    from reprieve.client.kubeconfig import connect
-    from reprieve.client.reading import read_cluster
-    from reprieve.client.transport import ApiClient, Limits
-
-    unknown: list[UnknownField] = []
-    try:
-        connection = connect(kubeconfig, context, unknown_fields=unknown)
-        report_unread_of_kubeconfig(unknown, strictness or Strictness())
-
-        async def read() -> "Reading":
-            async with ApiClient(connection, limits=Limits(attempts=ATTEMPTS)) as client:
-                return await read_cluster(client, owners=owners, jobs=jobs, makers=makers)
-
-        with working("reading the cluster"):
-            return asyncio.run(read()), connection.server
-    except ConfigError as error:
-        refuse(str(error))
-    except ClientError as error:
-        raise CommandError(str(error), Exit.UNREACHABLE) from None

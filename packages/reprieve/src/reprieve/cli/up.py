@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from reprieve.cli import apiserver
-from reprieve.cli.asking import DEFAULT_MAX_BYTES, MaxBytesOption
 from reprieve.cli.options import CompatibleOption
 from reprieve.cli.outcome import CommandError, Exit, note
 from reprieve.cli.progress import working
+from reprieve.cli.source import DEFAULT_MAX_BYTES, MaxBytesOption
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -61,8 +61,9 @@ def command(
     Prints how to use kubectl once everything is ready. Ctrl-C or SIGTERM stops it; nothing acknowledged is lost.
     """
     from kube_standin.server.serving import ServeOptions
-    from reprieve.cli.options import read_configuration, read_options
+    from reprieve.cli.options import read_options
     from reprieve.live.local import LocalOptions
+    from reprieve.python.configuration import read_configuration
 
     gates = read_options(config=config, feature_gates=feature_gates).gates
     arguments = [f"--v={2 if verbose else 0}", f"--feature-gates={feature_gates}"]

@@ -22,7 +22,7 @@ from reprieve.observability.recording import RecordKeeper
 from reprieve.observability.records import DecisionRecord
 from reprieve.observability.store import Name
 from reprieve.preemption.units import effective_priority
-from reprieve.python.answering import what_helps
+from reprieve.python.answers import what_helps
 from reprieve.questions.trials import Trials
 from reprieve.scheduling.decision import Decision, Result
 from reprieve.scheduling.engine import Engine

@@ -10,30 +10,36 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from kube_rules import objects
-from kube_rules.errors import InputError, Origin
 from kube_rules.manifests import Manifests
 from reprieve.inputs.loading import MAX_INPUT_BYTES
-from reprieve.inputs.loading import load as load_sources
 from reprieve.inputs.sources import Document
-from reprieve.python import remarks
+from reprieve.python.inputs import (
+    InputSettings,
+    PreparedInput,
+    Strictness,
+    check_annotations,
+    check_unknown_fields,
+    prepare,
+    read_manifests,
+    read_workload_kinds,
+)
 from reprieve.python.tables import Table, data_frame, html
 from reprieve.python.wording import count
-from reprieve.questions.changes import Change, Changed, changed_and_expanded
-from reprieve.simulation.plan_inputs import misread_annotations
-from reprieve.simulation.workloads.expanding import expand, run_of
-from reprieve.simulation.workloads.rows import MOST_BYTES, Rows, read_rows
+from reprieve.questions.changes import Change, Changed
+from reprieve.simulation.workloads.expanding import run_of
+from reprieve.simulation.workloads.rows import Rows
 from reprieve.simulation.workloads.table import TABLE
 
 if TYPE_CHECKING:
     import pandas
 
-    from reprieve.python.planning import PlanResult
+    from reprieve.python.plans import PlanResult
 
 Source = str | bytes | Path | Mapping[str, Any]
 """A path; text of several lines or bytes: YAML or JSON; or one object as plain data."""
@@ -59,28 +65,30 @@ def load(
     """
     if strict and lenient:
         raise ValueError("strict and lenient exclude each other")
-    rows = TABLE if workload_kinds is None else TABLE.with_more(_kinds_in(Path(workload_kinds)))
-    ready = sources[0] if len(sources) == 1 and isinstance(sources[0], Manifests) else None
-    manifests = ready if ready is not None else _read(sources, max_bytes=max_bytes)
-    runs = tuple(run_of(each) or each for each in ((run,) if isinstance(run, str) else run))
-    empty = not (manifests.objects or manifests.pod_makers or manifests.scenarios or manifests.unknown)
-    noted = (remarks.nothing_in(_names(sources)),) if empty and ready is None else ()
-    return Cluster(manifests, rows=rows, run=runs, strict=strict, lenient=lenient, noted=noted)
+    rows = read_workload_kinds([] if workload_kinds is None else [workload_kinds])
+    runs = tuple(run_of(name) or name for name in ((run,) if isinstance(run, str) else run))
+    noted: list[str] = []
+    if len(sources) == 1 and isinstance(sources[0], Manifests):
+        manifests = sources[0]
+    else:
+        manifests = read_manifests(_listed(sources), _UNCHECKED, noted.extend, max_bytes=max_bytes)
+    return Cluster(manifests, rows=rows, run=runs, strict=strict, lenient=lenient, noted=tuple(noted))
+
+
+_UNCHECKED = Strictness(unknown_fields=False)
+"""Unknown fields are reported when a cluster is made of the manifests."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    """What a cluster is made of. `given`: before the changes of this stage; `earlier`: what stages before did."""
+    """The origin of a cluster. `given`: the input of this stage; `earlier`: the changes of the stages before."""
 
     given: Manifests
     changes: tuple[Change, ...] = ()
     earlier: Changed | None = None
-    rows: Rows = TABLE
-    run: tuple[str, ...] = ()
-    strict: bool = False
-    lenient: bool = False
+    settings: InputSettings = field(default_factory=InputSettings)
     noted: tuple[str, ...] = ()
-    """Warnings of what the input was read from."""
+    """Warnings about the sources of the input."""
 
 
 class Cluster:
@@ -92,11 +100,9 @@ class Cluster:
     InputError.
     """
 
-    __slots__ = ("_changed", "_kept", "_warnings", "_whole")
+    __slots__ = ("_kept", "_prepared", "_warnings")
     _kept: _Kept
-    _whole: Manifests
-    """Changed and expanded."""
-    _changed: Changed
+    _prepared: PreparedInput
     _warnings: tuple[str, ...]
 
     def __init__(
@@ -109,33 +115,28 @@ class Cluster:
         lenient: bool = False,
         noted: tuple[str, ...] = (),
     ) -> None:
-        kept = _Kept(manifests or Manifests(), rows=rows, run=run, strict=strict, lenient=lenient, noted=noted)
-        self._settle(kept)
+        strictness = Strictness(
+            strict="strict" if strict else "", answer_for_all="strict" if strict else "", lenient=lenient
+        )
+        self._settle(_Kept(manifests or Manifests(), settings=InputSettings(strictness, rows, run), noted=noted))
 
     def _settle(self, kept: _Kept) -> None:
-        warnings = [*kept.noted, *remarks.of_unknown_fields(kept.given.unknown_fields)]
-
-        def expanded(manifests: Manifests) -> Manifests:
-            made = expand(manifests, rows=kept.rows, run=kept.run)
-            warnings.extend(str(each) for each in made.manifests.remarks if each.strict and kept.strict)
-            for problem in made.problems:
-                if kept.strict or (problem.certain and not kept.lenient):
-                    raise InputError(problem.origin, problem.reason, subject=problem.subject)
-            warnings.extend(remarks.of_unknown_fields(made.unknown_fields))
-            warnings.extend(remarks.of_suspended(made))
-            warnings.extend(remarks.of_problems(made))
-            return made.manifests
-
-        whole, changed = changed_and_expanded(kept.given, kept.changes, expanded, rows=kept.rows)
-        if kept.strict:
-            warnings += misread_annotations(whole.all())
-            if warnings:
-                raise InputError(Origin("strict"), warnings[0])
+        warnings = list(kept.noted)
+        check_unknown_fields(kept.given.unknown_fields, kept.settings.strictness, warnings.extend)
+        prepared = prepare(kept.given, kept.settings, warnings.extend, kept.changes)
+        check_annotations(prepared.manifests, kept.settings.strictness)
         if kept.earlier is not None:
-            changed = _both(kept.earlier, changed)
-        for name, value in (("_kept", kept), ("_whole", whole), ("_changed", changed)):
+            prepared = replace(prepared, changed=_both(kept.earlier, prepared.changed))
+        for name, value in (("_kept", kept), ("_prepared", prepared), ("_warnings", tuple(dict.fromkeys(warnings)))):
             object.__setattr__(self, name, value)
-        object.__setattr__(self, "_warnings", tuple(dict.fromkeys(warnings)))
+
+    @property
+    def _whole(self) -> Manifests:
+        return self._prepared.manifests
+
+    @property
+    def _changed(self) -> Changed:
+        return self._prepared.changed
 
     @classmethod
     def _of(cls, kept: _Kept) -> Cluster:
@@ -198,10 +199,14 @@ class Cluster:
 
         kept = self._kept
         base = _copied(self._changed.manifests)
-        more = _read(sources, max_bytes=max_bytes, complete=False, classes=known_classes(base))
+        noted = list(kept.noted)
+        classes = known_classes(base)
+        more = read_manifests(
+            _listed(sources), _UNCHECKED, noted.extend, max_bytes=max_bytes, complete=False, classes=classes
+        )
         add_new(base, more)
         base.unknown_fields = [*base.unknown_fields, *more.unknown_fields]
-        return Cluster._of(replace(kept, given=base, changes=(), earlier=self._changed))
+        return Cluster._of(replace(kept, given=base, changes=(), earlier=self._changed, noted=tuple(noted)))
 
     def with_nodes(self, number: int, *, like: str) -> Cluster:
         """With so many more nodes like one that is there: its capacity, labels, taints, devices and daemons."""
@@ -270,7 +275,7 @@ class Cluster:
 
     def plan(self, **how: Any) -> PlanResult:
         """What would happen: `reprieve.plan` of this cluster."""
-        from reprieve.python.planning import plan
+        from reprieve.python.plans import plan
 
         return plan(self, **how)
 
@@ -328,21 +333,12 @@ class Cluster:
 # -- parts -----------------------------------------------------------------------------------------
 
 
-def _read(sources: Iterable[Any], **how: Any) -> Manifests:
-    from kube_standin.unknown_fields import PackedSchemas
-
-    found: list[str | Path | Document] = []
+def _listed(sources: Iterable[Any]) -> list[str | Path | Document]:
+    """Return the sources one by one, those in memory with a name."""
+    listed: list[str | Path | Document] = []
     for source in sources:
-        _take(source, found)
-    return load_sources(found, schemas=PackedSchemas(), **how)
-
-
-def _names(sources: Iterable[Any]) -> list[str]:
-    """What sources are called in errors."""
-    found: list[str | Path | Document] = []
-    for source in sources:
-        _take(source, found)
-    return [each[0] if isinstance(each, tuple) else str(each) for each in found]
+        _take(source, listed)
+    return listed
 
 
 def _take(source: Any, found: list[str | Path | Document]) -> None:
@@ -357,20 +353,6 @@ def _take(source: Any, found: list[str | Path | Document]) -> None:
             _take(each, found)
     else:
         raise TypeError(f"want a path, YAML or JSON text, or an object as plain data, found {type(source).__name__}")
-
-
-def _kinds_in(file: Path) -> Sequence[Any]:
-    try:
-        with file.open("rb") as stream:
-            data = stream.read(MOST_BYTES + 1)
-    except OSError as error:
-        raise InputError(Origin(str(file)), error.strerror or str(error)) from None
-    if len(data) > MOST_BYTES:
-        raise InputError(Origin(str(file)), f"larger than {MOST_BYTES} bytes")
-    try:
-        return read_rows(str(file), data.decode())
-    except UnicodeDecodeError:
-        raise InputError(Origin(str(file)), "not UTF-8 text") from None
 
 
 def _copied(manifests: Manifests) -> Manifests:

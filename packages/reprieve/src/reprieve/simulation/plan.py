@@ -59,6 +59,25 @@ class Observer(Protocol):
         """An attempt ended; `seconds` are not measured here."""
 
 
+class EngineKeeper:
+    """Keeps the engine of a plan, and passes decisions on to further observers (`Observer`)."""
+
+    def __init__(self, *observers: Observer | None) -> None:
+        self.engine: Engine | None = None
+        self._observers = [observer for observer in observers if observer is not None]
+
+    def attach(self, engine: Engine) -> None:
+        """See `Observer`."""
+        self.engine = engine
+        for observer in self._observers:
+            observer.attach(engine)
+
+    def decided(self, decision: Decision, *, seconds: float, now: float) -> None:
+        """See `Observer`."""
+        for observer in self._observers:
+            observer.decided(decision, seconds=seconds, now=now)
+
+
 @dataclass(frozen=True, slots=True)
 class PlanOptions:
     """How to run a plan. Without profiles every pod is scheduled by the default one, whatever its schedulerName."""

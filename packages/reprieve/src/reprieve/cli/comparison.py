@@ -5,13 +5,14 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from reprieve.cli.asking import Gathered, Source, gather
 from reprieve.cli.outcome import note, refuse
 from reprieve.cli.progress import working
+from reprieve.cli.source import gather
 
 if TYPE_CHECKING:
     from reprieve.cli.sections import Section
-    from reprieve.questions.comparing import PlanComparison
+    from reprieve.python.inputs import InputSource, PreparedInput
+    from reprieve.questions.comparison import PlanComparison
     from reprieve.simulation.plan import PlanOptions
     from reprieve.simulation.report import Answer
 
@@ -20,7 +21,7 @@ AS_IT_IS = "as it is"
 
 
 def compare_plans(
-    source: Source,
+    source: "InputSource",
     options: "PlanOptions",
     configurations: Sequence[str],
     additions: Sequence[str],
@@ -33,15 +34,13 @@ def compare_plans(
     `settings`: further options of `read_options`, for the configurations; `own`: the option that gives `options` a
     configuration of their own.
     """
-    from kube_rules.errors import InputError
     from kube_rules.group_sources import OWNERS
     from reprieve.cli.options import read_options
-    from reprieve.python.answering import without
+    from reprieve.python.answers import without
     from reprieve.questions.changes import with_changes
-    from reprieve.questions.comparing import compared
+    from reprieve.questions.comparison import compared
     from reprieve.scheduling.held_room import waits_for_completions
     from reprieve.simulation.plan import plan
-    from reprieve.simulation.workloads.table import TABLE
 
     if len(configurations) + len(additions) > MOST_VARIANTS:
         refuse(f"at most {MOST_VARIANTS} plans can be compared")
@@ -51,7 +50,7 @@ def compare_plans(
         refuse("-: standard input can be read only once")
     if "-" in source.files and additions:  # each of them is read with all the rest
         source = replace(source, stdin=sys.stdin.buffer.read(source.max_bytes + 1))
-    variants: list[tuple[str, Source, PlanOptions]] = []
+    variants: list[tuple[str, InputSource, PlanOptions]] = []
     if len(configurations) < 2:
         variants.append((AS_IT_IS, source, options))
     variants += [
@@ -64,22 +63,19 @@ def compare_plans(
     answers: list[tuple[str, Answer]] = []
     beside: Set[tuple[str, str]] | None = None
     warned: set[str] = set()
-    known: dict[tuple[str, ...], Gathered] = {}
+    known: dict[tuple[str, ...], PreparedInput] = {}
     for name, asked, chosen in variants:
-        gathered = known.get(tuple(asked.files)) or gather(asked, chosen.now)
-        known[tuple(asked.files)] = gathered
-        try:
-            with working("planning"):
-                answer = plan(gathered.manifests, replace(chosen, now=gathered.now, rows=source.rows or TABLE))
-        except InputError as error:
-            refuse(str(error))
+        prepared = known.get(tuple(asked.files)) or gather(asked, chosen.now)
+        known[tuple(asked.files)] = prepared
+        with working("planning"):
+            answer = plan(prepared.manifests, replace(chosen, now=prepared.now, rows=source.rows))
         for warning in answer.account.warnings:
             if warning not in warned:
                 warned.add(warning)
                 note(f"warning: {warning}")
-        answers.append((name, with_changes(answer, gathered.changed)))
-        if gathered.beside:  # what one of the plans is about, all are
-            beside = gathered.beside if beside is None else beside & gathered.beside
+        answers.append((name, with_changes(answer, prepared.changed)))
+        if prepared.beside:  # what one of the plans is about, all are
+            beside = prepared.beside if beside is None else beside & prepared.beside
     plans = [(name, without(answer, beside or frozenset()).plan) for name, answer in answers]
     return compared(plans, only_different=only_different)
 

@@ -30,8 +30,8 @@ from kube_rules.objects import (
     ResourceClaimTemplate,
 )
 from reprieve.questions.changes import Change, changed
-from reprieve.questions.coming_back import Rounds
 from reprieve.questions.drain_steps import steps_of
+from reprieve.questions.reinstatement import Rounds
 from reprieve.simulation.controllers.disruption import allowances, allowed_now, covers, followed, is_healthy
 from reprieve.simulation.plan import PlanOptions
 from reprieve.simulation.plan_inputs import refuse_unsized, refuse_unsupported

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from reprieve.observability.recording import RecordKeeper
 from reprieve.observability.records import DecisionRecord
-from reprieve.python.helping import helps_of
+from reprieve.python.hints import helps_of
 from reprieve.scheduling.decision import Decision, Result
 from reprieve.scheduling.engine import Engine
 from reprieve.simulation.report import Help

@@ -1,6 +1,6 @@
 """`reprieve.plan`: what would happen to a cluster, with what came of it as values and tables.
 
-The answer is that of `reprieve plan` on the command line: `answering.answered` is what both run.
+The answer is that of `reprieve plan` on the command line: both run `answers.answered`.
 """
 
 from __future__ import annotations
@@ -16,18 +16,16 @@ from kube_rules.errors import InputError, Origin
 from kube_rules.manifests import Manifests
 from reprieve.framework.gates import FeatureGates
 from reprieve.framework.plugin import Plugin
-from reprieve.python.answering import answered
+from reprieve.python.answers import answered
 from reprieve.python.cluster import Cluster
-from reprieve.python.configuring import plan_options
+from reprieve.python.configuration import plan_options
 from reprieve.python.tables import Table, data_frame, html
-from reprieve.python.waiting import WaitingRecords
+from reprieve.python.waiting_records import WaitingRecords
 from reprieve.python.wording import count
-from reprieve.scheduling.decision import Decision
-from reprieve.scheduling.engine import Engine
 from reprieve.scheduling.loading import PluginLoadError
 from reprieve.simulation.afterwards import afterwards
-from reprieve.simulation.plan import Observer, PlanOptions
-from reprieve.simulation.plan_inputs import not_before, starts_at
+from reprieve.simulation.plan import EngineKeeper, PlanOptions
+from reprieve.simulation.plan_inputs import starts_at
 from reprieve.simulation.report import Answer, Help, PreemptionOutcome
 
 if TYPE_CHECKING:
@@ -71,31 +69,20 @@ def plan(
         options = _options(config, plugins, feature_gates, compatible, first_decision, seed, now)
     elif any(each not in (None, False, "", (), []) for each in given):
         raise TypeError("plan: give options, or what they are made of, not both")
-    begin = options.now
-    if begin is not None:  # what a change adds was made last of all
-        not_before(begin, cluster._kept.given.all())
-        begin = max(begin, starts_at(cluster.manifests.all()))
+    prepared = cluster._prepared.starting_at(options.now)
     records = WaitingRecords()
-    witness = _EngineKeeper(records, options.observer)
-    watched = replace(options, now=begin, observer=witness)
-    # trials run engines of their own, without observers: the witness keeps that of the plan
-    answer = answered(
-        cluster.manifests,
-        cluster._changed,
-        watched,
-        records if suggest else None,
-        cluster._kept.rows,
-        cluster._kept.run,
-    )
-    started = begin if begin is not None else starts_at(cluster.manifests.all())
+    witness = EngineKeeper(records, options.observer)
+    # Trials run engines of their own, without observers: the witness keeps the engine of the plan.
+    answer = answered(prepared, replace(options, observer=witness), records if suggest else None)
+    started = prepared.now if prepared.now is not None else starts_at(prepared.manifests.all())
     assert witness.engine is not None
     made = answer.plan.preemptions if options.first_decision else ()
-    leaving = {f"{victim.namespace}/{victim.name}" for each in made for victim in each.victims}
-    after = afterwards(
-        cluster.manifests, witness.engine, started + answer.plan.stats.virtual_seconds, leaving, rows=cluster._kept.rows
-    )
+    leaving = {f"{victim.namespace}/{victim.name}" for preemption in made for victim in preemption.victims}
+    rows = prepared.settings.rows
+    end = started + answer.plan.stats.virtual_seconds
+    after = afterwards(prepared.manifests, witness.engine, end, leaving, rows=rows)
     account = replace(answer.account, warnings=(*cluster.warnings, *answer.account.warnings))
-    return PlanResult(answer.plan, account, cluster, Cluster(after, rows=cluster._kept.rows, lenient=True))
+    return PlanResult(answer.plan, account, cluster, Cluster(after, rows=rows, lenient=True))
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -264,22 +251,3 @@ def _options(
     except PluginLoadError as error:
         raise InputError(Origin("plugins"), str(error)) from None
     return replace(found, now=now, warnings=(*notes, *found.warnings))
-
-
-class _EngineKeeper:
-    """Keeps the engine of a plan, and passes on what is decided (`plan.Observer`)."""
-
-    def __init__(self, *others: Observer | None) -> None:
-        self.engine: Engine | None = None
-        self._others = [each for each in others if each is not None]
-
-    def attach(self, engine: Engine) -> None:
-        """See `Observer`."""
-        self.engine = engine
-        for other in self._others:
-            other.attach(engine)
-
-    def decided(self, decision: Decision, *, seconds: float, now: float) -> None:
-        """See `Observer`."""
-        for other in self._others:
-            other.decided(decision, seconds=seconds, now=now)

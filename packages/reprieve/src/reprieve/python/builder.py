@@ -16,7 +16,7 @@ from typing import Any
 
 from reprieve.inputs.loading import read
 from reprieve.python.cluster import Cluster
-from reprieve.python.planning import PlanResult, plan
+from reprieve.python.plans import PlanResult, plan
 from reprieve.simulation.plan import PlanOptions
 
 _GROUP_VERSION = "scheduling.k8s.io/v1beta1"

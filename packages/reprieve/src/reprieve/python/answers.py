@@ -1,15 +1,15 @@
-"""The answer to a plan of an input that was changed: what commands and programs are given alike."""
+"""The answer to a plan of a prepared input, the same for commands and for programs."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Set
 from dataclasses import replace
 
 from msgspec.structs import replace as with_fields
 
-from kube_rules.manifests import Manifests
-from reprieve.python.waiting import WaitingRecords
-from reprieve.questions.changes import Changed, with_changes
+from reprieve.python.inputs import Name, PreparedInput
+from reprieve.python.waiting_records import WaitingRecords
+from reprieve.questions.changes import with_changes
 from reprieve.questions.suggestions import helped
 from reprieve.questions.trials import Trials, Waiting
 from reprieve.simulation.consequences import ended_jobs
@@ -17,40 +17,25 @@ from reprieve.simulation.plan import PlanOptions
 from reprieve.simulation.plan import plan as simulate
 from reprieve.simulation.plan_inputs import first_remarks
 from reprieve.simulation.report import Answer, Help
-from reprieve.simulation.workloads.rows import Rows
-from reprieve.simulation.workloads.table import TABLE
-
-Name = tuple[str, str]
-"""(namespace, name)."""
 
 
-def answered(
-    manifests: Manifests,
-    changed: Changed,
-    options: PlanOptions,
-    records: WaitingRecords | None,
-    rows: Rows = TABLE,
-    run: Sequence[str] = (),
-    beside: Set[Name] = frozenset(),
-) -> Answer:
-    """The answer for an expanded input, with what its changes did and, with `records`, what would help pending pods.
+def answered(prepared: PreparedInput, options: PlanOptions, records: WaitingRecords | None) -> Answer:
+    """Return the plan of an input, the effects of its changes and, with `records`, what would help pending pods.
 
-    `records` are those of the plan: `options.observer` keeps them. `beside`: pods that the question is not about.
-    Raises InputError.
+    `records` are those of the plan: `options.observer` keeps them.  Raises InputError.
     """
-    options = replace(options, rows=rows)
-    answer = without(with_changes(simulate(manifests, options), changed), beside)
-    ended = first_remarks(ended_jobs(manifests, answer.plan)) if options.account else []
+    options = replace(options, now=prepared.now, rows=prepared.settings.rows)
+    answer = with_changes(simulate(prepared.manifests, options), prepared.changed)
+    answer = without(answer, prepared.beside)
+    ended = first_remarks(ended_jobs(prepared.manifests, answer.plan)) if options.account else []
     if ended:
         account = replace(answer.account, warnings=(*answer.account.warnings, *ended))
         answer = replace(answer, account=account)
-    if records is None:
-        return answer
-    return helped(answer, Trials(manifests, options, changed.manifests, rows, run), records.hints)
+    return answer if records is None else helped(answer, prepared.trials(options), records.hints)
 
 
 def without(answer: Answer, beside: Set[Name]) -> Answer:
-    """The answer with the pods marked that the question is not about, and groups of which that holds for all pods."""
+    """Return the answer with pods marked as not asked about, and groups whose pods all are."""
     if not beside:
         return answer
     document = answer.plan
@@ -67,9 +52,9 @@ def without(answer: Answer, beside: Set[Name]) -> Answer:
 
 
 def what_helps(who: Waiting, options: PlanOptions, trials: Trials) -> tuple[Help, ...]:
-    """What would help one pod or group of the input of `trials`, each suggestion tried. Raises InputError."""
+    """Return what would help one pod or group of the input of `trials`, each suggestion tried. Raises InputError."""
     records = WaitingRecords()
     answer = simulate(trials.manifests, replace(options, observer=records, account=False))
     answered = helped(answer, trials, records.hints, only=who).plan
     outcomes = answered.pods if who[0] == "Pod" else answered.pod_groups
-    return next((one.help for one in outcomes if (one.namespace, one.name) == who[1:]), ())
+    return next((outcome.help for outcome in outcomes if (outcome.namespace, outcome.name) == who[1:]), ())

@@ -15,11 +15,9 @@ from msgspec.structs import replace as with_fields
 from kube_rules.manifests import Loaded
 from kube_rules.objects import Pod, PodDisruptionBudget
 from reprieve.questions.changes import Changed, gang_sizes, waiting_like, why_waits
-from reprieve.scheduling.decision import Decision
-from reprieve.scheduling.engine import Engine
 from reprieve.simulation.afterwards import afterwards
 from reprieve.simulation.controllers.disruption import covers
-from reprieve.simulation.plan import PlanOptions, plan
+from reprieve.simulation.plan import EngineKeeper, PlanOptions, plan
 from reprieve.simulation.plan_inputs import starts_at
 from reprieve.simulation.report import BrokenGang, DisplacedPod, EvictedPod, Plan, PreemptionOutcome, Victim
 from reprieve.simulation.workloads.owners import reference_of
@@ -63,7 +61,7 @@ class Rounds:
     def _plan_once(self, options: PlanOptions) -> bool:
         """Plan what is there; whether pods come back that it preempted."""
         start = max(starts_at(self.manifests.all()), self._at, options.now or 0.0)
-        witness = _EngineKeeper()
+        witness = EngineKeeper()
         self._document = plan(self.manifests, replace(options, now=start, observer=witness, account=False)).plan
         self._at = start + self._document.stats.virtual_seconds
         before = {(loaded.object.namespace, loaded.object.name): loaded for loaded in self.manifests.pods}
@@ -162,16 +160,3 @@ class Rounds:
             else:
                 displaced.append(with_fields(fate.pod, outcome=outcome, to=to, message=message, successor=successor))
         return displaced, evicted
-
-
-class _EngineKeeper:
-    """Keeps the engine of a plan, for the cluster that it leaves."""
-
-    engine: Engine | None = None
-
-    def attach(self, engine: Engine) -> None:
-        """Whose decisions these are."""
-        self.engine = engine
-
-    def decided(self, decision: Decision, *, seconds: float, now: float) -> None:
-        """What was decided is in the answer."""

@@ -1,0 +1,239 @@
+"""The input of a question: its options, and the cluster that they choose, read and changed (whatif.md).
+
+`SourceCommand` gives a command the options of this table; inside it `source_of` returns what they choose.  Bad input
+ends the command with exit code 2 and one line, a server that cannot be reached or refuses with exit code 3.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+from typer.core import TyperOption
+
+from reprieve.cli.options import ORDER, Command
+from reprieve.cli.outcome import note, refuse, warn
+from reprieve.cli.progress import working
+
+if TYPE_CHECKING:
+    from reprieve.cli.sections import Section
+    from reprieve.python.inputs import InputSource, PreparedInput
+    from reprieve.questions.changes import Change
+
+DEFAULT_MAX_BYTES = "64Mi"
+ClusterOption = Annotated[
+    str | None, typer.Option(metavar="FILE", help="The cluster; default: as kubectl finds it ($KUBECONFIG, ~/.kube).")
+]
+ContextOption = Annotated[str | None, typer.Option(metavar="NAME", help="The context to use.")]
+MaxBytesOption = Annotated[str, typer.Option(metavar="SIZE", help="The largest input accepted in all, e.g. 256Mi.")]
+RecordsOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="URL|FILE",
+        help="Decision records of the scheduler: its endpoint, or the file that it keeps them in (default: as in the "
+        "kubeconfig, else through the API server).",
+    ),
+]
+SuggestOption = Annotated[
+    bool,
+    typer.Option("--suggest/--no-suggest", help="Try what would help pending pods, which takes some more plans."),
+]
+NamespaceOption = Annotated[str | None, typer.Option("-n", "--namespace", metavar="NS", help="Only this namespace.")]
+EverywhereOption = Annotated[
+    bool, typer.Option("-A", "--all-namespaces", help="All namespaces, not only that of the context.")
+]
+
+
+# -- options ---------------------------------------------------------------------------------------
+
+
+def _option(*names: str, metavar: str, meaning: str, **more: Any) -> Callable[[], TyperOption]:
+    """Return a maker of one option, which may be given several times."""
+    more = {"multiple": True, "help": f"{meaning} Repeatable.", **more}
+    return lambda: TyperOption(param_decls=list(names), metavar=metavar, expose_value=False, callback=_keep, **more)
+
+
+def _once(*names: str, metavar: str, meaning: str, **more: Any) -> Callable[[], TyperOption]:
+    return _option(*names, metavar=metavar, meaning="", multiple=False, help=meaning, **more)
+
+
+def _flag(name: str, meaning: str) -> Callable[[], TyperOption]:
+    return lambda: TyperOption(
+        param_decls=[name], is_flag=True, default=False, help=meaning, expose_value=False, callback=_keep
+    )
+
+
+def _change(name: str, metavar: str, meaning: str) -> Callable[[], TyperOption]:
+    return _option(f"--{name}", metavar=metavar, meaning=meaning, rich_help_panel="Changes, in the order given")
+
+
+def _keep(context: typer.Context, param: Any, value: Any) -> None:
+    """Keep the value of an option of the source for `source_of`."""
+    context.meta.setdefault(_VALUES, {})[param.name] = value
+
+
+_VALUES: Final = "reprieve.source"
+_NODES: Final = "NODE|SELECTOR"
+_CLUSTER: Final = (
+    _option(
+        "-f",
+        "--filename",
+        metavar="FILE|DIR|-",
+        meaning="Manifests of the cluster and of the pods to place: a file, a directory, or - for stdin.",
+    ),
+    _once(
+        "--kubeconfig",
+        metavar="FILE",
+        meaning="Ask about a live cluster; without -f the one that kubectl finds ($KUBECONFIG, ~/.kube).",
+    ),
+    _once("--context", metavar="NAME", meaning="The context of the kubeconfig, if not the current one."),
+)
+_CHANGES: Final = {
+    "cordon": (_NODES, "Place no new pods on these nodes."),
+    "uncordon": (_NODES, "Allow new pods on these nodes again."),
+    "drain": (_NODES, "Cordon and evict, as kubectl drain does."),
+    "remove-node": (_NODES, "Remove nodes with their pods."),
+    "fail": (_NODES, "Let nodes fail: their pods are lost."),
+    "taint": ('"NODE|SELECTOR KEY=VALUE:EFFECT"', "Taint nodes; KEY- removes a taint."),
+    "label": ('"NODE|SELECTOR KEY=VALUE"', "Label nodes; KEY- removes a label."),
+    "add-nodes": ("N", "Add this many nodes, with the shape of --like."),
+    "like": ("NODE", "The node that --add-nodes copies."),
+    "scale": ("KIND/NAME=N", "Change the number of pods; of a podgroup its minCount."),
+    "set-priority": ("KIND/NAME=CLASS|N", "Change the priority of a whole workload."),
+    "without": ("KIND/NAME", "Leave out an object and everything that it owns."),
+}
+"""Flags that change the input, with the form of their value (whatif.md 4)."""
+_READING: Final = (
+    _option("--run", metavar="cronjob/NAME", meaning="Plan one run of a CronJob of the input."),
+    _option(
+        "--workload-kinds",
+        metavar="FILE",
+        meaning="More kinds that make pods: where their templates and counts are.",
+    ),
+    _flag(
+        "--strict", "Exit 2 for unknown fields, annotations that cannot be read, and workloads and kinds not planned."
+    ),
+    _flag("--ignore-unknown", "Do not warn about unknown fields."),
+    _flag("--lenient", "Only warn about workloads and kinds that are not planned."),
+    _once(
+        "--max-input-bytes",
+        metavar="SIZE",
+        meaning="The largest input accepted in all, e.g. 256Mi.",
+        default=DEFAULT_MAX_BYTES,
+        show_default=True,
+    ),
+)
+
+
+class SourceCommand(Command):
+    """A command about an input: the options that choose a cluster first, then its own, then changes and reading."""
+
+    def __init__(self, *args: Any, params: list[Any] | None = None, **more: Any) -> None:
+        changes = [_change(name, *row)() for name, row in _CHANGES.items()]
+        first, last = ([make() for make in table] for table in (_CLUSTER, _READING))
+        super().__init__(*args, params=[*first, *(params or []), *changes, *last], **more)
+
+
+# -- reading ---------------------------------------------------------------------------------------
+
+
+def source_of(context: typer.Context) -> "InputSource":
+    """Return what the options of a `SourceCommand` choose. Bad usage ends the command with exit code 2."""
+    from reprieve.cli.options import read_size
+    from reprieve.python.inputs import InputSource, Strictness, read_workload_kinds
+
+    values = context.meta[_VALUES]
+    files, lenient, unknown = values["filename"] or (), values["lenient"], not values["ignore_unknown"]
+    if files and values["kubeconfig"] is None and values["context"] is not None:
+        refuse("--context: only a --kubeconfig has contexts")
+    if values["strict"] and (lenient or not unknown):
+        refuse(f"--strict and {'--lenient' if unknown else '--ignore-unknown'} exclude each other")
+    strict = "--strict" if values["strict"] else ""
+    return InputSource(
+        strictness=Strictness(unknown, strict, strict, lenient),
+        rows=read_workload_kinds(values["workload_kinds"] or ()),
+        run=read_runs(values["run"]),
+        files=files,
+        kubeconfig=values["kubeconfig"],
+        context=values["context"],
+        max_bytes=read_size("--max-input-bytes", values["max_input_bytes"]),
+        changes=read_changes(context.meta[ORDER], values),
+    )
+
+
+def read_runs(run: Sequence[str] | None) -> list[str]:
+    """Return the CronJobs of `--run` as `NAMESPACE/NAME`."""
+    from reprieve.simulation.workloads.expanding import run_of
+
+    names = []
+    for text in run or ():
+        name = run_of(text)
+        if name is None:
+            refuse(f"--run {text}: want cronjob/NAME or NAMESPACE/cronjob/NAME")
+        names.append(name)
+    return names
+
+
+def read_changes(order: Sequence[str | None], values: dict[str, Any]) -> "list[Change]":
+    """Return the changes in the order in which they were given.
+
+    `order`: the names of the options, one for each time that it was given; `values`: by the same names.
+    """
+    from reprieve.questions.changes import Change
+
+    flags = {name.replace("-", "_"): name for name in _CHANGES}
+    left = {name: list(values.get(name) or ()) for name in flags}
+    changes: list[Change] = []
+    for name in order:
+        if name is None or not left.get(name):
+            continue
+        value = left[name].pop(0)
+        if name != "like":
+            changes.append(Change(flags[name], value))
+        elif changes and changes[-1].flag == "add-nodes" and not changes[-1].like:
+            changes[-1] = replace(changes[-1], like=value)
+        else:
+            refuse(f"--like {value}: want it right after --add-nodes N")
+    bare = next((change for change in changes if change.flag == "add-nodes" and not change.like), None)
+    if bare is not None:
+        refuse(f"{bare}: want --like NODE after it, the node that the new nodes copy")
+    return changes
+
+
+def answering_for_all(source: "InputSource", asked: "Sequence[tuple[str, bool]]") -> "InputSource":
+    """Return the source with parts that are not planned as an error, where an exit code is the answer.
+
+    `asked`: the options that ask for an exit code, and whether each was given.
+    """
+    option = next((name for name, given in asked if given), "")
+    if not option or source.strictness.lenient or source.strictness.answer_for_all:
+        return source
+    return replace(source, strictness=replace(source.strictness, answer_for_all=option))
+
+
+def gather(source: "InputSource", now: float | None = None) -> "PreparedInput":
+    """Read what a question is about, with a line of progress. `now`: the time that is asked about, if it was given."""
+    from reprieve.python import inputs
+
+    with working("reading the cluster"):
+        return inputs.gather(source, warn, now)
+
+
+# -- showing ---------------------------------------------------------------------------------------
+
+
+def warn_of(prepared: "PreparedInput") -> None:
+    """Warn on stderr about the parts of the input that are left out."""
+    from reprieve.simulation.plan_inputs import input_remarks
+
+    for remark in input_remarks(prepared.manifests):
+        note(f"warning: {remark}")
+
+
+def show_with_changes(prepared: "PreparedInput", sections: "Sequence[Section]") -> None:
+    """Show the answer as text, below the changes that were made first (whatif.md 4.2)."""
+    from reprieve.cli.render import changes_section
+    from reprieve.cli.terminal import show_sections
+
+    changes = changes_section(prepared.changed.made)
+    show_sections([*([changes] if changes is not None else []), *sections])
