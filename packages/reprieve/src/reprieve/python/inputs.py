@@ -83,7 +83,7 @@ class InputSource(InputSettings):
     stdin: bytes | None = None
     """The content of `-` where standard input was read before."""
     owners: bool = False
-    """Read the controllers of a live cluster whose pods may be gangs."""
+    """Read the controllers of a live cluster that may have gangs."""
     jobs: bool = False
     """Read the Jobs of a live cluster, because preemptors may wait for one to end."""
 
@@ -179,7 +179,7 @@ def read_live(
 ) -> tuple[Reading, str]:
     """Read a live cluster; return the objects and the server's URL. Raises ClientError.
 
-    With `owners` the controllers whose pods may be gangs are read as well, with `jobs` Jobs, and of `makers` (see
+    With `owners` controllers that may have gangs are read as well, with `jobs` Jobs, and of `makers` (see
     `read_makers`) the templates.
     """
     import asyncio
