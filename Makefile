@@ -25,7 +25,7 @@ test: lint
 
 # Properties on clusters that nobody has seen, for about SECONDS; one that fails is printed as a case.
 SECONDS ?= 90
-PROPERTIES ?= tests/properties tests/preemption tests/scheduling tests/plugins tests/cluster
+PROPERTIES ?= $(addprefix packages/reprieve/tests/,properties preemption scheduling plugins cluster)
 test-new: $(READY)
 	$(PYTEST) --new-clusters $(SECONDS) $(PROPERTIES)
 

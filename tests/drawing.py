@@ -3,7 +3,7 @@
 A change must not be refused for what it did not do, so `make test` draws without chance: the same sources, the same
 examples, and none fails for being slow.  What nobody has drawn yet is looked at by a run of its own, for so long as
 `--new-clusters SECONDS` says: each property draws anew, round after round, until its share of the time is used up
-(`tests/conftest.py`).  When one fails, the cluster is printed as manifests, in the form of `tests/cases`.
+(`conftest.py`).  When one fails, the cluster is printed as manifests, in the form of `tests/cases`.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@
     python tools/measure_victims.py --seeds 0 --openb DIR --exact 60 # each row solved for up to 60 s a criterion
     python tools/measure_victims.py --seeds 0 --times                # seconds of a decision in large clusters
 
-Random clusters are those of `tests/preemption/instances.py`; the solver is scipy's HiGHS (`tests/preemption/exact.py`)
+Random clusters are those of `packages/reprieve/tests/preemption/instances.py`; the solver is scipy's HiGHS (`exact.py`)
 and shares nothing with the engine.  Costs are compared in the order of the documentation (docs/concepts.md), budgets
 counted over those who go.  "needed" are the clusters of which somebody has to go.
 """
@@ -27,11 +27,7 @@ from typing import Any
 from msgspec.structs import replace
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
-
-from tests.building import Item, World, group, pdb, pod, profile_with  # noqa: E402
-from tests.preemption.exact import Kind, NoSolutionError, Optimum, Price, Problem, Unit, cheapest  # noqa: E402
-from tests.preemption.instances import instance  # noqa: E402
+sys.path[:0] = [str(ROOT), str(ROOT / "packages/reprieve")]
 
 from kube_rules import objects  # noqa: E402
 from reprieve.cluster.garbage_collection import collect_seldom  # noqa: E402
@@ -46,6 +42,9 @@ from reprieve.simulation import openb  # noqa: E402
 from reprieve.simulation.bench.building import Cluster  # noqa: E402
 from reprieve.simulation.bench.scenarios import SCENARIOS  # noqa: E402
 from reprieve.simulation.virtual import VirtualCluster  # noqa: E402
+from tests.building import Item, World, group, pdb, pod, profile_with  # noqa: E402
+from tests.preemption.exact import Kind, NoSolutionError, Optimum, Price, Problem, Unit, cheapest  # noqa: E402
+from tests.preemption.instances import instance  # noqa: E402
 
 MODES: dict[str, dict[str, Any]] = {
     "Compatible": {"placement": "Compatible"},

@@ -48,61 +48,69 @@ SOURCES = ROOT / "packages"
 RULES, STANDIN, OURS = "kube-rules/src/kube_rules", "kube-standin/src/kube_standin", "reprieve/src/reprieve"
 ROOTS = tuple(str(Path(place).parent) for place in (RULES, STANDIN, OURS))
 
-_DECISIONS = ("tests/cases", "tests/preemption", "tests/scheduling", "tests/queueing", "tests/properties")
-_SERVED = ("tests/controlplane/server",)
+
+def _of(package: str, *names: str) -> tuple[str, ...]:
+    return tuple(f"packages/{package}/tests/{name}" for name in names)
+
+
+def _ours(*names: str) -> tuple[str, ...]:
+    return _of("reprieve", *names)
+
+
+def _standin(*names: str) -> tuple[str, ...]:
+    return _of("kube-standin", *names)
+
+
+_DECISIONS = ("tests/cases", *_ours("preemption", "scheduling", "queueing", "properties"))
+_SERVED = _standin("server")
 _VERBS = (
     *("verbs", "kinds", "metadata", "refusals", "served_kinds", "objects_loaded", "security", "packed_schemas"),
     *("authorization", "impersonation", "registry", "loading_owners", "decoding", "parts_of_writes"),
-)
-_OF_VERBS = (
-    "tests/api/test_unknown_fields.py",
-    "tests/controlplane/rules/test_advice.py",
-    "tests/controlplane/admission",
 )
 
 AREAS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "preemption": ((f"{OURS}/preemption",), _DECISIONS),
     "scheduling": ((f"{OURS}/scheduling",), _DECISIONS),
     "queueing": ((f"{OURS}/queueing",), _DECISIONS),
-    "cluster": ((f"{OURS}/cluster",), ("tests/cluster", "tests/plugins", *_DECISIONS)),
-    "plugins": ((f"{OURS}/plugins",), ("tests/plugins", *_DECISIONS)),
-    "framework": ((f"{OURS}/framework",), ("tests/framework", "tests/plugins", *_DECISIONS)),
-    "api": ((RULES, f"{OURS}/inputs"), ("tests/api", "tests/cases", "tests/cli", "tests/controlplane/schema")),
+    "cluster": ((f"{OURS}/cluster",), (*_ours("cluster", "plugins"), *_DECISIONS)),
+    "plugins": ((f"{OURS}/plugins",), (*_ours("plugins"), *_DECISIONS)),
+    "framework": ((f"{OURS}/framework",), (*_ours("framework", "plugins"), *_DECISIONS)),
+    "api": (
+        (RULES, f"{OURS}/inputs"),
+        ("packages/kube-rules/tests", *_ours("inputs", "cli"), "tests/cases", *_standin("schema")),
+    ),
     "live": (
         (f"{OURS}/live",),
-        ("tests/live", "tests/plugins/test_extender.py", "tests/plugins/test_extender_live.py", "tests/scheduling"),
+        _ours("live", "plugins/test_extender.py", "plugins/test_extender_live.py", "scheduling"),
     ),
-    "admission": (
-        (f"{STANDIN}/admission", f"{RULES}/validation"),
-        ("tests/controlplane/admission", "tests/controlplane/rules", *_SERVED),
-    ),
-    "patching": ((f"{STANDIN}/patching",), ("tests/controlplane/patching", *_SERVED)),
-    "storage": ((f"{STANDIN}/storage",), ("tests/controlplane/storage", *_SERVED)),
+    "admission": ((f"{STANDIN}/admission", f"{RULES}/validation"), (*_standin("admission", "rules"), *_SERVED)),
+    "patching": ((f"{STANDIN}/patching",), (*_standin("patching"), *_SERVED)),
+    "storage": ((f"{STANDIN}/storage",), (*_standin("storage"), *_SERVED)),
     "server": ((f"{STANDIN}/server",), _SERVED),
-    "controllers": (
-        (f"{STANDIN}/controllers", f"{STANDIN}/kubelet"),
-        ("tests/controlplane/controllers", "tests/controlplane/kubelet"),
-    ),
-    "openapi": ((f"{STANDIN}/openapi",), ("tests/controlplane/openapi", *_SERVED)),
+    "controllers": ((f"{STANDIN}/controllers", f"{STANDIN}/kubelet"), _standin("controllers", "kubelet")),
+    "openapi": ((f"{STANDIN}/openapi",), (*_standin("openapi"), *_SERVED)),
     "schema": (
         (f"{STANDIN}/schema", f"{STANDIN}/defaulting", f"{STANDIN}/protobuf", f"{STANDIN}/tables"),
-        ("tests/controlplane/schema", "tests/controlplane/protobuf", "tests/controlplane/tables", *_SERVED),
+        (*_standin("schema", "protobuf", "tables"), *_SERVED),
     ),
     "verbs": (
         tuple(f"{STANDIN}/{path.name}" for path in sorted((SOURCES / STANDIN).glob("*.py"))),
-        (*(f"tests/controlplane/test_{name}.py" for name in _VERBS), *_OF_VERBS, *_SERVED),
+        (
+            *_standin(*(f"test_{name}.py" for name in _VERBS), "rules/test_advice.py", "admission"),
+            *(*_ours("inputs/test_unknown_fields.py"), *_SERVED),
+        ),
     ),
-    "client": ((f"{OURS}/client",), ("tests/client",)),
-    "simulation": ((f"{OURS}/simulation",), ("tests/simulation", "tests/cli", "tests/python")),
-    "observability": ((f"{OURS}/observability",), ("tests/observability", "tests/scheduling", "tests/live")),
-    "python": ((f"{OURS}/python",), ("tests/python",)),
-    "replay": ((f"{OURS}/replay",), ("tests/replay", "tests/cli")),
-    "questions": ((f"{OURS}/questions",), ("tests/simulation", "tests/cli")),
-    "cli": ((f"{OURS}/cli",), ("tests/cli",)),
+    "client": ((f"{OURS}/client",), _ours("client")),
+    "simulation": ((f"{OURS}/simulation",), _ours("simulation", "questions", "cli", "python")),
+    "observability": ((f"{OURS}/observability",), _ours("observability", "scheduling", "live")),
+    "python": ((f"{OURS}/python",), _ours("python")),
+    "replay": ((f"{OURS}/replay",), _ours("replay", "cli")),
+    "questions": ((f"{OURS}/questions",), _ours("questions", "simulation", "cli")),
+    "cli": ((f"{OURS}/cli",), _ours("cli")),
 }
 """Area -> (sources below packages/, tests that are to notice)."""
 
-OF_IMPORTS = "tests/test_frozen.py"
+OF_IMPORTS = "packages/reprieve/tests/test_frozen.py"
 """Looks at what imports have made, in every area, and runs no line of it."""
 
 LEAST_PROCESSOR_SECONDS, LEAST_SECONDS, LIMIT_FACTOR = 20, 300, 5

@@ -21,9 +21,9 @@ import yaml
 from reprieve.framework.configuration_reading import configuration_of
 from reprieve.framework.gates import FeatureGates
 from reprieve.scheduling.profiles import profiles_of
-from tests.controlplane.server.live import Live, live
 from tests.deploy import manifests
 from tests.deploy.manifests import DEPLOY, Json, identity, path_of
+from tests.server.live import Live, live
 
 helm: Any = importlib.import_module("helm_python") if importlib.util.find_spec("helm_python") else None
 rendered_by_helm = pytest.mark.skipif(helm is None, reason="helm-python-sdk is not installed (the extra `helm`)")

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from tests.controlplane.server.live import Live, live
 from tests.deploy import manifests
 from tests.deploy.manifests import Json, path_of
+from tests.server.live import Live, live
 
 OURS, NATIVE = "scheduling.reprieve.dev/v1beta1", "scheduling.k8s.io/v1beta1"
 COMPOSITE_NATIVE = "scheduling.k8s.io/v1alpha3"

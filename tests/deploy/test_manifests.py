@@ -15,9 +15,9 @@ import yaml
 from reprieve.framework.configuration_reading import configuration_of
 from reprieve.framework.gates import FeatureGates
 from reprieve.scheduling.profiles import profiles_of
-from tests.controlplane.server.live import Live, live
 from tests.deploy import manifests
 from tests.deploy.manifests import DEPLOY, Json, identity, path_of
+from tests.server.live import Live, live
 
 APPLY = {"Content-Type": "application/apply-patch+yaml"}
 QUERY = "?fieldManager=tests&fieldValidation=Strict"

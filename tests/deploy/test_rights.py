@@ -30,10 +30,10 @@ from kube_standin.security import write_kubeconfig
 from kube_standin.server.resources import Call
 from kube_standin.server.serving import ServeOptions
 from reprieve.live.local import kept_port
-from tests.controlplane.server.live import Live, live
 from tests.deploy import manifests
 from tests.deploy.manifests import Json, path_of
 from tests.e2e.cluster import condition, eventually, is_running, nodes_file, pod, pod_group, priority_class
+from tests.server.live import Live, live
 from tests.waiting import DEADLINE
 
 APPLY = {"Content-Type": "application/apply-patch+yaml"}

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import LEFT_OUT
+from conftest import LEFT_OUT
 from tests.docs.markdown import Block, Command, alike, blocks, commands
 from tests.outside import BESIDE
 

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 import kubernetes
 
-from tests.controlplane.clients.cluster import kubectls
+from tests.clients.cluster import kubectls
 from tests.e2e.cluster import Json
 from tests.waiting import DEADLINE
 

@@ -18,9 +18,20 @@ from pathlib import Path
 import pytest
 
 from reprieve.live.local import kept_port
+from tests.e2e.cluster import (
+    CLASSES,
+    GROUPS,
+    PODS,
+    Api,
+    Json,
+    condition,
+    eventually,
+    nodes_file,
+    pod,
+    pod_group,
+    priority_class,
+)
 from tests.waiting import DEADLINE
-
-from .cluster import CLASSES, GROUPS, PODS, Api, Json, condition, eventually, nodes_file, pod, pod_group, priority_class
 
 DEFAULT = PODS.format(namespace="default")
 NODES = tuple(f"n{number}" for number in range(1, 9))

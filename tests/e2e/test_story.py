@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.controlplane.clients.cluster import kubectls
+from tests.clients.cluster import kubectls
 from tests.e2e.cluster import (
     CLASSES,
     GROUPS,

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from .sitecustomize import is_late, lagging
+from tests.late_watches.sitecustomize import is_late, lagging
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from tests.conftest import LEFT_OUT, left_out
+from conftest import LEFT_OUT, left_out
 from tests.outside import BESIDE, needs
 
 

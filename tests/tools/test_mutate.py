@@ -111,7 +111,12 @@ def test_a_path_is_judged_as_the_area_that_holds_it(mutate: ModuleType, name: st
 
 @pytest.mark.parametrize(
     "name",
-    ["clients", "packages/reprieve/src/reprieve/client/none.py", "tests/client", "packages/reprieve/src/reprieve"],
+    [
+        "clients",
+        "packages/reprieve/src/reprieve/client/none.py",
+        "packages/reprieve/tests/client",
+        "packages/reprieve/src/reprieve",
+    ],
 )
 def test_what_no_area_holds_is_an_error(mutate: ModuleType, name: str) -> None:
     """One line that says which there are."""
@@ -194,10 +199,11 @@ def test_each_mutant_is_judged(of_line: str, expected: str) -> None:
     """As a user runs it: who is killed, and the rate."""
     source = "packages/kube-rules/src/kube_rules/durations.py"
     line = 1 + (ROOT / source).read_text(encoding="utf-8").splitlines().index(of_line)
-    command = [sys.executable, str(TOOL), "api", "--only", f"{source}:{line}", "--tests", "tests/api/test_durations.py"]
+    judges = "packages/kube-rules/tests/test_durations.py"
+    command = [sys.executable, str(TOOL), "api", "--only", f"{source}:{line}", "--tests", judges]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
     assert done.returncode == 0, done.stderr
-    assert "by tests/api/test_durations.py::" in done.stdout
+    assert f"by {judges}::" in done.stdout
     assert done.stdout.splitlines()[-1].endswith(expected)
 
 
@@ -221,9 +227,9 @@ def test_each_mutant_is_judged(of_line: str, expected: str) -> None:
                 "--only",
                 "packages/kube-rules/src/kube_rules/durations.py:27",
                 "--tests",
-                "tests/controlplane/test_yaml_attacks.py",
+                "packages/kube-standin/tests/test_yaml_attacks.py",
             ],
-            "of tests/controlplane/test_yaml_attacks.py no test is left without those marked timed",
+            "of packages/kube-standin/tests/test_yaml_attacks.py no test is left without those marked timed",
         ),
         (
             ["--only", "packages/kube-rules/src/kube_rules/durations.py:27", "--tests", "tests/nowhere.py"],

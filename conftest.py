@@ -1,0 +1,100 @@
+"""How the whole suite runs: which examples properties draw (`tests/drawing.py`), and what is said at the end.
+
+At the end stands how much did not happen for want of data (`tests/outside.py`).
+"""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections import Counter
+
+import pytest
+from hypothesis import is_hypothesis_test
+
+from tests import drawing
+from tests.outside import BESIDE, REASON
+
+LEFT_OUT = "left_out"
+"""A property of a test that ran without a part of itself: what was left out (`record_property`)."""
+
+
+def left_out(terminal: pytest.TerminalReporter) -> Counter[str]:
+    """How often each thing was wanted in vain."""
+    found: Counter[str] = Counter()
+    for report in terminal.stats.get("skipped", ()):
+        place = report.longrepr
+        reason = place[2] if isinstance(place, tuple) else str(place)
+        if REASON in reason:
+            found[f"tests: {reason.split(f'{REASON}: ', 1)[-1]}"] += 1
+    for report in terminal.stats.get("passed", ()):
+        for name, value in report.user_properties:
+            if name == LEFT_OUT:
+                found[f"examples: {value}"] += 1
+    return found
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Count what was left out; a test over files that are not there counts once, however many there would be."""
+    found = left_out(terminalreporter)
+    if found:
+        terminalreporter.section("not judged")
+        terminalreporter.line(f"Left out, for want of data in {BESIDE.name}/ beside the repository:")
+        for what, number in sorted(found.items()):
+            terminalreporter.line(f"  {number:4} {what}")
+
+
+NEW_CLUSTERS = "--new-clusters"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`make test-new` asks for it."""
+    told = "run the properties alone, on examples nobody has drawn yet, for about so long"
+    parser.addoption(NEW_CLUSTERS, type=float, metavar="SECONDS", help=told)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Before a property is decorated: its settings are those of the profile."""
+    drawing.load(drawing.SAME if config.getoption(NEW_CLUSTERS) is None else drawing.NEW)
+
+
+_OURS = "packages/reprieve/tests/"
+LONG = (
+    *("tests/chaos", "tests/tools/test_new_clusters", f"{_OURS}simulation/test_large_inputs"),
+    *(f"{_OURS}simulation/test_openb", "tests/docs", "tests/e2e"),
+)
+"""Tests that take long or wait much: they start first."""
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Long ones come first; what draws nothing would find nothing new on new clusters."""
+    items.sort(key=lambda item: not item.nodeid.startswith(LONG))
+    if config.getoption(NEW_CLUSTERS) is not None:
+        drawn = [item for item in items if is_hypothesis_test(getattr(item, "obj", None))]
+        config.hook.pytest_deselected(items=[item for item in items if item not in drawn])
+        items[:] = drawn
+
+
+def pytest_collection_finish() -> None:
+    """Tens of thousands of tests stay until the end: no collection of garbage is to go through them again and again."""
+    gc.collect()
+    gc.freeze()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """A property once, or round after round with new examples until its share of the time is used up."""
+    if not is_hypothesis_test(pyfuncitem.obj):
+        return None
+    arguments = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
+    until = time.monotonic() + (pyfuncitem.config.getoption(NEW_CLUSTERS) or 0) / len(pyfuncitem.session.items)
+    drawing.forget()
+    try:
+        while True:
+            pyfuncitem.obj(**arguments)
+            if time.monotonic() >= until:
+                return True
+    except Exception as error:
+        if case := drawing.last_drawn():
+            error.add_note(f"As a case (tests/cases):\n{case}")
+        raise

@@ -1,0 +1,66 @@
+"""All 622 recorded requests to a kube-apiserver 1.36, sent again in order: the answers are the same but for a list.
+
+``differences.yaml`` beside this file names every place where an answer differs, with the reason.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from functools import cache
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.outside import needs
+from tests.transcripts.comparing import places
+from tests.transcripts.transcripts import DIRECTORY, Result, load, replay_all
+
+TRANSCRIPTS = [transcript.name for transcript in load()]
+needs_recordings = needs(DIRECTORY)
+
+
+@pytest.fixture(scope="module")
+def results() -> dict[str, Result]:
+    """Replay once for all tests of this module."""
+    return {result.transcript.name: result for result in asyncio.run(replay_all())}
+
+
+@cache
+def allowed() -> dict[str, list[str]]:
+    """Return the argued differences: transcript -> places."""
+    out: dict[str, list[str]] = {}
+    for entry in yaml.safe_load((Path(__file__).parent / "differences.yaml").read_text()):
+        assert len(entry["why"]) > 20, entry
+        for name, where in entry["places"].items():
+            out.setdefault(name, []).extend(where)
+    return out
+
+
+def covers(listed: str, place: str) -> bool:
+    """Whether a listed place is ``place`` or above it."""
+    return place == listed or (place.startswith(listed) and place[len(listed)] in ".[")
+
+
+@needs_recordings
+@pytest.mark.parametrize("name", TRANSCRIPTS or ["none"])
+def test_the_answer_is_the_recorded_one(name: str, results: dict[str, Result]) -> None:
+    result = results[name]
+    listed = allowed().get(name, [])
+    unexplained = [
+        line for line, place in zip(result.found, places(result.found), strict=True)
+        if not any(covers(entry, place) for entry in listed)
+    ]  # fmt: skip
+    request = result.transcript.request
+    assert not unexplained, "\n".join([f"{request['method']} {request['path']}", *unexplained[:10]])
+
+
+@needs_recordings
+def test_no_listed_difference_is_stale(results: dict[str, Result]) -> None:
+    stale = [
+        f"{name}: {entry}"
+        for name, listed in allowed().items()
+        for entry in listed
+        if name not in results or not any(covers(entry, place) for place in places(results[name].found))
+    ]
+    assert stale == []

@@ -1,0 +1,118 @@
+"""Whose story a record is: by owner, and by the object that exists (observability.md 4.9)."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+from msgspec.structs import replace
+
+from reprieve.cli.evidence import Asked, Evidence, Owned, belongs, tells_of_object
+from reprieve.cli.explain_text import explanation_of, state_of
+from reprieve.observability.records import DecisionRecord, Ref, Unit
+from tests.building import group, pod
+from tests.cli.test_explain_text import preempting, record
+
+AT = datetime(2026, 7, 1, 14, 4, 44, tzinfo=UTC).timestamp()
+
+
+def unit(name: str, *, kind: str = "Pod", uid: str = "", pods: dict[str, str] | None = None, owner: str = "") -> Unit:
+    named = pods or {f"default/{name}": uid}
+    return Unit(
+        unit=f"default/{name}",
+        kind=kind,
+        outcome="Evicted",
+        priority=1,
+        pods=len(named),
+        pod_names=list(named),
+        nodes=["n1"],
+        uid=uid,
+        pod_uids=list(named.values()),
+        owners=[owner] if owner else [],
+    )
+
+
+def eviction_of(*units: Unit) -> DecisionRecord:
+    high = Ref(kind="Pod", namespace="default", name="high", uid="uid-high", priority=9)
+    return record(entity=high, result="Preempting", preemption=preempting(evicted=list(units), state="Done"))
+
+
+def story_of(found: Evidence, told: DecisionRecord) -> list[str]:
+    found.records = [one for one in (told,) if belongs(found, one)]
+    return [section.title for section in explanation_of(found) if section.title.startswith("Preempted by")]
+
+
+@pytest.mark.parametrize(("uid", "told"), [("uid-a", True), ("uid-of-another", False)])
+@pytest.mark.parametrize("how", ["alone", "in a group"])
+def test_a_pod_that_was_recreated_does_not_inherit_the_eviction_of_its_predecessor(
+    uid: str, told: bool, how: str
+) -> None:
+    item = pod("a", node="n1", group="crew" if how != "alone" else None)
+    assert item.metadata.uid == "uid-a"
+    evicted = unit("a", uid=uid) if how == "alone" else unit("crew", kind="PodGroup", uid="g", pods={"default/a": uid})
+    found = Evidence(Asked("Pod", "default", "a"), pod=item, source="s")
+    if how != "alone":
+        crew = group("crew", min_count=1)
+        found.group = replace(crew, metadata=replace(crew.metadata, uid="g"))
+    assert bool(story_of(found, eviction_of(evicted))) is told
+
+
+@pytest.mark.parametrize(("uid", "told"), [("uid-crew", True), ("before", False)])
+def test_a_group_that_was_recreated_does_not_inherit_either(uid: str, told: bool) -> None:
+    crew = group("crew", min_count=1)
+    crew = replace(crew, metadata=replace(crew.metadata, uid="uid-crew"))
+    found = Evidence(Asked("PodGroup", "default", "crew"), group=crew, source="s")
+    assert bool(story_of(found, eviction_of(unit("crew", kind="PodGroup", uid=uid, pods={"default/x": "u"})))) is told
+    failed = record(entity=Ref(kind="PodGroup", namespace="default", name="crew", uid=uid, priority=1))
+    assert belongs(found, failed) is told
+
+
+@pytest.mark.parametrize(("seconds", "told"), [(-60, True), (60, False)])
+def test_a_record_without_a_uid_is_of_an_object_that_was_there_by_then(seconds: int, told: bool) -> None:
+    item = pod("a", node="n1")
+    stamp = datetime.fromtimestamp(AT + seconds, UTC)
+    item = replace(item, metadata=replace(item.metadata, creation_timestamp=stamp))
+    found = Evidence(Asked("Pod", "default", "a"), pod=item, source="s")
+    told_of = eviction_of(unit("a", uid=""))
+    assert belongs(found, told_of) is told
+    assert tells_of_object(found, told_of) is told
+
+
+@pytest.mark.parametrize(
+    ("owner", "told"),
+    [
+        (Owned("Job", "default", "train", 0, 0, exists=False), True),
+        (Owned("Job", "default", "train", 0, 0, created=AT - 60), True),
+        (Owned("Job", "default", "train", 0, 0, created=AT + 60), False),
+        (Owned("Job", "default", "other", 0, 0, exists=False), False),
+        (Owned("Job", "team", "train", 0, 0, exists=False), False),
+        (Owned("Deployment", "default", "train", 0, 0, exists=False), False),
+    ],
+    ids=["gone", "without pods", "recreated", "another name", "another namespace", "another kind"],
+)
+def test_an_owner_is_told_of_the_eviction_of_its_pods(owner: Owned, told: bool) -> None:
+    """Also when it has no pods any more; not one that was recreated."""
+    found = Evidence(Asked(owner.kind, owner.namespace, owner.name), owner=owner, source="s")
+    titles = story_of(found, eviction_of(unit("train-x", uid="u", owner="job default/train")))
+    assert bool(titles) is told
+    if told:
+        sentence = state_of(found)[1]
+        wanted = "has no pods: they were preempted." if owner.exists else "is gone: its pods were preempted."
+        assert sentence == f"job default/train {wanted}"
+        [section] = [one for one in explanation_of(found) if one.title in titles]
+        assert "Evicted of job default/train: pod default/train-x (1 pod)." in section.notes
+
+
+def test_an_object_that_is_gone_has_the_records_of_its_name() -> None:
+    found = Evidence(Asked("Pod", "default", "a"), source="s")
+    assert story_of(found, eviction_of(unit("a", uid="whichever")))
+
+
+def test_a_unit_that_was_not_evicted_is_nobodys_story() -> None:
+    kept = unit("a", uid="uid-a", owner="job default/train")
+    kept.outcome = "NotEvicted"
+    owner = Owned("Job", "default", "train", 0, 0, exists=False)
+    assert story_of(Evidence(Asked("Job", "default", "train"), owner=owner, source="s"), eviction_of(kept)) == []
+    assert (
+        story_of(Evidence(Asked("Pod", "default", "a"), pod=pod("a", node="n1"), source="s"), eviction_of(kept)) == []
+    )

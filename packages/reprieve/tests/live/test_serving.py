@@ -1,0 +1,625 @@
+"""Who may read what over HTTP (observability.md, "Health"; kube-scheduler's port 10259)."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import msgspec
+import pytest
+from cryptography import x509
+from cryptography.x509.oid import ExtendedKeyUsageOID
+from prometheus_client.parser import text_string_to_metric_families
+
+from reprieve.client.errors import ClientError, ConfigError
+from reprieve.client.transport import Answer
+from reprieve.live import serving
+from reprieve.live.serving import Health, Server, ServingOptions, self_signed
+from reprieve.observability.metrics import Metrics
+from reprieve.scheduling.engine import Engine
+from tests.building import pod
+
+ANYWHERE = "0.0.0.0"
+LOCAL = ServingOptions(port=0)
+REMOTE = replace(LOCAL, host=ANYWHERE)
+KNOWN = {"allowed": 200, "stranger": 401, "nosy": 403}
+
+
+@dataclass
+class Got:
+    """An answer."""
+
+    status: int
+    text: str
+    kind: str
+
+
+async def evictions(since: float) -> Sequence[Any]:
+    return [{"since": since}]
+
+
+async def records(kind: str, namespace: str, name: str) -> Sequence[Any]:
+    return [{"kind": kind, "of": f"{namespace}/{name}"}] if name == "known" else []
+
+
+async def authorize(token: str, path: str) -> int:
+    assert path in ("/metrics", "/metrics/resources", "/explain")
+    return KNOWN[token]
+
+
+def ask(
+    options: ServingOptions,
+    *paths: str,
+    token: str | None = None,
+    health: Health | None = None,
+    auth: Callable[[str, str], Awaitable[int]] | None = authorize,
+    host: str | None = None,
+    metrics: Metrics | None = None,
+) -> list[Got]:
+    """Serve, get each path, stop."""
+
+    async def run() -> list[Got]:
+        server = Server(
+            options,
+            metrics=metrics or Metrics(process=False),
+            health=health or Health(),
+            records=records,
+            evictions=evictions,
+            authorize=auth,
+        )
+        await server.start()
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        if host is not None:
+            headers["Host"] = host
+        url = server.url.replace(ANYWHERE, "127.0.0.1")
+        try:
+            async with aiohttp.ClientSession(headers=headers) as session:
+                found = []
+                for path in paths:
+                    async with session.get(url + path, ssl=False) as answer:
+                        found.append(Got(answer.status, await answer.text(), answer.content_type))
+                return found
+        finally:
+            await server.stop()
+
+    return asyncio.run(run())
+
+
+@pytest.mark.parametrize("options", [LOCAL, replace(LOCAL, token="t"), REMOTE], ids=["loopback", "token", "remote"])
+def test_health_is_open_everywhere(options: ServingOptions) -> None:
+    answers = ask(options, "/healthz", "/livez", "/readyz")
+    assert [(got.status, got.text) for got in answers] == [(200, "ok")] * 3
+
+
+def test_metrics_are_prometheus_text() -> None:
+    (got,) = ask(LOCAL, "/metrics")
+    assert (got.status, got.kind) == (200, "text/plain")
+    names = {family.name for family in text_string_to_metric_families(got.text)}
+    assert "scheduler_preemption_attempts" in names
+
+
+def test_a_scrape_reads_the_state_of_the_engine_anew() -> None:
+    """observability.md: what is a state is read as it is asked for; once for all gauges of a scrape."""
+    metrics = Metrics(process=False)
+    engine = Engine()
+    metrics.attach(engine)
+
+    def pending(answer: Got) -> float:
+        families = text_string_to_metric_families(answer.text)
+        [found] = (family for family in families if family.name == "scheduler_pending_pods")
+        return sum(sample.value for sample in found.samples)
+
+    seen = []
+    for name in ("a", "b"):
+        engine.set_pod(pod(name), 0.0)
+        (got,) = ask(LOCAL, "/metrics", metrics=metrics)
+        seen.append(pending(got))
+    assert seen == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("options", "token", "metrics", "explain"),
+    [
+        (LOCAL, None, 200, 200),
+        (replace(LOCAL, token="secret"), None, 200, 401),
+        (replace(LOCAL, token="secret"), "other", 200, 401),
+        (replace(LOCAL, token="secret"), "secret", 200, 200),
+        (REMOTE, None, 401, 401),
+        (REMOTE, "allowed", 200, 200),
+        (REMOTE, "stranger", 401, 401),
+        (REMOTE, "nosy", 403, 403),
+        (replace(REMOTE, token="secret"), "secret", 200, 200),
+    ],
+)
+def test_who_may_read(options: ServingOptions, token: str | None, metrics: int, explain: int) -> None:
+    answers = ask(options, "/metrics", "/metrics/resources", "/explain?kind=Pod&name=known", token=token)
+    assert [got.status for got in answers] == [metrics, metrics, explain]
+
+
+def test_beyond_loopback_nothing_is_served_without_somebody_to_ask() -> None:
+    assert [got.status for got in ask(REMOTE, "/metrics", token="allowed", auth=None)] == [403]
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("localhost:1", 200),
+        ("127.0.0.1", 200),
+        ("[::1]:80", 200),
+        ("evil.example:80", 403),
+        ("127.0.0.1.evil.example", 403),
+    ],
+)
+def test_a_web_page_cannot_read_loopback_by_another_name(host: str, status: int) -> None:
+    assert [got.status for got in ask(LOCAL, "/metrics", host=host)] == [status]
+
+
+def test_explain_answers_with_a_list() -> None:
+    known, none, bad, nameless = ask(
+        LOCAL,
+        "/explain?kind=PodGroup&namespace=team&name=known",
+        "/explain?kind=Pod&name=other",
+        "/explain?kind=Node&name=x",
+        "/explain?kind=Pod",
+    )
+    assert known.text == (
+        '{"apiVersion":"reprieve.dev/v1alpha1","kind":"DecisionRecordList",'
+        '"items":[{"kind":"PodGroup","of":"team/known"}]}'
+    )
+    assert '"items":[]' in none.text
+    assert (bad.status, nameless.status) == (400, 400)
+
+
+def test_explain_answers_with_the_preemptions_since_a_time() -> None:
+    """whatif.md 9.2, under the same rights as the rest of it."""
+    found, bad = ask(LOCAL, "/explain?since=1767225600.5", "/explain?since=yesterday")
+    assert '"items":[{"since":1767225600.5}]' in found.text
+    assert bad.status == 400
+    (refused,) = ask(REMOTE, "/explain?since=0", token=None)
+    assert refused.status == 401
+
+
+def test_readiness_waits_for_the_informers() -> None:
+    health = Health()
+    health.ready["informer-sync"] = lambda: "pods are not listed yet"
+    live, ready = ask(LOCAL, "/livez", "/readyz", health=health)
+    assert live.status == 200
+    assert (ready.status, ready.text) == (
+        500,
+        "[+]ping ok\n[-]informer-sync failed: pods are not listed yet\nreadyz check failed\n",
+    )
+
+
+def test_a_lost_lease_fails_health_and_can_be_left_out() -> None:
+    health = Health()
+    health.live["leaderElection"] = lambda: "failed election to renew leadership on lease"
+    plain, verbose = ask(LOCAL, "/healthz", "/healthz?exclude=leaderElection&verbose", health=health)
+    assert plain.status == 500
+    assert verbose.text == "[+]ping ok\n[+]leaderElection excluded: ok\nhealthz check passed\n"
+
+
+def test_what_comes_after_a_check_that_is_left_out_is_checked() -> None:
+    health = Health()
+    health.live["leaderElection"] = lambda: "failed election to renew leadership on lease"
+    health.live["informers"] = lambda: "stuck"
+    assert health.report(health.live, but=["leaderElection"]) == (
+        False,
+        "[+]ping ok\n[+]leaderElection excluded: ok\n[-]informers failed: stuck",
+    )
+
+
+@pytest.mark.parametrize("path", ["/", "/explain/x", "/debug/pprof", "/configz"])
+def test_nothing_else_is_served(path: str) -> None:
+    assert [got.status for got in ask(LOCAL, path)] == [404]
+
+
+def test_a_certificate_is_made_for_the_names_given() -> None:
+    certificate, key = self_signed(["localhost", "127.0.0.1", "0.0.0.0", "localhost"])
+    found = x509.load_pem_x509_certificate(certificate)
+    names = found.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    assert [str(name.value) for name in names] == ["localhost", "127.0.0.1"]
+    assert b"PRIVATE KEY" in key
+
+
+def test_the_given_certificate_is_served(tmp_path: Path) -> None:
+    certificate, key = self_signed(["localhost", "127.0.0.1"])
+    (tmp_path / "c.pem").write_bytes(certificate)
+    (tmp_path / "k.pem").write_bytes(key)
+
+    async def run() -> int:
+        options = replace(LOCAL, certificate=tmp_path / "c.pem", key=tmp_path / "k.pem")
+        server = Server(options, metrics=Metrics(process=False), health=Health())
+        await server.start()
+        trusting = ssl.create_default_context(cadata=certificate.decode())
+        try:
+            assert server.url.startswith("https://127.0.0.1:")
+            async with aiohttp.ClientSession() as session, session.get(server.url + "/livez", ssl=trusting) as answer:
+                return answer.status
+        finally:
+            await server.stop()
+
+    assert asyncio.run(run()) == 200
+
+
+@pytest.mark.parametrize(
+    ("how", "why"),
+    [
+        ({"host": ANYWHERE, "tls": False}, "plain HTTP is served on loopback"),
+        ({"certificate": Path("c.pem")}, "belong together"),
+    ],
+)
+def test_unsafe_options_are_refused(how: dict[str, Any], why: str) -> None:
+    with pytest.raises(ConfigError, match=why):
+        ServingOptions(**how)
+
+
+@pytest.mark.parametrize(
+    "options", [replace(LOCAL, host="192.0.2.1"), replace(LOCAL, certificate=Path("no"), key=Path("no"))]
+)
+def test_what_cannot_be_served_is_an_error_with_the_address(options: ServingOptions) -> None:
+    with pytest.raises(ConfigError, match="cannot serve on"):
+        ask(options, "/healthz")
+
+
+class Reviews:
+    """An API server that answers reviews."""
+
+    def __init__(self, *, authenticated: bool = True, allowed: bool = True) -> None:
+        self.asked: list[str] = []
+        self.status: dict[str, Any] = {
+            "tokenreviews": {"authenticated": authenticated, "user": {"username": "prom", "groups": ["system:x"]}},
+            "subjectaccessreviews": {"allowed": allowed},
+        }
+        self.last: Any = None
+        self.how: dict[str, Any] = {}
+
+    async def request(self, method: str, path: str, **how: Any) -> Any:
+        assert method == "POST"
+        resource = path.rpartition("/")[2]
+        self.asked.append(resource)
+        self.last = msgspec.json.decode(how.pop("body"))
+        self.how = how
+        body = msgspec.json.encode({"status": self.status[resource]})
+        return Answer(200, {}, body)
+
+
+@pytest.mark.parametrize(
+    ("authenticated", "allowed", "status"), [(True, True, 200), (True, False, 403), (False, True, 401)]
+)
+def test_the_api_server_decides(authenticated: bool, allowed: bool, status: int) -> None:
+    reviews = Reviews(authenticated=authenticated, allowed=allowed)
+
+    async def run() -> list[int]:
+        auth = serving.DelegatedAuth(reviews)  # type: ignore[arg-type]
+        return [await auth("token", "/metrics") for _ in range(3)]
+
+    assert asyncio.run(run()) == [status] * 3
+    assert reviews.asked == (["tokenreviews", "subjectaccessreviews"] if authenticated else ["tokenreviews"])
+    if authenticated:
+        assert reviews.last["spec"]["nonResourceAttributes"] == {"path": "/metrics", "verb": "get"}
+        assert reviews.last["spec"]["user"] == "prom"
+
+
+class Down:
+    """An API server that cannot be reached."""
+
+    def __init__(self) -> None:
+        self.requests = 0
+
+    async def request(self, method: str, path: str, **how: Any) -> Any:
+        self.requests += 1
+        raise ClientError("connection refused")
+
+
+def with_clock(
+    reviews: Any, script: Callable[[Callable[[str, str], Awaitable[int]], list[float]], Awaitable[Any]]
+) -> Any:
+    """Run a script with a `DelegatedAuth` and the clock that it reads, in seconds."""
+
+    async def run() -> Any:
+        now = [100.0]
+        asyncio.get_running_loop().time = lambda: now[0]  # type: ignore[method-assign]
+        return await script(serving.DelegatedAuth(reviews), now)
+
+    return asyncio.run(run())
+
+
+@pytest.mark.parametrize(("later", "reviews"), [(0.0, 1), (9.9, 1), (10.0, 2), (11.0, 2)])
+@pytest.mark.parametrize("known", [True, False])
+def test_answers_are_kept_for_ten_seconds_whatever_they_are(later: float, reviews: int, known: bool) -> None:
+    """kube-scheduler's authentication and authorization caches."""
+    server = Reviews(authenticated=known)
+
+    async def script(auth: Callable[[str, str], Awaitable[int]], now: list[float]) -> None:
+        await auth("token", "/metrics")
+        now[0] += later
+        await auth("token", "/metrics")
+
+    with_clock(server, script)
+    assert server.asked.count("tokenreviews") == reviews
+
+
+def test_an_api_server_that_cannot_be_reached_is_an_error_that_is_not_kept() -> None:
+    down = Down()
+
+    async def script(auth: Callable[[str, str], Awaitable[int]], _: list[float]) -> list[int]:
+        return [await auth("token", "/metrics") for _ in range(2)]
+
+    assert with_clock(down, script) == [500, 500]
+    assert down.requests == 2
+    (got,) = ask(REMOTE, "/metrics", token="x", auth=lambda token, path: _answer(500))
+    assert (got.status, got.text) == (500, "Internal Server Error\n")
+
+
+async def _answer(status: int) -> int:
+    return status
+
+
+@pytest.mark.parametrize(("expired", "asked_again"), [(True, False), (False, True)])
+def test_a_thousand_answers_are_kept_those_that_are_over_go_first(
+    monkeypatch: pytest.MonkeyPatch, expired: bool, asked_again: bool
+) -> None:
+    """Where none is over all of them go: a stranger chooses the tokens, and the number kept is bounded."""
+    assert serving._REMEMBERED == 1024
+    monkeypatch.setattr(serving, "_REMEMBERED", 3)
+    server = Reviews()
+
+    async def script(auth: Callable[[str, str], Awaitable[int]], now: list[float]) -> None:
+        await auth("a", "/metrics")
+        if expired:
+            now[0] += 10
+        await auth("b", "/metrics")
+        await auth("c", "/metrics")
+        assert server.asked.count("tokenreviews") == 3
+        await auth("d", "/metrics")
+        before = server.asked.count("tokenreviews")
+        await auth("b", "/metrics")
+        assert (server.asked.count("tokenreviews") > before) is asked_again
+
+    with_clock(server, script)
+
+
+@pytest.mark.parametrize(
+    ("reviewed", "status"),
+    [
+        ({"allowed": True}, 200),
+        ({"allowed": True, "denied": False}, 200),
+        ({"allowed": True, "denied": True}, 403),
+        ({"denied": True}, 403),
+        ({}, 403),
+        (None, 403),
+    ],
+)
+def test_access_is_what_is_allowed_and_not_denied(reviewed: Any, status: int) -> None:
+    """authorization.k8s.io: one authorizer may deny what another one allows."""
+    server = Reviews()
+    server.status["subjectaccessreviews"] = reviewed
+    assert with_clock(server, lambda auth, now: auth("token", "/metrics")) == status
+
+
+@pytest.mark.parametrize("reviewed", [{}, None, {"authenticated": False}, {"error": "expired"}])
+def test_a_token_that_nobody_knows_is_refused(reviewed: Any) -> None:
+    server = Reviews()
+    server.status["tokenreviews"] = reviewed
+    assert with_clock(server, lambda auth, now: auth("token", "/metrics")) == 401
+
+
+@pytest.mark.parametrize(
+    ("user", "asked_for"),
+    [
+        (
+            {"username": "p", "uid": "1", "groups": ["g"], "extra": {"k": ["v"]}},
+            {"user": "p", "uid": "1", "groups": ["g"], "extra": {"k": ["v"]}},
+        ),
+        ({"username": "p", "groups": None, "extra": None}, {"user": "p", "uid": "", "groups": [], "extra": {}}),
+        (None, {"user": "", "uid": "", "groups": [], "extra": {}}),
+    ],
+    ids=["all", "name-alone", "nothing"],
+)
+def test_the_review_of_access_has_all_that_the_token_stands_for(
+    user: dict[str, Any] | None, asked_for: dict[str, Any]
+) -> None:
+    server = Reviews()
+    server.status["tokenreviews"] = {"authenticated": True, "user": user}
+    assert with_clock(server, lambda auth, now: auth("token", "/explain")) == 200
+    assert server.last == {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SubjectAccessReview",
+        "spec": {**asked_for, "nonResourceAttributes": {"path": "/explain", "verb": "get"}},
+    }
+    assert server.how == {"deadline": 10.0, "repeatable": True}
+
+
+# -- where it listens, and with what -----------------------------------------------------------------------------------
+
+PAIR = {"certificate": Path("c.pem"), "key": Path("k.pem")}
+
+
+@pytest.mark.parametrize(
+    ("how", "secure"),
+    [
+        ({}, False),
+        ({"host": "localhost"}, False),
+        ({"host": "::1"}, False),
+        ({"host": "127.9.9.9"}, False),
+        ({"host": "10.0.0.1"}, True),
+        ({"host": "scheduler.example"}, True),
+        ({"host": "10.0.0.1", "tls": True}, True),
+        ({"tls": True}, True),
+        ({"tls": False}, False),
+        (PAIR, True),
+        ({**PAIR, "tls": False}, False),
+        ({**PAIR, "host": "10.0.0.1"}, True),
+    ],
+)
+def test_tls_beyond_loopback_and_on_it_where_there_is_a_certificate(how: dict[str, Any], secure: bool) -> None:
+    assert ServingOptions(**how).secure is secure
+
+
+@pytest.mark.parametrize(
+    ("host", "url"),
+    [
+        ("127.0.0.1", "http://127.0.0.1:10259"),
+        ("::1", "http://[::1]:10259"),
+        ("10.0.0.1", "https://10.0.0.1:10259"),
+        ("fd00::1", "https://[fd00::1]:10259"),
+    ],
+)
+def test_the_url_is_that_of_the_address_and_of_kube_schedulers_port(host: str, url: str) -> None:
+    server = Server(ServingOptions(host=host), metrics=Metrics(process=False), health=Health())
+    assert server.url == url
+
+
+@pytest.mark.parametrize("half", ["certificate", "key"])
+def test_a_certificate_without_its_key_is_refused(half: str) -> None:
+    with pytest.raises(ConfigError, match="belong together"):
+        ServingOptions(**{half: Path("x")})  # type: ignore[arg-type]
+
+
+def test_a_certificate_that_is_made_serves_for_a_year_and_is_no_authority() -> None:
+    """It begins an hour ago: the clocks of others may be behind."""
+    before = datetime.now(UTC)
+    found = x509.load_pem_x509_certificate(self_signed(["a.example"])[0])
+    after = datetime.now(UTC)
+    begins, ends = found.not_valid_before_utc, found.not_valid_after_utc
+    assert before - timedelta(hours=1, seconds=1) <= begins <= after - timedelta(hours=1), "to the second"
+    assert ends - begins == timedelta(days=365, hours=1)
+    extensions = found.extensions
+    constraints = extensions.get_extension_for_class(x509.BasicConstraints)
+    assert (constraints.value.ca, constraints.critical) == (False, True)
+    usage = extensions.get_extension_for_class(x509.ExtendedKeyUsage)
+    assert (list(usage.value), usage.critical) == ([ExtendedKeyUsageOID.SERVER_AUTH], False)
+    assert extensions.get_extension_for_class(x509.SubjectAlternativeName).critical is False
+    assert found.issuer == found.subject
+
+
+@pytest.mark.parametrize("names", [[], [""], ["0.0.0.0", "::"]])
+def test_a_certificate_for_no_name_has_none(names: list[str]) -> None:
+    found = x509.load_pem_x509_certificate(self_signed(names)[0])
+    with pytest.raises(x509.ExtensionNotFound):
+        found.extensions.get_extension_for_class(x509.SubjectAlternativeName)
+
+
+def test_addresses_and_names_are_distinguished_in_a_certificate() -> None:
+    found = x509.load_pem_x509_certificate(self_signed(["a.example", "::1", "10.0.0.1"])[0])
+    names = found.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    assert names.get_values_for_type(x509.DNSName) == ["a.example"]
+    assert [str(address) for address in names.get_values_for_type(x509.IPAddress)] == ["::1", "10.0.0.1"]
+
+
+def test_tls_before_1_2_is_not_spoken() -> None:
+    context = serving.tls_context(replace(LOCAL, tls=True))
+    assert context.minimum_version is ssl.TLSVersion.TLSv1_2
+
+
+# -- what a request says -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("header", "status"),
+    [
+        ("Bearer secret", 200),
+        ("bearer  secret ", 200),
+        ("BEARER secret", 200),
+        ("Basic secret", 401),
+        ("secret", 401),
+        ("Bearer", 401),
+        ("Bearer ", 401),
+        ("Bearer secret2", 401),
+        ("Bearer secre", 401),
+        (None, 401),
+    ],
+)
+def test_the_token_is_that_of_a_bearer(header: str | None, status: int) -> None:
+    async def get(url: str) -> tuple[int, str | None]:
+        headers = {"Authorization": header} if header is not None else {}
+        async with aiohttp.ClientSession(headers=headers) as session, session.get(url) as answer:
+            return answer.status, answer.headers.get("WWW-Authenticate")
+
+    found = _served(Server(replace(LOCAL, token="secret"), metrics=Metrics(process=False), health=Health()), get)
+    assert found == (status, "Bearer" if status == 401 else None)
+
+
+def _served(server: Server, get: Callable[[str], Awaitable[Any]], path: str = "/explain?kind=Pod&name=x") -> Any:
+    async def run() -> Any:
+        await server.start()
+        try:
+            return await get(server.url + path)
+        finally:
+            await server.stop()
+
+    return asyncio.run(run())
+
+
+def test_what_is_refused_is_answered_in_a_word() -> None:
+    """Nothing that helps whoever guesses; and how to ask where a token would do."""
+    strange, nosy = (ask(REMOTE, "/metrics", token=token)[0] for token in ("stranger", "nosy"))
+    assert (strange.text, nosy.text) == ("Unauthorized\n", "Forbidden\n")
+    (other,) = ask(REMOTE, "/metrics", token="x", auth=lambda token, path: _answer(418))
+    assert (other.status, other.text) == (418, "Forbidden\n")
+
+
+@pytest.mark.parametrize(("path", "of"), [("&namespace=team", "team/known"), ("", "default/known")])
+@pytest.mark.parametrize("kind", ["Pod", "PodGroup", "CompositePodGroup", "job"])
+def test_records_are_those_of_an_object_in_default_where_no_namespace_is_named(path: str, of: str, kind: str) -> None:
+    (got,) = ask(LOCAL, f"/explain?kind={kind}&name=known{path}")
+    assert (got.status, got.kind) == (200, "application/json")
+    assert msgspec.json.decode(got.text)["items"] == [{"kind": kind, "of": of}]
+
+
+def test_without_a_store_there_is_nothing_to_list() -> None:
+    async def get(url: str) -> Any:
+        async with aiohttp.ClientSession() as session, session.get(url) as answer:
+            return (await answer.json())["items"]
+
+    for path in ("/explain?kind=Pod&name=x", "/explain?since=0"):
+        assert _served(Server(LOCAL, metrics=Metrics(process=False), health=Health()), get, path) == []
+
+
+@pytest.mark.parametrize(
+    ("attached", "rest", "status", "pods"), [(True, True, 200, 1), (True, False, 503, 0), (False, False, 200, 0)]
+)
+def test_resources_are_read_while_no_cycle_runs_or_not_at_all(
+    attached: bool, rest: bool, status: int, pods: int
+) -> None:
+    """A scrape waits a moment for the end of a cycle (observability.md 3.7); gauges are then as they were read last."""
+    metrics, engine = Metrics(process=False), Engine()
+    engine.set_pod(pod("a", cpu=1), 0.0)
+    if attached:
+        metrics.attach(engine)
+
+    async def at_rest(read: Callable[[], None]) -> None:
+        if rest:
+            read()
+
+    async def get(url: str) -> Any:
+        async with aiohttp.ClientSession() as session:
+            async with session.get(url + "/resources") as answer:
+                resources = answer.status, await answer.text()
+            async with session.get(url) as answer:
+                return *resources, answer.headers["Content-Type"], await answer.text()
+
+    server = Server(LOCAL, metrics=metrics, health=Health(), at_rest=at_rest)
+    found, text, kind, scraped = _served(server, get, "/metrics")
+    assert (found, text.count('pod="a"')) == (status, pods)
+    assert kind == "text/plain; version=0.0.4; charset=utf-8"
+    assert ("scheduler_pending_pods" in scraped) is rest
+
+
+def test_an_answer_for_one_path_is_none_for_another() -> None:
+    reviews = Reviews()
+
+    async def run() -> None:
+        auth = serving.DelegatedAuth(reviews)  # type: ignore[arg-type]
+        await auth("token", "/metrics")
+        await auth("token", "/explain")
+        await auth("other", "/metrics")
+
+    asyncio.run(run())
+    assert len(reviews.asked) == 6

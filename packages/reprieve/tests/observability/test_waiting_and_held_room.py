@@ -1,0 +1,225 @@
+"""cost.md 5.4 and 6.6: how held room and waiting are reported: events, records, explanations, plans."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from kube_rules import objects
+from reprieve.cli.evidence import Asked, Evidence
+from reprieve.cli.explain_text import explanation_of
+from reprieve.cli.in_vain import in_vain_sentences
+from reprieve.cli.render import plan_sections
+from reprieve.cli.sections import plain
+from reprieve.observability.records import Candidate, Comparison, Cost, DecisionRecord, PreemptionRecord
+from reprieve.preemption.default_preemption import DefaultPreemption
+from reprieve.preemption.options import PreemptionOptions
+from reprieve.preemption.outcome import NoRoom, WaitsFor
+from reprieve.scheduling.held_room import Released
+from reprieve.simulation.report import Account, Answer, Plan
+from reprieve.simulation.report_put_off import put_off_outcomes, released_outcomes
+from tests.building import START, Item, annotated, gang, group, node, pdb, pod, priority_class, profile_with
+from tests.observability.test_recording import Recorded
+from tests.preemption.test_waiting import at, owned, saying
+
+RULES = Path(__file__).parents[4] / "docs/rules/observability.md"
+
+PREEMPTED = PreemptionRecord(
+    domain="cluster",
+    potential_victims=0,
+    evicted=[],
+    reprieved=[],
+    reprieved_total=0,
+    cost=Cost(units=0, pods=0, highest_priority=0),
+    comparison=Comparison(candidates=1, chosen=Candidate(domain="cluster")),
+    nominations=[],
+    nominations_total=0,
+)
+
+
+def recorded(*items: Item | list[objects.KubernetesObject], **options: float) -> Recorded:
+    profile = profile_with(DefaultPreemption(PreemptionOptions(**options)))  # type: ignore[arg-type]
+    return Recorded(*items, profiles={profile.name: profile})
+
+
+def explained(record: DecisionRecord, item: objects.Pod | None = None, **asked: object) -> str:
+    """The text of `explain` about who waits, on one line."""
+    found = Evidence(Asked("Pod", "default", record.entity.name), pod=item, records=[record], source="http://s")
+    for name, value in asked.items():
+        setattr(found, name, value)
+    return " ".join(plain(explanation_of(found)).split())
+
+
+def text_of_plan(seen: Recorded) -> str:
+    world = seen.world.virtual
+    found = Plan(put_off=put_off_outcomes(world), released=released_outcomes(world))
+    return " ".join(plain(plan_sections(Answer(found, Account(1, 1, 1)))).split())
+
+
+def held_too_long() -> Recorded:
+    """A gang that waits for two victims that do not go, until its room is given back."""
+    seen = recorded(
+        *[node(f"n{i}", cpu=4) for i in range(2)],
+        *[pod(f"low{i}", cpu=4, node=f"n{i}") for i in range(2)],
+        gang("crew", 2, priority=9, cpu=4),
+        hold_seconds=60,
+    )
+    seen.world.virtual._leave_at = lambda pod, when: None  # type: ignore[method-assign]
+    seen.world.drain()
+    return seen
+
+
+def release(seen: Recorded) -> None:
+    world = seen.world.virtual
+    world.until(START + 100)
+    for room in world.released:
+        seen.observer.room_released(room, now=room.at)
+
+
+def test_released_room_is_an_event_on_the_pods_and_the_group() -> None:
+    seen = held_too_long()
+    release(seen)
+    why = "it was held for 60 s and not used"
+    assert seen.events("RoomReleased") == [
+        ("Normal", "crew-0", f"Room held on n0 is released: {why}"),
+        ("Normal", "crew-1", f"Room held on n1 is released: {why}"),
+        ("Normal", "crew", f"Room held on n0, n1 is released: {why}"),
+    ]
+    [of_group] = [body for body in seen.sent if body["regarding"]["kind"] == "PodGroup"]
+    assert (of_group["action"], of_group["reportingController"]) == ("Preempting", "default-scheduler")
+
+
+def test_the_record_has_until_when_room_is_held_and_how_it_was_released() -> None:
+    seen = held_too_long()
+    preemption = seen.one("crew", "PodGroup").preemption
+    assert preemption is not None
+    assert preemption.held_until.startswith(at(90)[:-1])
+    text = explained(seen.one("crew", "PodGroup"), pod("crew-0", group="crew", nominated="n0"))
+    assert "The room is held for it until 2020-09-13 12:28:10 UTC at the latest." in text
+    release(seen)
+    preempted = next(one.preemption for one in seen.about("crew", "PodGroup") if one.preemption is not None)
+    [released] = preempted.released
+    assert (released.reason, released.nodes, released.nodes_total, released.pods) == ("NotUsed", ["n0", "n1"], 2, 2)
+    record = next(one for one in seen.about("crew", "PodGroup") if one.preemption is not None)
+    text = explained(record, pod("crew-0", group="crew"))
+    sentence = "The room held on n0, n1 was released at 2020-09-13 12:28:10 UTC: it was held for 60 s and not used."
+    assert sentence in text
+    again = Evidence(Asked("Pod", "default", "crew-0"), pod=pod("crew-0", group="crew"), source="http://s")
+    again.records = [replace(record, id=record.id + 1, preemption=PREEMPTED), record]
+    text = " ".join(plain(explanation_of(again)).split())
+    assert f"Room that was held for it before {sentence}" in text
+    assert "podgroup default/crew n0, n1 1 min 30 s it was held for 60 s and not used" in text_of_plan(seen)
+
+
+def _delayed() -> Recorded:
+    high = saying(pod("high", cpu=4, priority=9), preemption_delay="5m")
+    return recorded(node("n1", cpu=4), pod("low", cpu=4, node="n1"), (high, START))
+
+
+def _replacing() -> Recorded:
+    return recorded(
+        node("n1", cpu=4),
+        owned(pod("old", cpu=4, node="n1", priority=5, terminating=True), "Job", "web"),
+        (owned(pod("high", cpu=4, priority=5), "Job", "web"), START),
+    )
+
+
+def _completing() -> Recorded:
+    ends = saying(pod("ends", cpu=4, node="n1", start=0), expected_end=at(120))
+    return recorded(node("n1", cpu=4), ends, (pod("high", cpu=4, priority=9), START), wait_for_completions=600)
+
+
+def _within() -> Recorded:
+    low = saying(pod("low", cpu=4, node="n1", start=0), minimum_runtime="5m")
+    return recorded(node("n1", cpu=4), low, (pod("high", cpu=4, priority=9), START))
+
+
+@pytest.mark.parametrize(
+    ("build", "reason", "until", "pods", "explained_as", "planned"),
+    [
+        (
+            _delayed,
+            "PreemptionDelay",
+            300,
+            [],
+            "Its preemption-delay ends at 2020-09-13 12:31:40 UTC; room that comes free by then is taken",
+            "pod default/high its preemption-delay 0 s 5 min",
+        ),
+        (
+            _replacing,
+            "Predecessor",
+            600,
+            ["default/old"],
+            "Pods of the same owner are leaving, and their room is held for it: default/old. If they are still there "
+            "at 2020-09-13 12:36:40 UTC, it looks for other room.",
+            "pod default/high default/old of the same owner to leave 0 s 10 min",
+        ),
+        (
+            _completing,
+            "Completions",
+            121,
+            ["default/ends"],
+            "They say when they end, and their room will do: default/ends. If they have not ended at 2020-09-13 "
+            "12:28:41 UTC, it evicts whom it has to. Nothing is held for it until then.",
+            "pod default/high default/ends to end 0 s 2 min 1 s",
+        ),
+        (
+            _within,
+            "MinimumRuntime",
+            300,
+            [],
+            "Whom it might evict is within a minimum-runtime; the first has run it at 2020-09-13 12:31:40 UTC.",
+            "pod default/high workloads within their minimum-runtime 0 s 5 min",
+        ),
+    ],
+    ids=["delay", "predecessor", "completions", "minimum-runtime"],
+)
+def test_a_waiting_preemptor_is_reported_with_what_it_waits_for_and_until_when(
+    build: Callable[[], Recorded], reason: str, until: float, pods: list[str], explained_as: str, planned: str
+) -> None:
+    seen = build()
+    seen.world.drain()
+    record = seen.one("high")
+    waits = record.waits
+    assert waits is not None
+    assert (record.result, waits.reason, waits.pods, waits.pods_total) == ("Unschedulable", reason, pods, len(pods))
+    assert waits.until.startswith(at(until)[:-1])
+    assert record.message.removesuffix(".").endswith(waits.message)
+    assert ("Warning", "high", record.message) in seen.events("FailedScheduling")
+    text = explained(record, pod("high", cpu=4, priority=9))
+    assert "It waits instead of evicting anybody" in text
+    assert explained_as in text
+    assert planned in text_of_plan(seen)
+
+
+@pytest.mark.parametrize(
+    "budgets",
+    [{"a0": 0, "a1": 0}, {"a0": 0, "a1": 1}],
+    ids=["nobody-may-go", "one-may-go-who-does-not-suffice"],
+)
+def test_a_group_that_respects_budgets_is_reported_as_blocked_by_them(budgets: dict[str, int]) -> None:
+    """cost.md 2.8, observability.md 1.9, 4.3: and not that nobody would help with all of lower priority gone."""
+    seen = recorded(
+        priority_class("respects", 9, annotated(pdb_policy="Respect")),
+        *[node(f"n{i}", cpu=4) for i in range(2)],
+        *[pod(f"a{i}", cpu=4, node=f"n{i}", labels={"app": f"a{i}"}) for i in range(2)],
+        *[pdb(f"b-{app}", {"app": app}, allowed=allowed) for app, allowed in budgets.items()],
+        group("crew", min_count=2, priority=9, priority_class="respects"),
+        *[pod(f"crew-{i}", cpu=4, priority=9, group="crew", priority_class="respects") for i in range(2)],
+    ).settle()
+    record = seen.one("crew", "PodGroup")
+    assert record.in_vain is not None
+    assert (record.in_vain.reason, record.in_vain.potential_victims) == ("Budgets", 0)
+    assert "a PodDisruptionBudget would be violated" in record.message
+    assert in_vain_sentences(record.in_vain, 9) == [
+        "Every eviction that would help violates a PodDisruptionBudget, and its class respects them."
+    ]
+
+
+@pytest.mark.parametrize("reason", [*Released, *WaitsFor, *NoRoom])
+def test_every_reason_stands_in_the_rules(reason: Released | WaitsFor | NoRoom) -> None:
+    """observability.md 4: people and tools grep for them."""
+    assert f"`{reason.value}`" in RULES.read_text()

@@ -1,0 +1,597 @@
+"""`placement: MinimizeVictims` against the cheapest eviction there is (cost.md 4)."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kube_rules import objects
+from reprieve.preemption import for_group
+from reprieve.preemption.default_preemption import DefaultPreemption
+from reprieve.preemption.options import PreemptionOptions
+from reprieve.preemption.outcome import Preemption
+from reprieve.preemption.victim_search import state as state_module
+from reprieve.preemption.victim_search.bundles import Bundles, _rates, least_rates
+from reprieve.preemption.victim_search.problem import Numbers
+from reprieve.preemption.victim_search.search import Found, _Search, all_have_to_go, as_cheap, cheapest_eviction
+from reprieve.preemption.victim_search.state import Eviction
+from tests.building import GPU, Item, World, gang, group, node, pdb, pod, profile_with, row_name
+from tests.preemption.exact import Kind, Price, Problem, Unit, cheapest
+from tests.preemption.instances import PREEMPTOR, Instance, instance
+
+SEEDS = range(200)
+TOOL = Path(__file__).parents[4] / "tools" / "measure_victims.py"
+pytest.importorskip("scipy", reason="the exact solver is scipy's")
+
+
+def _with(**options: Any) -> dict[str, Any]:
+    profile = profile_with(DefaultPreemption(PreemptionOptions(**options)))
+    return {profile.name: profile}
+
+
+def _decided(items: Sequence[Item | Sequence[Item]], placement: str = "MinimizeVictims") -> Preemption | None:
+    return World(*items, profiles=_with(placement=placement)).step().preemption
+
+
+def _names(preemption: Preemption) -> list[str]:
+    return sorted(verdict.unit.name for verdict in preemption.victims)
+
+
+def _price(made: Instance, preemption: Preemption) -> Price:
+    return made.problem().price(_names(preemption))
+
+
+@dataclass(frozen=True)
+class _Compared:
+    seed: int
+    compatible: Price
+    found: Price
+    best: Price
+
+
+@pytest.fixture(scope="module")
+def compared() -> list[_Compared]:
+    """What it costs on 200 clusters, where anybody has to go."""
+    rows = []
+    for seed in SEEDS:
+        made = instance(seed)
+        usual = _decided([made.items()], "Compatible")
+        found = _decided([made.items()])
+        assert (usual is None) is (found is None), seed
+        if usual is not None and usual.victims:
+            assert found is not None
+            rows.append(_Compared(seed, _price(made, usual), _price(made, found), cheapest(made.problem()).price))
+    assert len(rows) > 150
+    return rows
+
+
+def test_never_dearer_than_compatible(compared: list[_Compared]) -> None:
+    """cost.md 4.2: nothing that is found is dearer, with budgets counted over the victims of either."""
+    assert [row for row in compared if row.found > row.compatible] == []
+
+
+def test_the_solver_is_never_beaten(compared: list[_Compared]) -> None:
+    """Else one of the two is wrong about what fits."""
+    assert [row for row in compared if row.found < row.best] == []
+
+
+def test_near_the_optimum(compared: list[_Compared]) -> None:
+    """cost.md 4.7: optimal in 95 %, evicted pods within 2 % on the mean and half as many again at worst."""
+    excess = [row.found[-2] / row.best[-2] if row.best[-2] else float(row.found[-2] == 0) for row in compared]
+    assert sum(row.found == row.best for row in compared) >= 0.95 * len(compared)
+    assert sum(excess) <= 1.02 * len(excess)
+    assert max(excess) <= 1.5
+
+
+def test_never_a_higher_priority_than_needed(compared: list[_Compared]) -> None:
+    """Where as many budgets are broken, nobody more important goes than has to."""
+    assert [row for row in compared if row.found[:2] > row.best[:2] and row.found[0] == row.best[0]] == []
+
+
+@pytest.mark.parametrize("seed", range(0, 60, 3))
+def test_the_order_of_the_input_does_not_matter(seed: int) -> None:
+    """cost.md 4.4: deterministic. Created at the same times, learnt of in any order."""
+    timed: list[Item] = [(item, 1e9 + turn) for turn, item in enumerate(instance(seed).items())]  # type: ignore[misc]
+    shuffled = random.Random(seed).sample(timed, len(timed))
+    assert _outcome(timed) == _outcome(shuffled)
+
+
+def _outcome(items: Sequence[Item]) -> tuple[list[str], dict[str, str]] | None:
+    """Who goes, and which pod is nominated to which node."""
+    world = World(*items)
+    found = world.step().preemption
+    if found is None:
+        return None
+    return _names(found), {p.name: row_name(world, row) for p, row in found.nominations}
+
+
+# -- one pod ---------------------------------------------------------------------------------------------------------
+
+
+def _alone(made: Instance, *, grouped: bool) -> list[Item]:
+    """The cluster with the last member alone, in a gang of one or without a group."""
+    made = replace(made, members=made.members[-1:])
+    items = made.items()
+    if grouped:
+        return items
+    wanted = pod("crew-00", cpu=made.members[0][0] or None, gpu=made.members[0][1], priority=PREEMPTOR)
+    return [*items[:-2], wanted]
+
+
+@pytest.mark.parametrize("seed", range(400, 460))
+def test_a_pod_and_a_gang_of_one_choose_the_same_victims(seed: int) -> None:
+    """cost.md 4.8: the same criteria over the same nodes; and it is the optimum."""
+    made = instance(seed)
+    lone, gang_of_one = _decided(_alone(made, grouped=False)), _decided(_alone(made, grouped=True))
+    assert (lone is None) is (gang_of_one is None)
+    if lone is not None and gang_of_one is not None:
+        assert _names(lone) == _names(gang_of_one)
+        assert _price(made, lone) == cheapest(replace(made, members=made.members[-1:]).problem()).price
+
+
+@pytest.mark.parametrize("nodes", [1, 130])
+@pytest.mark.parametrize("rule", [False, True])
+@pytest.mark.parametrize("plain", [False, True])
+def test_one_goes_where_a_reprieve_would_let_two_go(nodes: int, rule: bool, plain: bool) -> None:
+    """cost.md 4.8: on clusters of any size, and with a rule beyond resources."""
+    more: dict[str, Any] = {"affinity": _not_beside("rival")} if rule else {}
+    world = World(
+        *(
+            node(f"n{i:03}", cpu=4 if i == nodes // 2 else 1, labels={"kubernetes.io/hostname": f"n{i:03}"})
+            for i in range(nodes)
+        ),
+        *(
+            pod(name, cpu=cpu, node=f"n{nodes // 2:03}", start=start)
+            for name, cpu, start in (("a", 1, 2.0), ("b", 1, 3.0))
+        ),
+        pod("c", cpu=2, node=f"n{nodes // 2:03}", start=1.0),
+        pod("new", cpu=2, priority=PREEMPTOR, **more),
+        profiles=_with(plain=plain),
+    )
+    found = world.step().preemption
+    assert found is not None
+    assert _names(found) == ["default/c"]
+    assert found.cost is not None
+    assert found.cost[-2] == 1
+
+
+def test_what_a_rule_does_not_let_stay_is_not_proposed() -> None:
+    """cost.md 4.8: by resources one would be enough; the filters have the last word."""
+    world = World(
+        node("n", cpu=4, labels={"kubernetes.io/hostname": "n"}),
+        pod("a", cpu=1, node="n", start=2.0, labels={"app": "rival"}),
+        pod("b", cpu=1, node="n", start=3.0),
+        pod("c", cpu=2, node="n", start=1.0),
+        pod("new", cpu=2, priority=PREEMPTOR, affinity=_not_beside("rival")),
+    )
+    found = world.step().preemption
+    assert found is not None
+    assert _names(found) == ["default/a", "default/b"]
+
+
+def _not_beside(app: str) -> objects.Affinity:
+    term = objects.PodAffinityTerm(
+        topology_key="kubernetes.io/hostname", label_selector=objects.LabelSelector(match_labels={"app": app})
+    )
+    return objects.Affinity(
+        pod_anti_affinity=objects.PodAntiAffinity(required_during_scheduling_ignored_during_execution=(term,))
+    )
+
+
+# -- one rule at a time --------------------------------------------------------------------------------------------
+
+
+def _one_gpu(name: str, at: str, **more: Any) -> Any:
+    return pod(name, gpu=1, node=at, start=0.0, **more)
+
+
+def test_a_unit_counts_on_all_its_nodes_at_once() -> None:
+    """cost.md 4.1: one gang of two frees a place on either of its nodes; two single pods would be dearer."""
+    items = [
+        *[node(f"n{i}", gpu=1) for i in range(4)],
+        group("pair", min_count=2, priority=1, whole=True),
+        *[_one_gpu(f"pair-{i}", f"n{i + 2}", priority=1, group="pair") for i in range(2)],
+        *[_one_gpu(f"low-{i}", f"n{i}", priority=2) for i in range(2)],
+        *gang("crew", 2, gpu=1, priority=9),
+    ]
+    found = _decided(items)
+    assert found is not None
+    assert _names(found) == ["default/pair"]
+
+
+def test_budgets_are_counted_over_those_who_go() -> None:
+    """cost.md 4.2: a budget that allows one is not broken by one victim, however many others it protects."""
+    items = [
+        *[node(f"n{i}", gpu=1) for i in range(4)],
+        pdb("one", {"app": "x"}, allowed=1),
+        *[_one_gpu(f"x-{i}", f"n{i}", priority=1, labels={"app": "x"}) for i in range(3)],
+        _one_gpu("y", "n3", priority=2),
+        *gang("crew", 1, gpu=1, priority=9),
+    ]
+    found = _decided(items)
+    assert found is not None
+    assert found.pdb_violations == 0
+    assert [verdict.unit.priority for verdict in found.victims] == [1]
+
+
+def test_fewer_budgets_broken_come_before_lower_priorities() -> None:
+    """preemption.md 3: the first criterion decides first."""
+    items = [
+        node("a", gpu=1),
+        node("b", gpu=1),
+        pdb("none", {"app": "x"}, allowed=0),
+        _one_gpu("protected", "a", priority=1, labels={"app": "x"}),
+        _one_gpu("dear", "b", priority=5),
+        *gang("crew", 1, gpu=1, priority=9),
+    ]
+    found = _decided(items)
+    assert found is not None
+    assert _names(found) == ["default/dear"]
+
+
+def _searched(monkeypatch: pytest.MonkeyPatch, items: Sequence[Item | Sequence[Item]]) -> list[Numbers]:
+    """What was searched in while deciding."""
+    seen: list[Numbers] = []
+
+    def noted(numbers: Numbers, known: Sequence[int] = ()) -> Found | None:
+        seen.append(numbers)
+        return cheapest_eviction(numbers, known)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(for_group, "cheapest_eviction", noted)
+        _decided(items)
+    return seen
+
+
+def test_a_budget_that_can_spare_all_of_its_pods_is_not_searched_with(monkeypatch: pytest.MonkeyPatch) -> None:
+    """cost.md 4.2: no eviction can violate it; the one that can is counted as ever."""
+    items: list[Item] = [node(f"n{i}", gpu=2) for i in range(3)]
+    for i in range(3):
+        labels = {"app": "few" if i == 0 else "many"}
+        items += [pod(f"old-{i}-{j}", node=f"n{i}", more={GPU: 1}, priority=10, labels=labels) for j in range(2)]
+    items += [pdb("few", {"app": "few"}, allowed=1), pdb("many", {"app": "many"}, allowed=4), *_two_with_two()]
+    (numbers,) = _searched(monkeypatch, items)
+    assert numbers.allowed == (1,)
+    assert sorted(numbers.charged) == [(), (), (), (), ((0, 1),), ((0, 1),)]
+
+
+def _two_with_two() -> list[Item]:
+    return [
+        group("new", min_count=2, priority=PREEMPTOR),
+        *(pod(f"new-{i}", more={GPU: 2}, group="new", priority=PREEMPTOR) for i in range(2)),
+    ]
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_what_is_remembered_of_nodes_is_what_would_be_found_anew(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+    """Gains, exceeded budgets, and the bundles of nodes whose units are on no other: over evictions and steps back."""
+    chance = random.Random(seed)
+    for numbers in _searched(monkeypatch, [instance(seed).items()]):
+        state = Eviction(numbers)
+        state.settle()
+        kept = [Bundles(state, kind) for kind in range(len(numbers.kinds))]
+        marks = [state.mark()]
+        for _ in range(12):
+            marks.append(state.mark())
+            if chance.random() < 0.2:
+                del marks[chance.randrange(1, len(marks)) + 1 :]
+                state.rollback(marks.pop())
+            elif state.gone and chance.random() < 0.3:
+                state.restore(chance.choice(sorted(state.gone)))
+            elif staying := sorted(set(range(len(numbers.units))) - state.gone):
+                state.evict(chance.choice(staying))
+            state.settle()
+            assert state.over == [
+                sum(state.budget_left[budget] < count for budget, count in each) for each in numbers.charged
+            ]
+            for kind, bundles in enumerate(kept):
+                bundles.touch(state.dirty)
+                bundles.touch(state.dearer)
+                bundles.every()
+                anew = Bundles(state, kind)
+                anew.every()
+                for unit in range(len(numbers.units)):
+                    assert bundles.gain([unit]) == anew.gain([unit])
+                # Whatever is older elsewhere: no way out is missed, and nobody is evicted twice.
+                assert [bool(those) for those in bundles.of] == [bool(those) for those in anew.of]
+                assert state.gone.isdisjoint(unit for those in bundles.of for bundle in those for unit in bundle[2])
+                for node_at, units in enumerate(numbers.on):
+                    if all(len(numbers.takes[unit]) == 1 for unit in units):
+                        # What several break together may be older: only what one does alone is followed.
+                        pairs = zip(bundles.of[node_at], anew.of[node_at], strict=True)
+                        assert all(one == new if len(new[2]) == 1 else one[1:] == new[1:] for one, new in pairs)
+            state.dirty.clear()
+            state.dearer.clear()
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_no_bundle_is_better_than_the_estimate_of_a_node_not_yet_examined(
+    monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    """And a node that nothing stands for has none: so the best is found without looking at all nodes."""
+    chance = random.Random(seed)
+    for numbers in _searched(monkeypatch, [instance(seed).items()]):
+        state = Eviction(numbers)
+        state.settle()
+        for _ in range(6):
+            for kind in range(len(numbers.kinds)):
+                least, gains = least_rates(state, kind)
+                looked_at, asked = Bundles(state, kind), Bundles(state, kind)
+                looked_at.every()
+                for at, bundles in enumerate(looked_at.of):
+                    assert (least[:, at] <= _rates(bundles)).all(), at
+                for unit, gain in enumerate(gains):
+                    assert gain in (-1, looked_at._gain_of([unit])), unit
+                for units in numbers.on:
+                    for pair in pairwise(units):
+                        assert looked_at._gain_of_two(*pair) == looked_at._gain_of(pair)
+                missing = chance.choice((1, 2, 3, 5, 40))
+                assert asked.best(missing) == looked_at.best(missing)
+            staying = sorted(set(range(len(numbers.units))) - state.gone - state.barred)
+            for unit in chance.sample(staying, min(2, len(staying))):
+                chance.choice((state.evict, state.bar))(unit)
+            state.settle()
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_what_many_break_together_is_what_they_break_one_by_one(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+    """cost.md 4.2: budgets are charged by importance, whether by a walk or in one pass over many charges."""
+    chance = random.Random(seed)
+    for numbers in _searched(monkeypatch, [instance(seed).items()]):
+        budgets = range(12)
+        charged = tuple(
+            tuple((budget, chance.randint(1, 4)) for budget in sorted(chance.sample(budgets, chance.randint(0, 8))))
+            for _ in numbers.units
+        )
+        allowed = tuple(chance.randint(-2, 20) for _ in budgets)
+        charging = replace(numbers, charged=charged, allowed=allowed)
+        by_walk, at_once = Eviction(charging), Eviction(charging)
+        for share in (0.0, 0.1, 0.5, 1.0):
+            going = [unit for unit in range(len(charged)) if chance.random() < share]
+            with monkeypatch.context() as patched:
+                patched.setattr(state_module, "_FEW_CHARGES", 1 << 30)
+                broken = by_walk._broken(going)
+                patched.setattr(state_module, "_FEW_CHARGES", -1)
+                assert at_once._broken(going) == broken
+            one_by_one = Eviction(charging)
+            violations = 0
+            for unit in going:
+                violations += one_by_one.violates(unit)
+                one_by_one.evict(unit)
+            assert by_walk.violating(going) == violations
+            assert by_walk.violating(going[:1]) == sum(map(by_walk.violates, going[:1]))
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_an_eviction_is_taken_up_from_any_other(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+    """Who goes, where the pods are and what is left are those of the eviction, whatever was tried before."""
+    chance = random.Random(seed)
+    for numbers in _searched(monkeypatch, [instance(seed).items()]):
+        best = cheapest_eviction(numbers)
+        assert best is not None
+        assert best.places is not None
+        search, anew = _Search(numbers, 1), _Search(numbers, 1)
+        search.state.settle()
+        for unit in range(len(numbers.units)):
+            if chance.random() < 0.4:
+                search.state.evict(unit)
+                search.state.settle()
+        for each in (search, anew):
+            each._load(best)
+            assert each.state.gone == set(best.units)
+            assert not any(each.state.missing)
+            assert each.state.price() == best.price
+        assert search.state.left == anew.state.left
+        assert search.state.spare == anew.state.spare
+        assert [set(nodes) for nodes in search.state.open] == [set(nodes) for nodes in anew.state.open]
+
+
+def test_unlike_members() -> None:
+    """A leader without GPUs and two workers: the leader goes where it costs nothing."""
+    items = [
+        node("cpu", cpu=8),
+        node("g0", cpu=8, gpu=2),
+        node("g1", cpu=8, gpu=2),
+        *[_one_gpu(f"u{i}", f"g{i // 2}", priority=1) for i in range(4)],
+        group("crew", min_count=3, priority=9),
+        pod("crew-leader", cpu=6, group="crew", priority=9),
+        *[pod(f"crew-{i}", cpu=2, gpu=1, group="crew", priority=9) for i in range(2)],
+    ]
+    found = _decided(items)
+    assert found is not None
+    assert len(found.victims) == 2
+    names = {p.name: row for p, row in found.nominations}
+    assert names["crew-leader"] not in (names["crew-0"], names["crew-1"])
+
+
+def test_many_sizes_are_merged_and_still_fit() -> None:
+    """cost.md 4.6: more kinds of members than are told apart; no more are evicted than have to go."""
+    items = [
+        *[node(f"n{i:02}", cpu=8, gpu=4) for i in range(30)],
+        *[_one_gpu(f"u{i:03}", f"n{i // 4:02}", priority=1) for i in range(120)],
+        group("crew", min_count=40, priority=9),
+        *[pod(f"crew-{i:02}", cpu=f"{100 + i}m", gpu=1, group="crew", priority=9) for i in range(40)],
+    ]
+    found = _decided(items)
+    assert found is not None
+    assert len(found.victims) == 40
+
+
+def test_a_rule_beyond_resources_is_left_to_the_filters() -> None:
+    """cost.md 4.5: what numbers propose is taken only where every filter agrees; they know nothing of host ports."""
+    items = [
+        node("a", cpu=4),
+        node("b", cpu=4),
+        pod("cheap", cpu=4, node="a", priority=1, start=0.0),
+        pod("holder", node="a", priority=50, ports=[8080]),
+        pod("dear", cpu=4, node="b", priority=2, start=0.0),
+        *gang("crew", 1, cpu=4, priority=9, ports=[8080]),
+    ]
+    found = _decided(items)
+    assert found is not None
+    assert _names(found) == ["default/dear"]
+
+
+def _rather(*weights: tuple[int, str]) -> objects.Affinity:
+    """Nodes whose label `disk` says so are preferred, by weight."""
+    terms = tuple(
+        objects.PreferredSchedulingTerm(
+            weight=weight,
+            preference=objects.NodeSelectorTerm(
+                match_expressions=(objects.NodeSelectorRequirement(key="disk", operator="In", values=(value,)),)
+            ),
+        )
+        for weight, value in weights
+    )
+    soft = objects.NodeAffinity(preferred_during_scheduling_ignored_during_execution=terms)
+    return objects.Affinity(node_affinity=soft)
+
+
+@pytest.mark.parametrize("shuffled", range(4))
+@pytest.mark.parametrize(
+    ("members", "expected"),
+    [
+        (2, ["default/on-n3", "default/on-n4"]),
+        (3, ["default/on-n0", "default/on-n3", "default/on-n4"]),  # the third anywhere: by name
+    ],
+)
+def test_of_evictions_that_cost_the_same_the_best_placement_decides(
+    members: int, expected: list[str], shuffled: int
+) -> None:
+    """cost.md 4.3: where placing by score would be dearer, and several sets of victims are the cheapest."""
+    disks = ["", "", "", "ssd", "ssd", "nvme"]
+    items: list[Item] = []
+    for turn, disk in enumerate(disks):
+        items.append(node(f"n{turn}", gpu=1, labels={"disk": disk} if disk else {}))
+        items.append(pod(f"on-n{turn}", node=f"n{turn}", gpu=1, priority=50 if disk == "nvme" else 10))
+    likes = _rather((50, "ssd"), (100, "nvme"))
+    items += [
+        group("new", min_count=members, priority=PREEMPTOR),
+        *(pod(f"new-{i}", gpu=1, group="new", priority=PREEMPTOR, affinity=likes) for i in range(members)),
+    ]
+    random.Random(shuffled).shuffle(items)
+    compatible = _decided(items, "Compatible")
+    assert compatible is not None
+    assert "default/on-n5" in _names(compatible)
+    found = _decided(items)
+    assert found is not None
+    assert _names(found) == expected
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_evictions_that_cost_the_same_do(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+    """Each is another one, makes room for the whole group, and costs what the first does."""
+    for numbers in _searched(monkeypatch, [instance(seed).items()]):
+        best = cheapest_eviction(numbers)
+        assert best is not None
+        others = as_cheap(numbers, best, 10)
+        assert len(others) <= 10
+        assert len({best.units, *(other.units for other in others)}) == len(others) + 1
+        for other in others:
+            state = Eviction(numbers)
+            assert state.price_of(other.units) == best.price
+            for unit in other.units:
+                state.evict(unit)
+            for kind, at, count in other.places or ():
+                assert state.spare[kind][at] >= count
+                state.place(kind, at, count)
+            assert not any(state.missing)
+
+
+def test_what_placing_by_score_would_have_cost() -> None:
+    """cost.md 4.10: the decision carries who would go under `Compatible`; without the search nothing is to compare."""
+    items = [
+        node("large", cpu=8),
+        node("small", cpu=4),
+        *[pod(f"dear-{i}", cpu=4, node="large", priority=1, start=0.0) for i in range(2)],
+        pod("cheap", cpu=2, node="small", priority=1, start=0.0),
+        pod("tiny", cpu=1, node="small", priority=1, start=0.0),
+        *gang("crew", 1, cpu=3, priority=9),
+    ]
+    found, usual = _decided(items), _decided(items, "Compatible")
+    assert found is not None
+    assert usual is not None
+    assert usual.by_score is None
+    assert found.by_score is not None
+    assert sorted(unit.name for unit in found.by_score) == _names(usual)
+
+
+# -- the yardstick itself ------------------------------------------------------------------------------------------
+
+
+def test_the_exact_solver_on_a_case_done_by_hand() -> None:
+    """Two nodes, three units: one place costs the unit of one pod, two places the gang that is on both."""
+
+    def problem(count: int) -> Problem:
+        units = (
+            Unit("single", 1, 1, 0.0, False, {0: (1,)}),
+            Unit("gang", 1, 2, 0.0, True, {0: (1,), 1: (2,)}),
+        )
+        return Problem(((2,), (2,)), units, (Kind((1,), count, frozenset({0, 1})),))
+
+    assert cheapest(problem(1)).victims == ("single",)
+    assert cheapest(problem(2)).victims == ("gang",)
+    assert sorted(cheapest(problem(4)).victims) == ["gang", "single"]
+
+
+def test_instances_are_what_they_say() -> None:
+    """Objects and plain numbers describe the same cluster."""
+    made = instance(3)
+    world = World(*made.items())
+    nodes = world.engine.cluster.nodes
+    column = world.engine.cluster.resources.column(GPU)
+    for i, (_, gpus) in enumerate(made.machines):
+        used = sum(unit.takes.get(i, (0, 0))[1] for unit in made.problem().units)
+        row = nodes.row_of[f"n{i:02}"]
+        assert int(nodes.allocatable[column, row] - nodes.used[column, row]) == gpus - used
+
+
+def test_the_tool_prints_its_table() -> None:
+    """`tools/measure_victims.py` goes on working when what it imports moves."""
+    done = subprocess.run(
+        [sys.executable, str(TOOL), "--seeds", "2"], capture_output=True, text=True, check=True, timeout=120
+    )
+    assert [line.split()[0] for line in done.stdout.splitlines()[2:]] == [
+        "Compatible",
+        "PriorityFloor",
+        "MinimizeVictims",
+    ]
+
+
+def test_nobody_is_named_as_a_necessary_victim_without_whom_there_is_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    """cost.md 4.3: where no eviction does without any of those who go, none costs less, and none is looked for."""
+    said = []
+    for seed in range(60):
+        for numbers in _searched(monkeypatch, [instance(seed).items()]):
+            if len(numbers.kinds) > 1:
+                continue
+            for unit in range(len(numbers.units)):
+                state = Eviction(numbers)
+                for other in range(len(numbers.units)):
+                    if other != unit:
+                        state.evict(other)
+                said.append(all_have_to_go(numbers, [unit]))
+                assert said[-1] is not state.settle()
+    assert {True, False} == set(said)
+
+
+def test_a_rack_that_is_wanted_whole_is_not_searched(monkeypatch: pytest.MonkeyPatch) -> None:
+    """cost.md 4.3: the search would try everything else in vain."""
+    items: list[Any] = [node(f"n{i}", cpu=4) for i in range(3)]
+    items += [pod(f"p{i}", cpu=1, node=f"n{i // 4}", priority=1 + i % 3) for i in range(12)]
+    items += gang("train", 3, cpu=4, priority=PREEMPTOR)
+    (numbers,) = _searched(monkeypatch, [items])
+    everybody = range(12)
+    search = _Search(numbers, 10_000)
+    found = search.run(everybody)
+    assert found is not None
+    assert found.units == tuple(everybody)
+    assert search.taken < 10

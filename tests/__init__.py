@@ -1,1 +1,0 @@
-"""Tests, room by room; `building` makes the clusters they run on."""

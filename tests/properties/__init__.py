@@ -1,1 +1,0 @@
-"""Invariants on random clusters (scheduling.md 7, preemption.md 9)."""
