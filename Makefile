@@ -42,6 +42,7 @@ bench: $(READY)
 # The documentation site, in build/site; whatever the generator warns of is an error.
 docs: $(VENV)/.docs-ready
 	$(BIN)/python tools/draw_rooms.py --check
+	$(BIN)/python tools/write_reference.py --check
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 changelog: $(READY)

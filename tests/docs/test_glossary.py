@@ -1,4 +1,4 @@
-"""The glossary: every term leads to a type that exists, where the link says."""
+"""The types of docs/types.md: every term leads to a type that exists, where the link says."""
 
 import importlib
 import re
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "docs" / "glossary.md"
+PAGE = ROOT / "docs" / "types.md"
 _LINK = r"\[`(\w+)`\]\(\.\./packages/[\w-]+/src/([\w/]+)\.py\)"
 ROWS = re.findall(rf"^\| ([^|]+) \| ([^|]+) \| {_LINK} \|$", PAGE.read_text(), re.MULTILINE)
 

@@ -13,7 +13,7 @@ from kube_rules.meta import KubernetesObject, ObjectMeta, map_field
 from kube_rules.work_annotations import DOMAIN, LONGEST, moment
 
 GANG: Final = f"{DOMAIN}gang"
-"""Annotation of a controller: `true`: its pods are gangs."""
+"""The pods of the controller are gangs, of the size that its spec states."""
 ANY: Final = "*"
 """Stands for every gang of a controller."""
 

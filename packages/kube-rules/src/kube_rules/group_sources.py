@@ -28,12 +28,19 @@ KUEUE: Final = "kueue"
 OWNERS: Final = "owners"
 
 OWN_LABEL: Final = f"{CRD_GROUP}/pod-group"
+"""The PodGroup of the pod, where the API server has no `spec.schedulingGroup`."""
 COSCHEDULING_LABEL: Final = f"{COSCHEDULING_GROUP}/pod-group"
+"""The PodGroup of the coscheduling plugin."""
 VOLCANO_ANNOTATIONS: Final = ("scheduling.k8s.io/group-name", f"{VOLCANO_GROUP}/group-name")
+"""The PodGroup of Volcano."""
 VOLCANO_LABEL: Final = f"{VOLCANO_GROUP}/group-name"
+"""The PodGroup of Volcano."""
 TASK_ANNOTATION: Final = "volcano.sh/task-spec"
+"""The task of a Volcano Job to which the pod belongs."""
 KUEUE_LABEL: Final = "kueue.x-k8s.io/pod-group-name"
+"""The pod group of Kueue."""
 KUEUE_TOTAL: Final = "kueue.x-k8s.io/pod-group-total-count"
+"""The size of the pod group of Kueue."""
 QUEUE_KEYS: Final = (
     "kueue.x-k8s.io/queue-name",
     f"{VOLCANO_GROUP}/queue-name",
@@ -41,7 +48,7 @@ QUEUE_KEYS: Final = (
     "kai.scheduler/queue",
     "yunikorn.apache.org/queue",
 )
-"""Labels and annotations by which workloads name a queue of another scheduler; none of them is read."""
+"""The queue of another scheduler. It has no effect; `plan` warns of it."""
 GROUP_LABELS: Final = (OWN_LABEL, COSCHEDULING_LABEL, VOLCANO_LABEL, KUEUE_LABEL)
 """Labels of pods whose value is the name of a group."""
 GROUP_ANNOTATIONS: Final = VOLCANO_ANNOTATIONS

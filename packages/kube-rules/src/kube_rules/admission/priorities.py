@@ -38,9 +38,9 @@ HIGHEST_USER_PRIORITY: Final = 1_000_000_000
 SYSTEM_CLASSES: Final = {"system-node-critical": 2_000_001_000, "system-cluster-critical": 2_000_000_000}
 
 PREEMPTION_PRIORITY_CLASS: Final = "scheduling.reprieve.dev/preemption-priority-class"
-"""Annotation of a group: the class whose value counts when it is a potential victim (preemption.md 4)."""
+"""The PriorityClass with the priority of the group as a potential victim (preemption.md 4)."""
 PREEMPTION_PRIORITY: Final = "scheduling.reprieve.dev/preemption-priority"
-"""Annotation of a group: that value, as admission resolved it."""
+"""The priority of the group as a potential victim, as admission resolved it."""
 
 ObjectT = TypeVar("ObjectT", bound=KubernetesObject)
 _SpecT = TypeVar("_SpecT", PodSpec, PodGroupSpec, CompositePodGroupSpec, PodGroupTemplate, CompositePodGroupTemplate)

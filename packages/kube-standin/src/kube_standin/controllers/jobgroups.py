@@ -31,8 +31,11 @@ from kube_standin.controllers.reconciling import Context
 from kube_standin.metadata import annotations_of, owner_reference
 
 POD_GROUP = "reprieve.dev/pod-group"
+"""The Job gets a Workload and a PodGroup; `minCount` is its parallelism, or its completions if they are fewer."""
 DISRUPTION_MODE = "reprieve.dev/disruption-mode"
+"""The `disruptionMode` of that PodGroup."""
 TOPOLOGY_KEY = "reprieve.dev/topology-key"
+"""The node label of its topology constraint: all pods run on nodes with the same value."""
 TEMPLATE = "workers"
 DELEGATED = "scheduling.k8s.io/group-template-name"
 """Annotation of a Job that somebody controls: the template in that one's Workload to make its group from."""

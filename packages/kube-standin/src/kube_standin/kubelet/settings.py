@@ -1,10 +1,6 @@
 """How simulated nodes and pods behave: options of the fleet, and annotations of single pods and nodes.
 
-Annotations of pods: ``reprieve.dev/run-seconds`` (how long the containers run; without it they run until they
-are stopped), ``reprieve.dev/exit-code`` (what they end with, 0), ``reprieve.dev/stop-seconds`` (how long they
-take to stop), ``reprieve.dev/start-seconds``. Annotation of nodes: ``reprieve.dev/kubelet``:
-``none`` (somebody else's kubelet), ``down`` (this one is silent: no lease, no pods started or stopped).
-A value that cannot be read counts as absent.
+The constants are annotations of pods; the last one is of nodes. A value that cannot be read counts as absent.
 """
 
 from __future__ import annotations
@@ -16,10 +12,15 @@ from kube_rules.json import Json
 from kube_rules.selectors import parse_integer
 
 RUN_SECONDS = "reprieve.dev/run-seconds"
+"""How long the containers run."""
 EXIT_CODE = "reprieve.dev/exit-code"
+"""The exit code of the containers."""
 STOP_SECONDS = "reprieve.dev/stop-seconds"
+"""How long the containers take to stop."""
 START_SECONDS = "reprieve.dev/start-seconds"
+"""How long the containers take to start."""
 KUBELET = "reprieve.dev/kubelet"
+"""Which kubelet the node has: `none`, one outside of the stand-in; `down`, a simulated one that sends no heartbeats."""
 _LONGEST = 10.0 * 365 * 86400
 
 

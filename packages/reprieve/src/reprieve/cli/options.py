@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from reprieve.cli.outcome import note, refuse
+from reprieve.cli.outcome import FAILED_WHEN, note, refuse
 
 if TYPE_CHECKING:
     from reprieve.framework.configuration import SchedulerConfiguration
@@ -58,6 +58,12 @@ class Command(TyperCommand):
             if "" in values and {"FILE", "DIR", "CSV"} & set(metavar.split("|")):
                 ctx.fail(f"Invalid value for {' / '.join(param.opts)}: the name is empty.")
         return super().parse_args(ctx, args)
+
+    def format_epilog(self, ctx: Any, formatter: Any) -> None:
+        """Write when the command ends with exit code 1."""
+        if self.name in FAILED_WHEN:
+            with formatter.section("Exit code 1"):
+                formatter.write_text(FAILED_WHEN[self.name])
 
 
 def read_options(

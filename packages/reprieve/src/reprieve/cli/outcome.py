@@ -23,14 +23,32 @@ class Exit(IntEnum):
     """Exit codes of every command."""
 
     DONE = 0
+    """The command did what it was asked for."""
     NOT_SO = 1
-    """The thing asked about is not so (`--fail-on-preemption`, a demo that ended otherwise)."""
+    """A condition of the command does not hold; `FAILED_WHEN` lists them."""
     BAD_INPUT = 2
+    """Bad usage or bad input: a message on stderr, nothing on stdout."""
     UNREACHABLE = 3
-    """The API server cannot be reached or refused."""
+    """The API server, or the scheduler with the decision records, cannot be reached or refuses."""
     INTERRUPTED = 130
+    """Interrupted with Ctrl-C."""
     BROKEN_PIPE = 141
+    """The reader of the output closed the pipe."""
     TERMINATED = 143
+    """Terminated with SIGTERM."""
+
+
+FAILED_WHEN: Final = {
+    "plan": "--fail-on-preemption or --fail-on-pending is given, and its condition holds",
+    "drain-plan": "--fail-on-preemption or --fail-on-pending is given, and its condition holds",
+    "explain": "the object does not exist and no decision record names it",
+    "up": "the scheduler does not become ready",
+    "scheduler": "the scheduler lost the lease of the leader: start it again",
+    "demo": "the demo ended with a result other than the expected one",
+    "bench": "a scenario did not reach its end",
+    "replay": "a policy could not be replayed to the end",
+}
+"""When a command ends with exit code 1, by its name."""
 
 
 class CommandError(Exception):

@@ -95,11 +95,13 @@ class ProfileConfiguration(_Part, frozen=True, kw_only=True):
     """One profile."""
 
     scheduler_name: str | None = None
-    """Filled in by `configuration_of`: a file with one profile may leave it out."""
+    """Unique among the profiles; optional where there is one profile."""
     percentage_of_nodes_to_score: Int32 | None = None
+    """Accepted without effect: all nodes are scored."""
     also_known_as: tuple[str, ...] = ()
-    """Ours: further names by which pods ask for this profile (workloads.md 3)."""
+    """Ours: further scheduler names that select this profile, such as `volcano` (workloads.md 3)."""
     percentage_of_placements_to_score: Int32 | None = None
+    """Accepted without effect: all placements are scored."""
     plugins: Plugins = Plugins()
     plugin_config: tuple[PluginConfig, ...] = ()
 
@@ -112,6 +114,7 @@ class LeaderElection(_Part, frozen=True, kw_only=True):
     renew_deadline: str = "10s"
     retry_period: str = "2s"
     resource_lock: str = "leases"
+    """Must be `leases`."""
     resource_name: str = "kube-scheduler"
     resource_namespace: str = "kube-system"
 
@@ -121,10 +124,13 @@ class ClientConnection(_Part, frozen=True, kw_only=True):
 
     kubeconfig: str = ""
     accept_content_types: str = ""
+    """Accepted without effect."""
     content_type: str = ""
+    """Accepted without effect."""
     qps: float | None = None
-    """Requests a second; None: the file does not say."""
+    """The highest number of requests per second; no limit by default."""
     burst: Int32 | None = None
+    """How many requests may exceed `qps` at once."""
 
 
 class ExtenderTls(_Part, frozen=True, kw_only=True):
@@ -145,7 +151,7 @@ class ManagedResource(_Part, frozen=True, kw_only=True):
 
     name: str
     ignored_by_scheduler: bool = False
-    """NodeResourcesFit does not look at it."""
+    """NodeResourcesFit ignores the resource."""
 
 
 class Extender(_Part, frozen=True, kw_only=True):
@@ -156,16 +162,17 @@ class Extender(_Part, frozen=True, kw_only=True):
     preempt_verb: str = ""
     prioritize_verb: str = ""
     weight: Int64 = 0
+    """The weight of the scores of `prioritizeVerb`, at most 2³¹-1."""
     bind_verb: str = ""
     enable_https: bool = msgspec.field(default=False, name="enableHTTPS")
     tls_config: ExtenderTls | None = None
     http_timeout: str = DEFAULT_EXTENDER_TIMEOUT
     node_cache_capable: bool = False
-    """It knows the nodes: names are enough for it."""
+    """The extender caches nodes: it receives their names only."""
     managed_resources: tuple[ManagedResource, ...] = ()
-    """Only pods that ask for one of these concern it; none: all do."""
+    """The extender is called for pods that request one of these resources; an empty list means for all pods."""
     ignorable: bool = False
-    """Its failures do not fail an attempt."""
+    """A failure of the extender does not fail the attempt."""
 
     @property
     def seconds(self) -> float:
@@ -183,19 +190,28 @@ class SchedulerConfiguration(_Part, frozen=True, kw_only=True):
     api_version: str = API_VERSION
     kind: str = KIND
     parallelism: Int32 = 16
+    """Accepted without effect."""
     leader_election: LeaderElection = LeaderElection()
     client_connection: ClientConnection = ClientConnection()
     enable_profiling: bool = True
+    """Accepted without effect."""
     enable_contention_profiling: bool = True
+    """Accepted without effect."""
     percentage_of_nodes_to_score: Int32 | None = None
+    """Accepted without effect: all nodes are scored."""
     percentage_of_placements_to_score: Int32 | None = None
+    """Accepted without effect: all placements are scored."""
     pod_initial_backoff_seconds: Int64 = 1
+    """Seconds of backoff after the first failed attempt; it doubles with each further one."""
     pod_max_backoff_seconds: Int64 = 10
+    """The longest backoff in seconds."""
     profiles: tuple[ProfileConfiguration, ...] = ()
     extenders: tuple[Extender, ...] = ()
     delay_cache_until_active: bool = False
+    """Accepted without effect."""
     group_sources: dict[str, bool] | tuple[str, ...] = {}
-    """Ours: by what pods say that they belong together (workloads.md 1.2)."""
+    """Ours: how pods name their group (workloads.md 1.2). A map such as `{kueue: false}` switches sources, a list names
+    all that are on."""
 
     @property
     def sources(self) -> GroupSources:

@@ -13,26 +13,29 @@ class FeatureGates:
     """Every gate with its default. Names are the field's, in Kubernetes' spelling on the command line."""
 
     generic_workload: bool = True
-    """Pod groups at all; off: pod-by-pod scheduling and preemption, `schedulingGroup` is ignored."""
+    """Groups are scheduled and preempt as a whole. Off: groups are ignored, pods are scheduled one by one."""
     scheduler_async_preemption: bool = True
+    """Evictions are carried out beside the scheduling cycle. Off: the cycle waits for them."""
     opportunistic_batching: bool = True
+    """Identical pods share filter and score results. Off: each pod is evaluated alone, with the same decisions."""
     topology_aware_workload_scheduling: bool = True
+    """Topology constraints of groups are enforced. Off: they are ignored."""
     pod_group_preemption_policy: bool = True
-    """The PodGroup's own preemptionPolicy counts; off: any member with Never makes the group Never."""
+    """The PodGroup's own `preemptionPolicy` counts. Off: a member with `Never` makes the group `Never`."""
     composite_pod_group: bool = True
-    """Trees of groups (composite.md); off: CompositePodGroups are ignored and a group with a parent is flat."""
+    """Trees of groups (composite.md). Off: CompositePodGroups are ignored, a PodGroup with a parent is flat."""
     dra_workload_resource_claims: bool = True
-    """Device claims of a PodGroup (KEP-5729); beta in Kubernetes 1.37. Off: they are refused."""
+    """Device claims of a PodGroup (KEP-5729). Off: they are refused."""
     workload_with_job: bool = True
-    """The embedded Job controller makes a Workload and a PodGroup for `Job.spec.scheduling` (KEP-5547)."""
+    """`Job.spec.scheduling` makes a Workload and a PodGroup (KEP-5547). Off: the embedded API drops the field."""
     dra_device_taint_rules: bool = True
-    """DeviceTaintRules taint the devices they select (KEP-5055); finished in Kubernetes 1.37."""
+    """DeviceTaintRules taint the devices they select (KEP-5055). Off: they are ignored."""
     dra_extended_resource: bool = True
-    """Device classes serve extended resources (KEP-5004); finished in Kubernetes 1.37."""
+    """Device classes serve extended resources (KEP-5004). Off: they serve none."""
     node_declared_features: bool = True
-    """Pods go only where the node declares the features they need (KEP-5328); finished in Kubernetes 1.37."""
+    """Pods run only on nodes that declare the features they need (KEP-5328). Off: declared features are ignored."""
     volume_limit_scaling: bool = True
-    """A CSIDriver may ask that no pod with its volumes goes where it is not installed (KEP-5030)."""
+    """`preventPodSchedulingIfMissing` of a CSIDriver counts (KEP-5030). Off: it is ignored."""
 
     @classmethod
     def parse(cls, text: str) -> "FeatureGates":

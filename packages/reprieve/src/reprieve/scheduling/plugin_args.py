@@ -91,20 +91,31 @@ class _PreemptionArgs(_Args, frozen=True, kw_only=True):
     """
 
     min_candidate_nodes_percentage: Int32 = 10
+    """Accepted without effect: every node is a candidate."""
     min_candidate_nodes_absolute: Int32 = 100
+    """Accepted without effect: every node is a candidate."""
     victim_search: str = REPRIEVE
+    """Ours: `Reprieve` keeps as many potential victims as possible; `PriorityFloor` evicts below one priority."""
     cost: tuple[str, ...] = STANDARD
+    """Ours: the criteria that compare evictions, the first that differs decides (cost.md 1)."""
     cascade_depth: Int32 = 0
+    """Ours: how many rounds of evictions by evicted pods count (cost.md 5)."""
     placement: str = MINIMIZE_VICTIMS
+    """Ours: `MinimizeVictims` places a preempting group at the lowest cost; `Compatible` places it by score."""
     hold_seconds: Int64 = int(HOLD_SECONDS)
+    """Ours: how long freed capacity is reserved for a preemptor; 0 reserves it without an end."""
     successor: bool = True
+    """Ours: a gang that replaces terminating pods of its controller waits for their capacity instead of evicting."""
     wait_for_completions: str = "0s"
+    """Ours: how long a preemptor waits for work that is expected to end, instead of evicting."""
 
 
 class _GangArgs(_Args, frozen=True, kw_only=True):
     """Ours (scheduling.md 3.9)."""
 
     tree_search: str = GREEDY
+    """`Retry`: a gang that fails is tried again with other orders of its pods, a tree also with each group held to its
+    minimum first; `Greedy`: one order."""
 
 
 class _AffinityArgs(_Args, frozen=True, kw_only=True):
