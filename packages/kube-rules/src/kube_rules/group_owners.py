@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Final, NamedTuple
 
+from kube_rules.json import mapping
 from kube_rules.meta import KubernetesObject, ObjectMeta, map_field
 from kube_rules.work_annotations import DOMAIN, LONGEST, moment
 
@@ -128,10 +129,6 @@ def _count(found: object, default: int) -> int:
     return found if isinstance(found, int) and not isinstance(found, bool) and 0 <= found < 2**31 else default
 
 
-def _map(found: object) -> Mapping[str, Any]:
-    return found if isinstance(found, Mapping) else {}
-
-
 def _maps(found: object) -> list[Mapping[str, Any]]:
     return [each for each in found if isinstance(each, Mapping)] if isinstance(found, list) else []
 
@@ -144,13 +141,13 @@ def _job(spec: Mapping[str, Any]) -> Mapping[str, int]:
 def _job_set(spec: Mapping[str, Any]) -> Mapping[str, int]:
     return {
         str(each.get("name", "")): _count(each.get("replicas"), 1)
-        * _job(_map(_map(each.get("template")).get("spec")))[""]
+        * _job(mapping(mapping(each.get("template")).get("spec")))[""]
         for each in _maps(spec.get("replicatedJobs"))
     }
 
 
 def _leader_worker_set(spec: Mapping[str, Any]) -> Mapping[str, int]:
-    size = _count(_map(spec.get("leaderWorkerTemplate")).get("size"), 1)
+    size = _count(mapping(spec.get("leaderWorkerTemplate")).get("size"), 1)
     return {ANY: 1 if spec.get("startupPolicy") == "LeaderReady" else size}  # then workers come after their leader runs
 
 

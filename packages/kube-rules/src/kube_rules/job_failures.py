@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from kube_rules.job_indexes import JobIndexes
+from kube_rules.json import mapping
 
 FAILURES: Final = "batch.kubernetes.io/job-index-failure-count"
 """Annotation of a pod of an indexed Job: how often its index has failed before."""
@@ -26,7 +27,7 @@ def end_by_evictions(job: Mapping[str, Any], evicted: Mapping[int | None, int], 
     `evicted`: how many pods of each index, None where the Job has no indexes. `failures`: how often an index has failed
     before.
     """
-    spec, status = _map(job.get("spec")), _map(job.get("status"))
+    spec, status = mapping(job.get("spec")), mapping(job.get("status"))
     number = sum(evicted.values())
     action = _action(spec)
     if not number or action == "Ignore":
@@ -45,7 +46,7 @@ def end_by_evictions(job: Mapping[str, Any], evicted: Mapping[int | None, int], 
     limit = _whole(spec.get("backoffLimit"))
     if limit is None:
         limit = _BACKOFF_LIMIT if per_index is None else None
-    uncounted = _map(status.get("uncountedTerminatedPods")).get("failed")
+    uncounted = mapping(status.get("uncountedTerminatedPods")).get("failed")
     before = (_whole(status.get("failed")) or 0) + (len(uncounted) if isinstance(uncounted, list) else 0)
     if limit is None or before + number <= limit:
         return ""
@@ -75,17 +76,13 @@ def _action(spec: Mapping[str, Any]) -> str:
 
     Rules for exit codes are passed over: which code an evicted container ends with is not known.
     """
-    rules = _map(spec.get("podFailurePolicy")).get("rules")
+    rules = mapping(spec.get("podFailurePolicy")).get("rules")
     for rule in rules if isinstance(rules, list) else ():
-        conditions = _map(rule).get("onPodConditions")
+        conditions = mapping(rule).get("onPodConditions")
         for condition in conditions if isinstance(conditions, list) else ():
-            if (_map(condition).get("type"), _map(condition).get("status") or "True") == _EVICTED:
-                return str(_map(rule).get("action") or "Count")
+            if (mapping(condition).get("type"), mapping(condition).get("status") or "True") == _EVICTED:
+                return str(mapping(rule).get("action") or "Count")
     return "Count"
-
-
-def _map(value: object) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
 
 
 def _whole(value: object) -> int | None:

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Final, NoReturn
 
+from kube_rules.controllers.pods import CONTROLLER_REVISION_HASH, template_hash
 from kube_rules.decoding import subject_of
 from kube_rules.errors import InputError, Origin
 from kube_rules.json import Json
@@ -26,7 +27,6 @@ from kube_standin import loading_again
 from kube_standin import loading_owners as owners
 from kube_standin.bootstrap import IMMORTAL, NAMESPACES, foreign_definition
 from kube_standin.clock import parse_stamp, stamp
-from kube_standin.controllers.revisions import HASH_LABEL, template_hash
 from kube_standin.decoding import missing_fields
 from kube_standin.deleting import DeleteOptions, settles_dependents
 from kube_standin.errors import StatusError
@@ -306,9 +306,9 @@ class _Loading:
         for reference in pod["metadata"].get("ownerReferences") or () if item.kind.resource == "pods" else ():
             before, now = self._digests.get(reference.get("uid", ""), ("", ""))
             labels = pod["metadata"].get("labels") or {}
-            own = _digest(labels.get(HASH_LABEL), reference.get("name", ""))
+            own = _digest(labels.get(CONTROLLER_REVISION_HASH), reference.get("name", ""))
             if reference.get("controller") and now and (not before or own in ("", before)):
-                pod["metadata"]["labels"] = {**labels, HASH_LABEL: now}
+                pod["metadata"]["labels"] = {**labels, CONTROLLER_REVISION_HASH: now}
 
     def _set_status(self, item: Item) -> None:
         if not item.status or "status" not in item.kind.subresources or item.kind.status_on_create:

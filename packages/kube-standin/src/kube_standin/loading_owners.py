@@ -12,19 +12,19 @@ from typing import Any, Final
 
 import msgspec
 
+from kube_rules.controllers.pods import CONTROLLER_REVISION_HASH, POD_TEMPLATE_HASH
+from kube_rules.controllers.sets import replica_set_of
 from kube_rules.decoding import subject_of
 from kube_rules.errors import InputError, Origin
 from kube_rules.json import Json
 from kube_rules.validation.storage import NO_SOURCE
-from kube_standin.controllers.deployments import HASH
-from kube_standin.controllers.revisions import HASH_LABEL
 from kube_standin.kinds import Kind
 from kube_standin.metadata import controller_of
 from kube_standin.registry import Registry
 
 _TEMPLATED: Final = frozenset(("replicationcontrollers", "replicasets.apps", "statefulsets.apps"))
 """Kinds that a snapshot keeps without their template."""
-_OF_ONE_POD: Final = (HASH_LABEL, "statefulset.kubernetes.io/pod-name", "apps.kubernetes.io/pod-index")
+_OF_ONE_POD: Final = (CONTROLLER_REVISION_HASH, "statefulset.kubernetes.io/pod-name", "apps.kubernetes.io/pod-index")
 _NOT_OF_TEMPLATES: Final = (
     "nodeName",
     "hostname",
@@ -220,26 +220,15 @@ def missing_replica_sets(items: Sequence[Item], there: Lookup) -> list[Item]:
         deployment = deployments.get(("apps", "Deployment", pod.namespace, key[3].rpartition("-")[0]))
         spec = deployment.manifest.get("spec") if deployment is not None else None
         template, selector = _at(spec, "template"), _at(spec, "selector")
-        labels, digest = _at(template, "metadata", "labels"), _at(pod.manifest, "metadata", "labels", HASH)
+        labels, digest = _at(template, "metadata", "labels"), _at(pod.manifest, "metadata", "labels", POD_TEMPLATE_HASH)
         if deployment is None or not all(isinstance(one, dict) for one in (template, selector, labels)) or not digest:
             continue
-        template = copy.deepcopy(template)
-        template["metadata"]["labels"][HASH] = digest
         owner = {"apiVersion": "apps/v1", "kind": "Deployment", "name": deployment.name, "controller": True, "uid": ""}
-        manifest = {
-            "apiVersion": "apps/v1",
-            "kind": "ReplicaSet",
-            "metadata": {
-                "name": key[3],
-                "namespace": pod.namespace,
-                "labels": {**labels, HASH: digest},
-                "ownerReferences": [{**owner, "blockOwnerDeletion": True}],
-            },
-            "spec": {
-                "replicas": 1 if (replicas := _at(spec, "replicas")) is None else replicas,
-                "selector": {**selector, "matchLabels": {**(selector.get("matchLabels") or {}), HASH: digest}},
-                "template": template,
-            },
+        replicas = 1 if (replicas := _at(spec, "replicas")) is None else replicas
+        manifest = copy.deepcopy(replica_set_of(deployment.manifest, digest, replicas))
+        manifest["metadata"] |= {
+            "namespace": pod.namespace,
+            "ownerReferences": [{**owner, "blockOwnerDeletion": True}],
         }
         made[key] = Item(there.kind("apps", "ReplicaSet"), pod.namespace, key[3], manifest, deployment.origin)
     return list(made.values())

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
+from kube_rules.controllers.jobs import INDEX
 from kube_standin.controllers.jobfailures import finished_at, judge, next_try
 from kube_standin.controllers.jobgroups import gang_size, never_started
-from kube_standin.controllers.jobs import INDEX, TRACKING
+from kube_standin.controllers.jobs import TRACKING
 from tests.controllers.world import Json, World, ended, job, template
 
 NOW = datetime(2026, 1, 1, 0, 1, tzinfo=UTC)

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from kube_rules.controllers.amounts import share_of
+from kube_rules.controllers.pods import template_hash
 from kube_standin.controllers.availability import available
-from kube_standin.controllers.revisions import template_hash
 from kube_standin.controllers.views import Meta, PodSeen
 from kube_standin.metadata import owner_reference
 from tests.controllers.world import Json, World, owner, template

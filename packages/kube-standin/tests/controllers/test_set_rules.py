@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
-from kube_standin.controllers.daemonsets import fits
-from kube_standin.controllers.owning import CREATES_AT_ONCE, DELETION_COST
+from kube_rules.controllers.daemons import DaemonNodes, daemon_tolerations
+from kube_rules.controllers.pods import DELETION_COST
+from kube_standin.controllers.daemonsets import verdict_on
+from kube_standin.controllers.owning import CREATES_AT_ONCE
 from kube_standin.controllers.views import Meta, NodeSeen, Taint
 from tests.admission.plane import pod
 from tests.controllers.world import Json, World, owner, template
@@ -419,7 +421,7 @@ _OUT = Taint("mine", "NoExecute")
     ],
 )  # fmt: skip
 def test_where_a_daemon_should_run_and_may_go_on(spec: Json, where: NodeSeen, verdict: tuple[bool, bool]) -> None:
-    assert fits(spec, where) == verdict
+    assert verdict_on(DaemonNodes(spec), where) == verdict
 
 
 def join(world: World, name: str, **labels: str) -> None:
@@ -470,15 +472,24 @@ def test_every_node_has_one() -> None:
     assert (found["currentNumberScheduled"], found["numberReady"], found["numberUnavailable"]) == (3, 2, 1)
 
 
-def test_affinity_of_a_template_is_kept_beside_the_node() -> None:
+def test_a_daemons_node_takes_the_place_of_the_affinity_of_the_template() -> None:
+    """Upstream's ReplaceDaemonSetPodNodeNameNodeAffinity: the controller has chosen the node by it already."""
     world = World(OWNERS)
     join(world, "n1", a="b")
+    join(world, "n2", a="c")
     world.create(owner("DaemonSet", pod=template(**required("a", "b"))))
-    [found] = world.settle().pods()
-    needed = found["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
-    [term] = needed["nodeSelectorTerms"]
-    assert term["matchFields"] == [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]
-    assert term["matchExpressions"][0]["key"] == "a"
+    [made] = world.settle().pods()
+    needed = made["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    field = {"key": "metadata.name", "operator": "In", "values": ["n1"]}
+    assert needed["nodeSelectorTerms"] == [{"matchFields": [field]}]
+
+
+def test_a_daemon_tolerates_a_troubled_node_for_ever() -> None:
+    """Upstream's AddOrUpdateDaemonPodTolerations: a toleration of the template for some seconds is replaced."""
+    not_ready = {"key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute"}
+    tolerations = daemon_tolerations({"tolerations": [{**not_ready, "tolerationSeconds": 5}]})
+    assert tolerations[0] == not_ready
+    assert len(tolerations) == 6
 
 
 @pytest.mark.parametrize(("effect", "ends"), [("NoSchedule", False), ("NoExecute", True)])

@@ -38,7 +38,7 @@ def as_data(*documents: Json) -> list[Json]:
 
 
 def test_what_the_template_says_stays_but_for_what_the_controller_sets() -> None:
-    """whatif.md 1.3: labels and annotations of both; the host name of the template counts."""
+    """whatif.md 1.3: labels and annotations of both; the host name of the controller counts."""
     template = {
         "metadata": {"labels": {"app": "a", "job-name": "mine"}, "annotations": {"note": "kept"}},
         "spec": {"hostname": "own", "schedulingGroup": {"podGroupName": "g"}, "containers": [{"name": "c"}]},
@@ -54,7 +54,7 @@ def test_what_the_template_says_stays_but_for_what_the_controller_sets() -> None
         "batch.kubernetes.io/job-completion-index": "0",
     }
     assert one.metadata.annotations == {"note": "kept", "batch.kubernetes.io/job-completion-index": "0"}
-    assert [each["spec"]["hostname"] for each in as_data(*documents)] == ["own"]
+    assert [each["spec"]["hostname"] for each in as_data(*documents)] == ["x-0"]
     assert one.spec.scheduling_group is not None
     assert one.spec.scheduling_group.pod_group_name == "g"
     assert [(each.kind, each.name) for each in one.metadata.owner_references] == [("Job", "x")]
@@ -92,13 +92,14 @@ def test_pods_of_an_index_have_a_host_name(document: Json, names: list[str | Non
 
 
 def test_a_pod_of_a_stateful_set_has_its_claims_in_place_of_volumes_of_their_name() -> None:
-    """whatif.md 2.3: claims are made where they do not exist, once, with the labels of their template."""
+    """whatif.md 2.3: claims are made where they do not exist, once, with the labels of template and selector."""
     volumes = [{"name": "data", "emptyDir": {}}, {"name": "tmp", "emptyDir": {}}]
     template = {"spec": {"volumes": volumes, "containers": [{"name": "c"}]}}
     spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}, "storageClassName": "fast"}
     claims = [{"metadata": {"name": name, "labels": {"of": name}}, "spec": spec} for name in ("data", "log")]
     there = made("v1", "PersistentVolumeClaim", {**spec, "storageClassName": "old"}, name="data-x-0")
-    whole = made("apps/v1", "StatefulSet", {"replicas": 2, "template": template, "volumeClaimTemplates": claims})
+    of_set = {"replicas": 2, "serviceName": "peers", "selector": {"matchLabels": {"app": "x"}}}
+    whole = made("apps/v1", "StatefulSet", {**of_set, "template": template, "volumeClaimTemplates": claims})
     found = expand(loaded(whole, there)).manifests
     assert [
         {
@@ -113,10 +114,12 @@ def test_a_pod_of_a_stateful_set_has_its_claims_in_place_of_volumes_of_their_nam
         if one.object.KIND == "PersistentVolumeClaim"
     ] == [
         ("data-x-0", "old", {}),
-        ("log-x-0", "fast", {"of": "log"}),
-        ("data-x-1", "fast", {"of": "data"}),
-        ("log-x-1", "fast", {"of": "log"}),
+        ("log-x-0", "fast", {"of": "log", "app": "x"}),
+        ("data-x-1", "fast", {"of": "data", "app": "x"}),
+        ("log-x-1", "fast", {"of": "log", "app": "x"}),
     ]
+    identities = [(each["spec"]["hostname"], each["spec"]["subdomain"]) for each in as_data(whole, there)]
+    assert identities == [("x-0", "peers"), ("x-1", "peers")]
 
 
 @pytest.mark.parametrize(

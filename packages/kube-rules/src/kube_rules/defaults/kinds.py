@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from kube_rules.admission.limit_ranges import complete_item
+from kube_rules.controllers.jobs import job_labels
 from kube_rules.defaults import pods
 from kube_rules.defaults.rows import Fill, all_of, chosen, fill, holders
 from kube_rules.json import Json
@@ -300,15 +301,8 @@ def job_identity(obj: Json) -> None:
 def _job_selector(spec: Json, meta: Json) -> None:
     if spec.get("manualSelector"):
         return
-    uid, name = meta["uid"], meta["name"]
-    labels = {
-        "batch.kubernetes.io/controller-uid": uid,
-        "batch.kubernetes.io/job-name": name,
-        "controller-uid": uid,
-        "job-name": name,
-    }
     template_labels = spec["template"]["metadata"].setdefault("labels", {})
-    for key, value in labels.items():
+    for key, value in job_labels(meta["name"], meta["uid"]).items():
         template_labels.setdefault(key, value)
     selector = spec.setdefault("selector", {})
-    selector.setdefault("matchLabels", {})["batch.kubernetes.io/controller-uid"] = uid
+    selector.setdefault("matchLabels", {})["batch.kubernetes.io/controller-uid"] = meta["uid"]

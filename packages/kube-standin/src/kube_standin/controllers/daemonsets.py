@@ -9,79 +9,29 @@ if only NoSchedule taints are not.
 from __future__ import annotations
 
 import copy
-import json
 
 import msgspec
 
-from kube_rules.caching import remembered
 from kube_rules.controllers.amounts import share_of
+from kube_rules.controllers.daemons import DaemonNodes, Verdict, daemon_labels, daemon_pod, daemon_tolerations, node_of
+from kube_rules.controllers.pods import CONTROLLER_REVISION_HASH
 from kube_rules.json import Json
-from kube_rules.objects import NodeSelector
-from kube_rules.selectors import CompiledNodeSelector, compile_node_selector
+from kube_rules.objects import Affinity
 from kube_standin.controllers.availability import available, put_counts
-from kube_standin.controllers.owning import PodOwner, pod_of_template
-from kube_standin.controllers.revisions import HASH_LABEL, Revisions
-from kube_standin.controllers.taints import tolerates
+from kube_standin.controllers.owning import PodOwner, pod_of
+from kube_standin.controllers.revisions import Revisions
 from kube_standin.controllers.views import Key, NodeSeen, PodSeen
 from kube_standin.deleting import DeleteOptions
 
-_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
-_TOLERATED = (
-    ("node.kubernetes.io/not-ready", "NoExecute"),
-    ("node.kubernetes.io/unreachable", "NoExecute"),
-    ("node.kubernetes.io/disk-pressure", "NoSchedule"),
-    ("node.kubernetes.io/memory-pressure", "NoSchedule"),
-    ("node.kubernetes.io/pid-pressure", "NoSchedule"),
-    ("node.kubernetes.io/unschedulable", "NoSchedule"),
-)
-_HOST_NETWORK = ("node.kubernetes.io/network-unavailable", "NoSchedule")
+
+def verdict_on(nodes: DaemonNodes, node: NodeSeen) -> Verdict:
+    """Return whether a node should have a pod, and whether one may go on running there."""
+    taints = ((taint.key, taint.value, taint.effect) for taint in node.spec.taints or ())
+    return nodes.verdict(node.metadata.name, node.metadata.labels or {}, taints)
 
 
-@remembered(1024, 4096)
-def _selector(text: str) -> CompiledNodeSelector:
-    return compile_node_selector(msgspec.convert(json.loads(text), NodeSelector))
-
-
-def daemon_pod(owner: Json, digest: str, node: str) -> Json:
-    """Return the manifest of the pod for one node."""
-    pod = pod_of_template(owner, owner["spec"]["template"])
-    pod["metadata"].setdefault("labels", {})[HASH_LABEL] = digest
-    spec = pod["spec"]
-    field = {"key": "metadata.name", "operator": "In", "values": [node]}
-    affinity = spec.setdefault("affinity", {}).setdefault("nodeAffinity", {})
-    terms = (affinity.get(_REQUIRED) or {}).get("nodeSelectorTerms") or [{}]
-    affinity[_REQUIRED] = {"nodeSelectorTerms": [{**term, "matchFields": [field]} for term in terms]}
-    spec["tolerations"] = _tolerations(spec)
-    return pod
-
-
-def _tolerations(spec: Json) -> list[Json]:
-    tolerated = [*_TOLERATED, *([_HOST_NETWORK] if spec.get("hostNetwork") else [])]
-    present = list(spec.get("tolerations") or ())
-    for key, effect in tolerated:
-        wanted = {"key": key, "operator": "Exists", "effect": effect}
-        if wanted not in present:
-            present.append(wanted)
-    return present
-
-
-def fits(spec: Json, node: NodeSeen) -> tuple[bool, bool]:
-    """(should run, may go on running) a pod of this template spec on a node."""
-    name, labels = node.metadata.name, node.metadata.labels or {}
-    if spec.get("nodeName") and spec["nodeName"] != name:
-        return (False, False)
-    if any(labels.get(key) != value for key, value in (spec.get("nodeSelector") or {}).items()):
-        return (False, False)
-    required = ((spec.get("affinity") or {}).get("nodeAffinity") or {}).get(_REQUIRED)
-    if required is not None and not _selector(json.dumps(required, sort_keys=True)).matches(labels, name):
-        return (False, False)
-    tolerations = _tolerations(spec)
-    open_taints = {
-        taint.effect
-        for taint in node.spec.taints or ()
-        if taint.effect in ("NoSchedule", "NoExecute") and not any(tolerates(one, taint) for one in tolerations)
-    }
-    return (not open_taints, "NoExecute" not in open_taints)
+def _digest(pod: PodSeen) -> str:
+    return (pod.metadata.labels or {}).get(CONTROLLER_REVISION_HASH, "")
 
 
 class DaemonSets(PodOwner):
@@ -112,15 +62,15 @@ class DaemonSets(PodOwner):
         revisions = Revisions(self.context, owner)
         deleted = bool(owner["metadata"].get("deletionTimestamp"))
         digest = "" if deleted else revisions.ensure()
-        spec = owner["spec"]["template"].get("spec") or {}
+        on = DaemonNodes(owner["spec"]["template"].get("spec") or {})
         by_node = self._by_node(self.claimed(owner))
-        verdicts = {name: fits(spec, node) for (_, name), node in self._nodes.items.items()}
+        verdicts = {name: verdict_on(on, node) for (_, name), node in self._nodes.items.items()}
         if not deleted:
             self._place(owner, digest, by_node, verdicts)
             self.context.sources.sync()
             by_node = self._by_node(self.pods.by("owner", owner["metadata"]["uid"]))
             self._replace(owner, digest, by_node, verdicts)
-            hashes = {(pod.metadata.labels or {}).get(HASH_LABEL, "") for pods in by_node.values() for pod in pods}
+            hashes = {_digest(pod) for pods in by_node.values() for pod in pods}
             revisions.trim(owner["spec"].get("revisionHistoryLimit", 10), {digest, *hashes})
         self._report(key, owner, digest, by_node, verdicts)
 
@@ -137,20 +87,24 @@ class DaemonSets(PodOwner):
         state = self.context.registry.store.head("pods", *pod.key)
         if state is None:
             return ""
-        affinity = (state.decode()["spec"].get("affinity") or {}).get("nodeAffinity") or {}
-        for term in (affinity.get(_REQUIRED) or {}).get("nodeSelectorTerms") or ():
-            for field in term.get("matchFields") or ():
-                if field.get("key") == "metadata.name" and field.get("values"):
-                    found: str = field["values"][0]
-                    return found
-        return ""
+        affinity = msgspec.convert(state.decode()["spec"].get("affinity"), Affinity | None)
+        return node_of(pod.node, affinity)
+
+    @staticmethod
+    def _pod(owner: Json, digest: str, node: str) -> Json:
+        """Return the manifest of the pod for one node."""
+        template = owner["spec"]["template"]
+        parts = daemon_pod(owner["metadata"]["name"], node)._replace(labels=daemon_labels(owner, digest))
+        pod = pod_of(owner, template, parts)
+        pod["spec"]["tolerations"] = daemon_tolerations(template.get("spec") or {})
+        return pod
 
     def _place(
         self,
         owner: Json,
         digest: str,
         by_node: dict[str, list[PodSeen]],
-        verdicts: dict[str, tuple[bool, bool]],
+        verdicts: dict[str, Verdict],
     ) -> None:
         missing: list[str] = []
         for node, (should, may) in verdicts.items():
@@ -177,10 +131,10 @@ class DaemonSets(PodOwner):
                     if not pod.node and not pod.terminating:
                         self.end_pod(owner, pod)  # its node went before it was bound
         nodes = iter(sorted(missing))
-        self.create_pods(owner, len(missing), lambda: daemon_pod(owner, digest, next(nodes)))
+        self.create_pods(owner, len(missing), lambda: self._pod(owner, digest, next(nodes)))
 
     def _replace(
-        self, owner: Json, digest: str, by_node: dict[str, list[PodSeen]], verdicts: dict[str, tuple[bool, bool]]
+        self, owner: Json, digest: str, by_node: dict[str, list[PodSeen]], verdicts: dict[str, Verdict]
     ) -> None:
         """Rolling update: end pods of old templates, at most maxUnavailable nodes at a time."""
         strategy = owner["spec"].get("updateStrategy") or {}
@@ -195,7 +149,7 @@ class DaemonSets(PodOwner):
             pods = by_node.get(node, [])
             if not any(pod.ready and pod.active for pod in pods):
                 unavailable += 1
-            old += [pod for pod in pods if pod.active and (pod.metadata.labels or {}).get(HASH_LABEL) != digest]
+            old += [pod for pod in pods if pod.active and _digest(pod) != digest]
         for pod in sorted(old, key=lambda one: (one.ready, one.key)):
             if not pod.ready:
                 self.end_pod(owner, pod)
@@ -209,7 +163,7 @@ class DaemonSets(PodOwner):
         owner: Json,
         digest: str,
         by_node: dict[str, list[PodSeen]],
-        verdicts: dict[str, tuple[bool, bool]],
+        verdicts: dict[str, Verdict],
     ) -> None:
         desired = [node for node, (should, _) in verdicts.items() if should]
         running = {node: [pod for pod in pods if not pod.finished] for node, pods in by_node.items()}
@@ -226,7 +180,7 @@ class DaemonSets(PodOwner):
             observedGeneration=owner["metadata"].get("generation", 0),
         )
         optional = {
-            "updatedNumberScheduled": sum(1 for pod in firsts if (pod.metadata.labels or {}).get(HASH_LABEL) == digest),
+            "updatedNumberScheduled": sum(1 for pod in firsts if _digest(pod) == digest),
             "numberAvailable": usable,
             "numberUnavailable": len(desired) - usable,
         }

@@ -11,19 +11,18 @@ from __future__ import annotations
 import copy
 
 from kube_rules.controllers.amounts import share_of
+from kube_rules.controllers.pods import POD_TEMPLATE_HASH, template_hash
+from kube_rules.controllers.sets import REVISION, number_in, replica_set_of, revision_of
 from kube_rules.json import Json
 from kube_standin.clock import later, parse_stamp
 from kube_standin.conditions import condition, condition_of, drop_condition, put_condition
 from kube_standin.controllers.availability import put_counts
 from kube_standin.controllers.owning import index_owners, selects
 from kube_standin.controllers.reconciling import Controller
-from kube_standin.controllers.revisions import template_hash
 from kube_standin.controllers.views import Key, PodSeen, SelectingSeen
 from kube_standin.errors import StatusError
 from kube_standin.metadata import annotations_of, key_of, owned_by, owner_reference
 
-HASH = "pod-template-hash"
-REVISION = "deployment.kubernetes.io/revision"
 HISTORY = "deployment.kubernetes.io/revision-history"
 DESIRED = "deployment.kubernetes.io/desired-replicas"
 MOST = "deployment.kubernetes.io/max-replicas"
@@ -42,7 +41,7 @@ def _bare(template: Json) -> Json:
     """A template without the hash label."""
     out = copy.deepcopy(template)
     metadata = out.setdefault("metadata", {})
-    labels = {key: value for key, value in (metadata.get("labels") or {}).items() if key != HASH}
+    labels = {key: value for key, value in (metadata.get("labels") or {}).items() if key != POD_TEMPLATE_HASH}
     metadata["labels"] = labels
     return {"metadata": {key: value for key, value in metadata.items() if value}, "spec": out.get("spec") or {}}
 
@@ -55,16 +54,6 @@ def _replicas(replica_set: Json) -> int:
 def _status_count(replica_set: Json, name: str) -> int:
     found: int = (replica_set.get("status") or {}).get(name, 0)
     return found
-
-
-def _number(obj: Json, annotation: str) -> int:
-    """The number in an annotation; 0 if there is none that an int64 holds."""
-    text = annotations_of(obj).get(annotation, "")
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else 0
-
-
-def _revision(obj: Json) -> int:
-    return _number(obj, REVISION)
 
 
 class _Rollout:
@@ -207,25 +196,11 @@ class Deployments(Controller):
         metadata, spec = deployment["metadata"], deployment["spec"]
         collisions = (deployment.get("status") or {}).get("collisionCount", 0)
         digest = template_hash(_bare(spec["template"]), collisions)
-        template = copy.deepcopy(spec["template"])
-        labels = {**(template.setdefault("metadata", {}).get("labels") or {}), HASH: digest}
-        template["metadata"]["labels"] = labels
-        selector = copy.deepcopy(spec["selector"])
-        selector["matchLabels"] = {**(selector.get("matchLabels") or {}), HASH: digest}
-        revision = str(max((_revision(one) for one in rollout.old), default=0) + 1)
-        wanted: Json = {
-            "metadata": {
-                "name": f"{metadata['name']}-{digest}",
-                "labels": labels,
-                "annotations": {**self._annotations(deployment), **self._marks(rollout), REVISION: revision},
-                "ownerReferences": [owner_reference(deployment)],
-            },
-            "spec": {
-                "replicas": self._new_replicas(rollout, 0),
-                "selector": selector,
-                "template": template,
-                "minReadySeconds": spec.get("minReadySeconds", 0),
-            },
+        revision = str(max((revision_of(one) for one in rollout.old), default=0) + 1)
+        wanted = copy.deepcopy(replica_set_of(deployment, digest, self._new_replicas(rollout, 0)))
+        wanted["metadata"] |= {
+            "annotations": {**self._annotations(deployment), **self._marks(rollout), REVISION: revision},
+            "ownerReferences": [owner_reference(deployment)],
         }
         try:
             made = self.context.create(self._set_row, metadata["namespace"], wanted)
@@ -261,8 +236,8 @@ class Deployments(Controller):
         if rollout.new is None:
             return
         key = key_of(rollout.new)
-        highest = max((_revision(one) for one in rollout.old), default=0) + 1
-        present = _revision(rollout.new)
+        highest = max((revision_of(one) for one in rollout.old), default=0) + 1
+        present = revision_of(rollout.new)
         revision = max(highest, present)
         copied = self._annotations(rollout.deployment)
         held = annotations_of(rollout.new)
@@ -279,7 +254,7 @@ class Deployments(Controller):
             rollout.new = self.context.modify(self._set_row, key, change)
             if 0 < present < revision:
                 self._progress(rollout.deployment, "FoundNewReplicaSet", f'Found new replica set "{key[1]}"')
-        if _revision(rollout.deployment) != revision:
+        if revision_of(rollout.deployment) != revision:
 
             def mark(obj: Json) -> None:
                 obj["metadata"]["annotations"] = {**annotations_of(obj), REVISION: str(revision)}
@@ -351,7 +326,7 @@ class Deployments(Controller):
     @staticmethod
     def _share(rollout: _Rollout, one: Json) -> int:
         """By how much a set grows so that it is the same part of all that may be as before, rounded half up."""
-        before = _number(one, MOST) or rollout.total
+        before = number_in(one, MOST) or rollout.total
         size = _replicas(one)
         return (2 * size * rollout.most + before) // (2 * before) - size
 
@@ -410,7 +385,7 @@ class Deployments(Controller):
             and not _status_count(one, "replicas")
             and not one["metadata"].get("deletionTimestamp")
         ]
-        empty.sort(key=_revision)
+        empty.sort(key=revision_of)
         for one in empty[: max(0, len(empty) - limit)]:
             self.context.delete(self._set_row, key_of(one))
 

@@ -13,6 +13,7 @@ import copy
 import itertools
 from datetime import datetime
 
+from kube_rules.controllers.jobs import INDEX, JOB_NAME, free_indexes, is_managed, job_pod, pods_wanted
 from kube_rules.job_indexes import JobIndexes
 from kube_rules.json import Json
 from kube_rules.selectors import parse_integer
@@ -21,7 +22,7 @@ from kube_standin.conditions import condition_of, is_true, put_condition
 from kube_standin.controllers.availability import put_counts
 from kube_standin.controllers.jobfailures import Verdict, finished_at, judge, next_try
 from kube_standin.controllers.jobgroups import group_of, never_started
-from kube_standin.controllers.owning import CREATES_AT_ONCE, PodOwner, pod_of_template
+from kube_standin.controllers.owning import CREATES_AT_ONCE, PodOwner, pod_of
 from kube_standin.controllers.reconciling import WRITES_AT_ONCE, NextTurn
 from kube_standin.controllers.views import Key, PodSeen
 from kube_standin.deleting import DeleteOptions
@@ -29,9 +30,6 @@ from kube_standin.errors import StatusError
 from kube_standin.metadata import annotations_of, without_finalizer
 
 TRACKING = "batch.kubernetes.io/job-tracking"
-INDEX = "batch.kubernetes.io/job-completion-index"
-JOB_LABEL = "batch.kubernetes.io/job-name"
-_OURS = (None, "", "kubernetes.io/job-controller")
 
 
 class _Sync:
@@ -83,7 +81,7 @@ class Jobs(PodOwner):
         """Count what finished, end or make pods, write the status."""
         job = self.read(key)
         self._free_strays(key, job)
-        if job is None or job["spec"].get("managedBy") not in _OURS:
+        if job is None or not is_managed(job["spec"]):
             self._failed_at.pop(key, None)
             return
         sync = _Sync(job, self.context.now())
@@ -282,7 +280,7 @@ class Jobs(PodOwner):
         except StatusError as error:
             self.record_refusal(sync.job, error)
             raise
-        wanted = self._wanted(sync, len(held))
+        wanted = pods_wanted(sync.parallelism, sync.completions, sync.succeeded, len(held))
         if wanted < len(held):
             for pod in self.first_to_go(held)[: len(held) - wanted]:
                 self._drop(sync, pod)
@@ -294,11 +292,6 @@ class Jobs(PodOwner):
         indexes = iter(self._free_indexes(sync, taken, min(missing, CREATES_AT_ONCE)))
         self.create_pods(sync.job, missing, lambda: self._pod(sync, group, next(indexes, None)))
         self.context.sources.sync()
-
-    def _wanted(self, sync: _Sync, held: int) -> int:
-        if sync.completions is None:
-            return held if sync.succeeded else sync.parallelism
-        return max(0, min(sync.parallelism, sync.completions - sync.succeeded))
 
     def _may_try(self, key: Key, sync: _Sync) -> bool:
         """Whether the wait after a failure is over."""
@@ -334,21 +327,15 @@ class Jobs(PodOwner):
     def _free_indexes(sync: _Sync, taken: set[int], count: int) -> list[int]:
         if not sync.indexed:
             return []
-        free = (index for index in sync.done.missing(sync.completions or 0) if index not in taken)
-        return list(itertools.islice(free, count))
+        return list(itertools.islice(free_indexes(sync.done, sync.completions or 0, taken), count))
 
     def _pod(self, sync: _Sync, group: str, index: int | None) -> Json:
-        pod = pod_of_template(sync.job, sync.spec["template"])
+        pod = pod_of(sync.job, sync.spec["template"], job_pod(sync.job["metadata"]["name"], index))
         metadata, spec = pod["metadata"], pod["spec"]
         metadata["finalizers"] = [*(metadata.get("finalizers") or ()), TRACKING]
         if group:
             spec["schedulingGroup"] = {"podGroupName": group}
         if index is not None:
-            name = sync.job["metadata"]["name"]
-            metadata["generateName"] = f"{name}-{index}-"
-            metadata["annotations"] = {**(metadata.get("annotations") or {}), INDEX: str(index)}
-            metadata["labels"] = {**(metadata.get("labels") or {}), INDEX: str(index)}
-            spec.setdefault("hostname", f"{name}-{index}")
             source = {"fieldRef": {"fieldPath": f"metadata.labels['{INDEX}']"}}
             for container in (*(spec.get("containers") or ()), *(spec.get("initContainers") or ())):
                 env = container.setdefault("env", [])
@@ -405,5 +392,5 @@ def _job_name(pod: PodSeen) -> tuple[Key, ...]:
         return ()
     owner = pod.metadata.controller
     if owner is None:
-        return ((pod.metadata.namespace, (pod.metadata.labels or {}).get(JOB_LABEL, "")),)
+        return ((pod.metadata.namespace, (pod.metadata.labels or {}).get(JOB_NAME, "")),)
     return ((pod.metadata.namespace, owner.name),) if owner.kind == "Job" else ()

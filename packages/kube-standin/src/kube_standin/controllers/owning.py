@@ -10,6 +10,7 @@ import copy
 from collections.abc import Callable, Iterable, Mapping
 from typing import ClassVar
 
+from kube_rules.controllers.pods import DELETION_COST, PodParts, deletion_rank, pod_of_template
 from kube_rules.json import Json
 from kube_rules.selectors import Selector, compile_selector
 from kube_standin.controllers.reconciling import Controller
@@ -22,8 +23,6 @@ from kube_standin.metadata import annotations_of, disowned, key_of, owned_by, ow
 
 CREATES_AT_ONCE = 100
 """Pods one sync creates; the rest follows in the next turn, so that a large owner does not hold up the server."""
-DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
-_PHASES = {"Pending": 0, "Unknown": 1, "Running": 2}
 _NO_LABELS: Mapping[str, str] = {}
 
 
@@ -37,18 +36,9 @@ def selects(spec: Json, labels: Mapping[str, str] | None) -> bool:
     return bool(spec.get("selector")) and selector_of(spec).matches(labels or _NO_LABELS)
 
 
-def pod_of_template(owner: Json, template: Json, *, name: str = "") -> Json:
-    """Return the manifest of a pod made from an owner's template."""
-    source = template.get("metadata") or {}
-    metadata: Json = {
-        key: copy.deepcopy(source[key]) for key in ("labels", "annotations", "finalizers") if source.get(key)
-    }
-    if name:
-        metadata["name"] = name
-    else:
-        metadata["generateName"] = f"{owner['metadata']['name']}-"
-    metadata["ownerReferences"] = [owner_reference(owner)]
-    return {"metadata": metadata, "spec": copy.deepcopy(template.get("spec") or {})}
+def pod_of(owner: Json, template: Json, parts: PodParts) -> Json:
+    """Return the manifest of a pod of an owner's template."""
+    return copy.deepcopy(pod_of_template(template, parts, owner_reference(owner)))
 
 
 def index_owners(source: Source[V]) -> None:
@@ -176,12 +166,9 @@ class PodOwner(Controller):
         Unbound first, then not running, not ready, of lower deletion cost, ready for less time, younger.
         """
 
-        def rank(pod: PodSeen) -> tuple[bool, int, bool, int, str, str, str]:
+        def rank(pod: PodSeen) -> tuple[tuple[bool, int, bool, int], str, str, str]:
             return (
-                bool(pod.node),
-                _PHASES.get(pod.phase, 1),
-                pod.ready,
-                self._cost(pod),
+                deletion_rank(pod.node, pod.phase, pod.ready, self._annotations(pod)),
                 _inverted(pod.ready_since or ""),
                 _inverted(pod.metadata.creation_timestamp or ""),
                 pod.metadata.name,
@@ -189,15 +176,12 @@ class PodOwner(Controller):
 
         return sorted(pods, key=rank)
 
-    def _cost(self, pod: PodSeen) -> int:
+    def _annotations(self, pod: PodSeen) -> Mapping[str, str]:
+        """Return the annotations of a pod, empty for one without a deletion cost."""
         state = self.context.registry.store.head("pods", *pod.key)
-        if state is None or DELETION_COST.encode() not in state.raw:
-            return 0
-        text = annotations_of(state.decode()).get(DELETION_COST, "0")
-        try:
-            return int(text)
-        except ValueError:
-            return 0
+        return (
+            annotations_of(state.decode()) if state is not None and DELETION_COST.encode() in state.raw else _NO_LABELS
+        )
 
 
 def _is_terminating(error: StatusError) -> bool:

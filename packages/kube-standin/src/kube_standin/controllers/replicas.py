@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import copy
 
+from kube_rules.controllers.pods import PodParts
 from kube_rules.json import Json
 from kube_standin.conditions import condition, drop_condition, put_condition
 from kube_standin.controllers.availability import available, put_counts
-from kube_standin.controllers.owning import PodOwner, pod_of_template
+from kube_standin.controllers.owning import PodOwner, pod_of
 from kube_standin.controllers.reconciling import NextTurn
 from kube_standin.controllers.views import Key, PodSeen
 
@@ -30,7 +31,8 @@ class ReplicaSets(PodOwner):
             missing = wanted - len(pods)
             if missing > 0:
                 template = owner["spec"].get("template") or {}
-                problem = self.create_pods(owner, missing, lambda: pod_of_template(owner, template))
+                parts = PodParts(f"{owner['metadata']['name']}-")
+                problem = self.create_pods(owner, missing, lambda: pod_of(owner, template, parts))
             elif missing < 0:
                 try:
                     for pod in self.first_to_go(pods)[:-missing]:

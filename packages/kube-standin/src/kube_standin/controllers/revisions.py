@@ -7,22 +7,11 @@ ends in the hash that its pods carry in the label ``controller-revision-hash``.
 from __future__ import annotations
 
 import copy
-import hashlib
-import json
 
+from kube_rules.controllers.pods import CONTROLLER_REVISION_HASH, template_hash
 from kube_rules.json import Json
 from kube_standin.controllers.reconciling import Context
 from kube_standin.metadata import owner_reference
-
-HASH_LABEL = "controller-revision-hash"
-_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
-
-
-def template_hash(template: Json, collisions: int = 0) -> str:
-    """Return ten characters that stand for a template; ``collisions`` makes another one of it."""
-    text = json.dumps(template, sort_keys=True, separators=(",", ":")) + (str(collisions) if collisions else "")
-    digest = hashlib.sha256(text.encode()).digest()[:10]
-    return "".join(_ALPHABET[byte % len(_ALPHABET)] for byte in digest)
 
 
 class Revisions:
@@ -69,7 +58,7 @@ class Revisions:
         revision = {
             "metadata": {
                 "name": self.name(digest),
-                "labels": {**labels, HASH_LABEL: digest},
+                "labels": {**labels, CONTROLLER_REVISION_HASH: digest},
                 "annotations": dict(annotations),
                 "ownerReferences": [owner_reference(self._owner)],
             },

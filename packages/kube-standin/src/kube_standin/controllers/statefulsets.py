@@ -9,17 +9,16 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterable
 
+from kube_rules.controllers.pods import CONTROLLER_REVISION_HASH
+from kube_rules.controllers.sets import claim_of, claim_templates, set_pod
 from kube_rules.json import Json
 from kube_standin.controllers.availability import available
-from kube_standin.controllers.owning import CREATES_AT_ONCE, PodOwner, pod_of_template
-from kube_standin.controllers.revisions import HASH_LABEL, Revisions
+from kube_standin.controllers.owning import CREATES_AT_ONCE, PodOwner, pod_of
+from kube_standin.controllers.revisions import Revisions
 from kube_standin.controllers.views import Key, PodSeen
 from kube_standin.deleting import DeleteOptions
 from kube_standin.errors import StatusError
 from kube_standin.metadata import key_of
-
-_NAME = "statefulset.kubernetes.io/pod-name"
-_INDEX = "apps.kubernetes.io/pod-index"
 
 
 class StatefulSets(PodOwner):
@@ -104,7 +103,7 @@ class StatefulSets(PodOwner):
                 return
 
     def _make(self, owner: Json, number: int, hashes: tuple[str, str], revisions: Revisions) -> None:
-        metadata, spec = owner["metadata"], owner["spec"]
+        spec = owner["spec"]
         digest, template = hashes[1], spec["template"]
         strategy = spec.get("updateStrategy") or {}
         partition = (strategy.get("rollingUpdate") or {}).get("partition") or 0
@@ -113,14 +112,9 @@ class StatefulSets(PodOwner):
             old = revisions.template(hashes[0])
             if old is not None:
                 digest, template = hashes[0], old
-        name = f"{metadata['name']}-{number}"
-        pod = pod_of_template(owner, template, name=name)
-        labels = pod["metadata"].setdefault("labels", {})
-        labels.update({_NAME: name, _INDEX: str(number), HASH_LABEL: f"{metadata['name']}-{digest}"})
-        pod["spec"].setdefault("hostname", name)
-        if spec.get("serviceName"):
-            pod["spec"].setdefault("subdomain", spec["serviceName"])
-        self._claims(owner, pod, name)
+        parts = set_pod(owner, number, digest)
+        self._make_claims(owner, parts.name)
+        pod = pod_of(owner, template, parts)
         try:
             self.create_pod(owner, pod)
         except StatusError as error:
@@ -130,31 +124,13 @@ class StatefulSets(PodOwner):
             self.context.event(owner, "FailedCreate", str(error), "Warning", self.source)
             self.put_off(key_of(owner))
 
-    def _claims(self, owner: Json, pod: Json, pod_name: str) -> None:
-        """Make the claims of a pod, and have it mount them."""
-        kind = self.context.kind("v1", "PersistentVolumeClaim")
-        namespace = owner["metadata"]["namespace"]
-        volumes = pod["spec"].setdefault("volumes", [])
-        for template in owner["spec"].get("volumeClaimTemplates") or ():
-            volume = template["metadata"]["name"]
-            name = f"{volume}-{pod_name}"
-            if self.context.registry.head(kind, namespace, name) is None:
-                claim = {
-                    "metadata": {
-                        "name": name,
-                        "labels": {
-                            **((template["metadata"]).get("labels") or {}),
-                            **((owner["spec"]["selector"].get("matchLabels")) or {}),
-                        },
-                        "annotations": template["metadata"].get("annotations") or {},
-                    },
-                    "spec": copy.deepcopy(template.get("spec") or {}),
-                }
-                self.context.create(kind, namespace, claim)
-            volumes[:] = [one for one in volumes if one.get("name") != volume]
-            volumes.append({"name": volume, "persistentVolumeClaim": {"claimName": name}})
-        if not volumes:
-            del pod["spec"]["volumes"]
+    def _make_claims(self, owner: Json, pod_name: str) -> None:
+        """Make the claims of a pod that are not there yet."""
+        kind, namespace = self.context.kind("v1", "PersistentVolumeClaim"), owner["metadata"]["namespace"]
+        for template in claim_templates(owner["spec"]):
+            claim = claim_of(owner, template, pod_name)
+            if self.context.registry.head(kind, namespace, claim["metadata"]["name"]) is None:
+                self.context.create(kind, namespace, copy.deepcopy(claim))
 
     def _report(self, key: Key, owner: Json, pods: dict[int, PodSeen], hashes: tuple[str, str]) -> None:
         spec, name = owner["spec"], owner["metadata"]["name"]
@@ -206,7 +182,7 @@ def _ordinal(owner: Json, pod: PodSeen) -> int | None:
 
 
 def _hash(pod: PodSeen) -> str:
-    return (pod.metadata.labels or {}).get(HASH_LABEL, "").rpartition("-")[2]
+    return (pod.metadata.labels or {}).get(CONTROLLER_REVISION_HASH, "").rpartition("-")[2]
 
 
 def _of_revision(pods: Iterable[PodSeen], digest: str) -> int:

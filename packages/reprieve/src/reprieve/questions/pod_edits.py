@@ -9,6 +9,7 @@ from typing import Final, TypeVar
 from msgspec.structs import replace
 
 from kube_rules import objects
+from kube_rules.controllers.pods import POD_TEMPLATE_HASH
 from kube_rules.group_sources import pod_group_name
 from kube_rules.manifests import Loaded, Manifests
 from kube_rules.meta import KubernetesObject
@@ -16,7 +17,7 @@ from kube_rules.quantity import milli_value_of, value_of
 from kube_rules.requests import resource_list
 from kube_rules.selectors import compile_node_selector
 from reprieve.cluster.taints import untolerated
-from reprieve.simulation.workloads.owners import HASH, reference_of
+from reprieve.simulation.workloads.owners import reference_of
 
 LIFECYCLE: Final = "node.kubernetes.io/"
 """Taints that tell the state of a node: a new node has none of them."""
@@ -43,7 +44,7 @@ def workload_of_pod(pod: objects.Pod) -> str | None:
         return f"{namespace}/pod/{pod.name}"
     if reference.kind in ("DaemonSet", "Node"):
         return None
-    label = pod.metadata.labels.get(HASH)
+    label = pod.metadata.labels.get(POD_TEMPLATE_HASH)
     if reference.kind == "ReplicaSet" and label and reference.name.endswith(f"-{label}"):
         return f"{namespace}/deployment/{reference.name.removesuffix(f'-{label}')}"
     return f"{namespace}/{reference.kind.lower()}/{reference.name}"

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
+from kube_rules.controllers.jobs import INDEX
 from kube_rules.job_failures import FAILURES, end_by_evictions
 from kube_rules.manifests import Manifests
 from kube_rules.objects import Pod
 from kube_rules.selectors import parse_integer
 from kube_rules.workloads import group_of
 from reprieve.simulation.report import Plan
-from reprieve.simulation.workloads.controllers import INDEX
 from reprieve.simulation.workloads.owners import Owner, key_of, reference_of, subject_of_maker
 
 

@@ -7,23 +7,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from msgspec.structs import replace
 
 from kube_rules import objects
 from kube_rules.admission import PriorityAdmission
+from kube_rules.controllers.pods import PodParts, pod_of_template
 from kube_rules.decoding import finish, from_data
 from kube_rules.errors import FieldError, InputError, Origin
+from kube_rules.json import mapping, text
 from kube_rules.manifests import PodMaker
 from kube_rules.meta import ObjectMeta, OwnerReference
-from reprieve.simulation.workloads.owners import Owner, key_of, mapping, name_of_meta, subject_of_maker, text
+from reprieve.simulation.workloads.owners import Owner, key_of, name_of_meta, subject_of_maker
 
 MOST_PODS: Final = 100_000
 """Of all workloads of an input together (whatif.md 1.10)."""
 LONGEST_BASE: Final = 58
 """Of a name that five characters are added to, as the API server cuts it."""
-_REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,19 +89,6 @@ class Workload:
         return InputError(self.origin, message, path=self.place(path), subject=self.subject)
 
 
-class PodOf(NamedTuple):
-    """What distinguishes one pod of a batch from the others."""
-
-    name: str
-    labels: Mapping[str, str]
-    annotations: Mapping[str, str]
-    hostname: str = ""
-    node: str = ""
-    """The node it is pinned to."""
-    claims: Mapping[str, str] = {}
-    """Volume -> claim."""
-
-
 @dataclass(slots=True)
 class Batch:
     """Pods of one template."""
@@ -114,7 +102,7 @@ class Batch:
     tolerations: Sequence[Any] | None
     group: str
     names: Names
-    pods: list[PodOf] = field(default_factory=list)
+    pods: list[PodParts] = field(default_factory=list)
     inherited: Mapping[str, str] = field(default_factory=dict)
     """Fields of the pods that are the object's, and where they stand in it."""
 
@@ -123,55 +111,30 @@ class Batch:
         own = self.inherited.get(path)
         return own if own is not None else f"{self.path}.{path}" if path else self.path
 
-    def add(
-        self,
-        name: str,
-        *,
-        labels: Mapping[str, str] | None = None,
-        annotations: Mapping[str, str] | None = None,
-        hostname: str = "",
-        node: str = "",
-        claims: Mapping[str, str] | None = None,
-    ) -> None:
-        """One more pod; a name that ends in `-` is completed."""
-        given = self.names.made(self.workload, name)
-        self.pods.append(PodOf(given, labels or {}, annotations or {}, hostname, node, claims or {}))
+    def add(self, parts: PodParts) -> None:
+        """Add one more pod; a name that ends in `-` is completed."""
+        self.pods.append(parts._replace(name=self.names.made(self.workload, parts.name)))
 
-    def manifest(self, pod: PodOf) -> dict[str, Any]:
-        """The pod as plain data."""
-        meta = mapping(self.template.get("metadata"))
+    def manifest(self, pod: PodParts) -> dict[str, Any]:
+        """Return the pod as plain data."""
         spec = dict(mapping(self.template.get("spec")))
-        if pod.hostname:
-            spec.setdefault("hostname", pod.hostname)
         if self.tolerations is not None:
             spec["tolerations"] = list(self.tolerations)
-        if pod.node:
-            spec["affinity"] = _pinned(mapping(spec.get("affinity")), pod.node)
-        if pod.claims:
-            volumes = spec.get("volumes")
-            kept = [each for each in volumes if mapping(each).get("name") not in pod.claims] if volumes else []
-            made = [{"name": name, "persistentVolumeClaim": {"claimName": claim}} for name, claim in pod.claims.items()]
-            spec["volumes"] = [*kept, *made]
         if self.group and not names_group(spec):
             spec["schedulingGroup"] = {"podGroupName": self.group}
-        annotations = {**mapping(meta.get("annotations")), **self.annotations, **pod.annotations}
-        made_meta: dict[str, Any] = {
-            "name": pod.name,
-            "namespace": self.workload.namespace,
-            "labels": {**mapping(meta.get("labels")), **self.labels, **pod.labels},
-            "annotations": annotations,
-            "ownerReferences": [
-                {
-                    "apiVersion": self.owner.api_version,
-                    "kind": self.owner.kind,
-                    "name": self.owner.name,
-                    **({"uid": self.owner.uid} if self.owner.uid else {}),
-                    "controller": True,
-                    "blockOwnerDeletion": True,
-                }
-            ],
+        owner: dict[str, Any] = {
+            "apiVersion": self.owner.api_version,
+            "kind": self.owner.kind,
+            "name": self.owner.name,
+            **({"uid": self.owner.uid} if self.owner.uid else {}),
+            "controller": True,
+            "blockOwnerDeletion": True,
         }
-        return {"apiVersion": "v1", "kind": "Pod", "metadata": made_meta, "spec": spec}
+        labels, annotations = {**self.labels, **pod.labels}, {**self.annotations, **pod.annotations}
+        parts = pod._replace(labels=labels, annotations=annotations)
+        made = pod_of_template({**self.template, "spec": spec}, parts, owner)
+        made["metadata"]["namespace"] = self.workload.namespace
+        return {"apiVersion": "v1", "kind": "Pod", **made}
 
 
 class Names:
@@ -239,7 +202,7 @@ def typed(batch: Batch, admission: PriorityAdmission) -> Iterator[objects.Pod]:
         )
 
 
-def _read(batch: Batch, pod: PodOf, admission: PriorityAdmission) -> objects.Pod:
+def _read(batch: Batch, pod: PodParts, admission: PriorityAdmission) -> objects.Pod:
     workload = batch.workload
     try:
         found = finish(from_data(objects.Pod, batch.manifest(pod), workload.origin), workload.origin)
@@ -272,10 +235,3 @@ def reference_to(manifest: Mapping[str, Any]) -> OwnerReference:
 def names_group(spec: Mapping[str, Any]) -> bool:
     """Whether the spec of a pod says which group it belongs to."""
     return bool(spec.get("schedulingGroup"))
-
-
-def _pinned(affinity: Mapping[str, Any], node: str) -> dict[str, Any]:
-    """The affinity of a daemon's pod: its node and nothing else is required."""
-    term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}
-    of_node = {**mapping(affinity.get("nodeAffinity")), _REQUIRED: {"nodeSelectorTerms": [term]}}
-    return {**affinity, "nodeAffinity": of_node}

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from kube_rules.controllers.pods import PodParts
+from kube_rules.json import mapping, text
 from kube_rules.unknown_fields import UnknownField, nearest
 from kube_rules.workloads import group_of
 from reprieve.simulation.workloads.batches import LONGEST_BASE, Batch, Workload, reference_to
-from reprieve.simulation.workloads.owners import is_active, mapping, text
+from reprieve.simulation.workloads.owners import is_active
 from reprieve.simulation.workloads.rows import PodSet, WorkloadKind, entries_of, filled, value_at
 
 if TYPE_CHECKING:
@@ -123,12 +125,9 @@ def _pods_of_row(
                 owner = _owner_named(filled(pods.owner, values)) if pods.owner else None
                 batch = _batch_of(maker, batch, workload, checked, where, group, owner)
                 batch.inherited = inherited
-            batch.add(
-                name,
-                labels={key: filled(value, values) for key, value in fixed.items()},
-                annotations={key: filled(value, values) for key, value in pods.annotations.items()},
-                hostname=filled(pods.hostname, values),
-            )
+            labels = {key: filled(value, values) for key, value in fixed.items()}
+            annotations = {key: filled(value, values) for key, value in pods.annotations.items()}
+            batch.add(PodParts(name, labels, annotations, filled(pods.hostname, values)))
 
 
 def _with_defaults(

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from kube_rules.group_owners import Job
+from kube_rules.json import mapping, text
 from kube_rules.manifests import Manifests, PodMaker, Remark, Suspended
 from kube_rules.meta import ObjectMeta
 from kube_rules.unknown_fields import UnknownField
@@ -21,10 +22,6 @@ from reprieve.simulation.workloads.batches import Batch, Workload
 from reprieve.simulation.workloads.by_row import by_row
 from reprieve.simulation.workloads.controllers import RULES
 from reprieve.simulation.workloads.making import Maker, Unexpanded
-from reprieve.simulation.workloads.owners import (
-    mapping,
-    text,
-)
 from reprieve.simulation.workloads.rows import Rows, WorkloadKind
 from reprieve.simulation.workloads.surroundings import Surroundings
 from reprieve.simulation.workloads.table import TABLE

@@ -22,9 +22,10 @@ from kube_rules.errors import FieldError, InputError
 from kube_rules.foreign_groups import VOLCANO_VERSION
 from kube_rules.group_owners import ANY, OWNER_KINDS, gang_sizes, owner_of
 from kube_rules.group_sources import GROUP_ANNOTATIONS, OWNERS, TASK_ANNOTATION, pod_group_name
+from kube_rules.json import mapping, text
 from kube_rules.versions import INTERNAL_VERSION
 from reprieve.simulation.workloads.batches import Batch, Workload, names_group, reference_to
-from reprieve.simulation.workloads.owners import Owner, mapping, text
+from reprieve.simulation.workloads.owners import Owner
 from reprieve.simulation.workloads.rows import WorkloadKind, entries_of, filled, value_at
 from reprieve.simulation.workloads.scheduling_fields import PATH, Asked, GroupAsked, groups_asked
 

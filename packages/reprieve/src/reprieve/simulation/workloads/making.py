@@ -17,6 +17,7 @@ from kube_rules import objects
 from kube_rules.decoding import finish, from_data, kind_of
 from kube_rules.errors import InputError, Origin, excerpt
 from kube_rules.group_sources import QUEUE_KEYS
+from kube_rules.json import Json, mapping, text
 from kube_rules.manifests import Loaded, PodMaker, Remark, Suspended, UnknownObject
 from kube_rules.meta import KubernetesObject
 from kube_rules.references import check_groups, check_nodes
@@ -28,10 +29,8 @@ from reprieve.simulation.workloads.owners import (
     Owner,
     is_active,
     key_of,
-    mapping,
     runtime_of,
     subject_of_maker,
-    text,
 )
 from reprieve.simulation.workloads.rows import Rows, WorkloadKind, value_at
 from reprieve.simulation.workloads.surroundings import Surroundings
@@ -277,18 +276,13 @@ class Maker:
             meta = {**made["metadata"], "namespace": workload.namespace}
             self._extra.append((from_data(found, {**made, "metadata": meta}, workload.origin), workload))
 
-    def claim(self, workload: Workload, template: Mapping[str, Any], name: str, path: str) -> None:
-        """A claim of a pod, unless it exists."""
+    def claim(self, workload: Workload, claim: Json, path: str) -> None:
+        """Add the claim of a pod, unless it exists."""
+        name = claim["metadata"]["name"]
         if (workload.namespace, name) in self._claims:
             return
         self._claims.add((workload.namespace, name))
-        meta = mapping(template.get("metadata"))
-        made = {
-            "apiVersion": "v1",
-            "kind": "PersistentVolumeClaim",
-            "metadata": {"name": name, "namespace": workload.namespace, "labels": mapping(meta.get("labels"))},
-            "spec": mapping(template.get("spec")),
-        }
+        made = {**claim, "metadata": {**claim["metadata"], "namespace": workload.namespace}}
         try:
             self._extra.append((from_data(objects.PersistentVolumeClaim, made, workload.origin), workload))
         except InputError as error:

@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
+from kube_rules.controllers.pods import POD_TEMPLATE_HASH
+from kube_rules.json import mapping, text
 from kube_rules.manifests import Manifests, PodMaker, UnknownObject
 from kube_rules.meta import OwnerReference
 from kube_rules.objects import Pod
 from kube_rules.workloads import group_of
 
 _DEEPEST: Final = 8
-HASH: Final = "pod-template-hash"
 
 Owner = tuple[str, str, str, str]
 """(API group, kind, namespace, name)."""
@@ -197,16 +198,6 @@ def subject_of_maker(manifest: Mapping[str, Any]) -> str:
     return f'{text(manifest.get("kind"))} "{namespace_of(meta)}/{str(name)[:253]}"'
 
 
-def mapping(value: object) -> Mapping[str, Any]:
-    """The value if it is a map, else an empty one."""
-    return value if isinstance(value, Mapping) else {}
-
-
-def text(value: object) -> str:
-    """The value if it is text, else empty."""
-    return value if isinstance(value, str) else ""
-
-
 def whole_number(value: str, most: int) -> int | None:
     """The number that a text of ASCII digits is; None for any other text, and for a number above `most`."""
     digits = value.lstrip("0") or value[:1]
@@ -223,7 +214,7 @@ def reference_of(pod: Pod) -> OwnerReference | None:
 
 def deployment_of(pod: Pod) -> str:
     """The Deployment of a pod by the name of its ReplicaSet; empty if it is of none."""
-    reference, label = reference_of(pod), pod.metadata.labels.get(HASH)
+    reference, label = reference_of(pod), pod.metadata.labels.get(POD_TEMPLATE_HASH)
     if reference is None or reference.kind != "ReplicaSet" or not label or not reference.name.endswith(f"-{label}"):
         return ""
     return str(reference.name).removesuffix(f"-{label}")

@@ -33,11 +33,11 @@ import msgspec
 
 from kube_rules.errors import InputError, Origin
 from kube_rules.group_sources import GROUP_ANNOTATIONS, TASK_ANNOTATION
+from kube_rules.json import mapping, text
 from kube_rules.manifests import PodMaker, UnknownObject
 from kube_rules.unknown_fields import misnamed_in, path_text
 from kube_rules.workloads import group_of
 from kube_rules.yamltext import NodeBudget, YamlError, read_documents
-from reprieve.simulation.workloads import owners
 
 FILE_VERSION: Final = "reprieve.dev/v1alpha1"
 FILE_KIND: Final = "WorkloadKinds"
@@ -241,12 +241,12 @@ def _check(row: WorkloadKind, path: str, origin: Origin) -> None:
             **pods.labels,
             **pods.annotations,
         }
-        for field, text in texts.items():
+        for field, pattern in texts.items():
             try:
-                text.format_map(dict.fromkeys(_PLACEHOLDERS, ""))
+                pattern.format_map(dict.fromkeys(_PLACEHOLDERS, ""))
             except (ValueError, LookupError, AttributeError, TypeError):
                 known = ", ".join(f"{{{each}}}" for each in _PLACEHOLDERS)
-                message = f'Invalid value: "{text[:128]}": only {known} can be filled in'
+                message = f'Invalid value: "{pattern[:128]}": only {known} can be filled in'
                 raise InputError(origin, message, path=f"{at}.{field}") from None
 
 
@@ -280,7 +280,7 @@ def entries_of(manifest: Mapping[str, Any], pods: PodSet) -> Iterator[tuple[str,
         yield path, "", found
     elif isinstance(found, list):
         for index, entry in enumerate(found):
-            yield f"{path}[{index}]", owners.text(owners.mapping(entry).get(pods.part)) or str(index), entry
+            yield f"{path}[{index}]", text(mapping(entry).get(pods.part)) or str(index), entry
     elif isinstance(found, Mapping):
         for name, entry in found.items():
             yield f"{path}.{name}", str(name).lower(), entry

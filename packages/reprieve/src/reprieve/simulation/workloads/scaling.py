@@ -6,14 +6,15 @@ its pods are, as in a snapshot, they are what is changed, and new ones are like 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from kube_rules import objects
+from kube_rules.controllers.pods import deletion_rank
 from kube_rules.decoding import KINDS
 from kube_rules.errors import FieldError
 from kube_rules.group_sources import pod_group_name
+from kube_rules.json import mapping, text
 from kube_rules.manifests import Loaded, Manifests
 from kube_rules.unknown_fields import Path, nearest
 from kube_rules.workloads import POD_MAKERS, group_of, templates_in
@@ -24,10 +25,8 @@ from reprieve.simulation.workloads.owners import (
     deployment_of,
     is_active,
     key_of,
-    mapping,
     reference_of,
     runtime_of,
-    text,
     whole_number,
 )
 from reprieve.simulation.workloads.rows import PodSet, Rows, WorkloadKind, entries_of, filled, value_at
@@ -49,7 +48,6 @@ _SHORT: Final = {
     "pvc": "persistentvolumeclaim",
     "pc": "priorityclass",
 }
-_DELETION_COST: Final = "controller.kubernetes.io/pod-deletion-cost"
 _HIGHEST_ORDINAL: Final = 2**31 - 1
 
 
@@ -395,16 +393,11 @@ def _goes_last(found: Named) -> Callable[[Loaded[objects.Pod]], tuple[Any, ...]]
 
     def key(loaded: Loaded[objects.Pod]) -> tuple[Any, ...]:
         pod = loaded.object
-        return (not pod.spec.node_name, -_deletion_cost(pod), loaded.created, pod.name)
+        ready = all(condition.status == "True" for condition in pod.status.conditions if condition.type == "Ready")
+        rank = deletion_rank(pod.spec.node_name, pod.status.phase, ready, pod.metadata.annotations)
+        return (*(-part for part in rank), loaded.created, pod.name)
 
     return key
-
-
-def _deletion_cost(pod: objects.Pod) -> int:
-    """The annotation as its controller reads it: an int32 without a plus sign or zeros in front, else 0."""
-    cost = pod.metadata.annotations.get(_DELETION_COST, "")
-    number = int(cost) if re.fullmatch(r"-?[0-9]{1,10}", cost) and not re.match(r"0[0-9]", cost) else 0
-    return number if -(2**31) <= number < 2**31 else 0
 
 
 def _ordinal(name: str) -> int:

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from kube_rules.group_owners import gang_sizes
+from kube_rules.json import mapping, text
 from reprieve.simulation.workloads.batches import Workload
-from reprieve.simulation.workloads.owners import mapping, text
 from reprieve.simulation.workloads.rows import value_at
 
 PATH: Final = "spec.scheduling"

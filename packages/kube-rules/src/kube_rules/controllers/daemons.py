@@ -1,0 +1,110 @@
+"""Pods of a DaemonSet: the nodes that have one, and what distinguishes it.
+
+Source: kube-controller-manager's daemon set controller (`NodeShouldRunDaemonPod`, `AddOrUpdateDaemonPodTolerations`,
+`CreatePodTemplate`, `GetTargetNodeName`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from kube_rules.controllers.pods import CONTROLLER_REVISION_HASH, REQUIRED, PodParts
+from kube_rules.json import Json, mapping, text
+from kube_rules.objects import Affinity, NodeSelector
+from kube_rules.selectors import CompiledNodeSelector, SelectorError, compile_node_selector
+from kube_rules.taints import covers
+
+_TOLERATED: Final = (
+    ("node.kubernetes.io/not-ready", "NoExecute"),
+    ("node.kubernetes.io/unreachable", "NoExecute"),
+    ("node.kubernetes.io/disk-pressure", "NoSchedule"),
+    ("node.kubernetes.io/memory-pressure", "NoSchedule"),
+    ("node.kubernetes.io/pid-pressure", "NoSchedule"),
+    ("node.kubernetes.io/unschedulable", "NoSchedule"),
+)
+_ON_HOST_NETWORK: Final = ("node.kubernetes.io/network-unavailable", "NoSchedule")
+_GENERATION: Final = "deprecated.daemonset.template.generation"
+
+
+def daemon_tolerations(spec: Mapping[str, Any]) -> list[Any]:
+    """Return the tolerations of a pod spec with those that the controller adds.
+
+    One of the template that differs in its seconds alone is replaced: daemons stay on troubled nodes.
+    """
+    present = spec.get("tolerations")
+    tolerations = list(present) if isinstance(present, list) else []
+    for key, effect in (*_TOLERATED, *((_ON_HOST_NETWORK,) if spec.get("hostNetwork") is True else ())):
+        wanted = {"key": key, "operator": "Exists", "effect": effect}
+        same = [number for number, other in enumerate(tolerations) if _without_seconds(other) == wanted]
+        for number in same:
+            tolerations[number] = wanted
+        if not same:
+            tolerations.append(wanted)
+    return tolerations
+
+
+def _without_seconds(toleration: object) -> Json:
+    return {name: value for name, value in mapping(toleration).items() if name != "tolerationSeconds"}
+
+
+class Verdict(NamedTuple):
+    """Whether a node should have a pod of the DaemonSet, and whether one that is there may go on running."""
+
+    should_run: bool
+    may_continue: bool
+
+
+class DaemonNodes:
+    """Tells which nodes pods of a spec run on.
+
+    An affinity that cannot be read excludes no node: admission refuses the pods.
+    """
+
+    def __init__(self, spec: Mapping[str, Any]) -> None:
+        self._name = text(spec.get("nodeName"))
+        self._labels = mapping(spec.get("nodeSelector"))
+        self._tolerations = [mapping(toleration) for toleration in daemon_tolerations(spec)]
+        self._selector: CompiledNodeSelector | None = None
+        required = mapping(mapping(spec.get("affinity")).get("nodeAffinity")).get(REQUIRED)
+        if required is not None:
+            with suppress(msgspec.ValidationError, SelectorError):
+                self._selector = compile_node_selector(msgspec.convert(required, NodeSelector))
+
+    def verdict(self, name: str, labels: Mapping[str, str], taints: Iterable[tuple[str, str, str]]) -> Verdict:
+        """Return the verdict on a node; a taint is (key, value, effect)."""
+        if self._name not in ("", name) or any(labels.get(key) != value for key, value in self._labels.items()):
+            return Verdict(False, False)
+        if self._selector is not None and not self._selector.matches(labels, name):
+            return Verdict(False, False)
+        effects = {taint[2] for taint in taints if not any(_covers(one, taint) for one in self._tolerations)}
+        return Verdict(not effects & {"NoSchedule", "NoExecute"}, "NoExecute" not in effects)
+
+
+def _covers(toleration: Mapping[str, Any], taint: tuple[str, str, str]) -> bool:
+    key, operator, value, effect = (text(toleration.get(name)) for name in ("key", "operator", "value", "effect"))
+    return covers(key, operator, value, effect, taint)
+
+
+def daemon_labels(daemon_set: Mapping[str, Any], digest: str) -> dict[str, str]:
+    """Return the labels of the pods of a DaemonSet's template with this hash."""
+    annotations = mapping(mapping(daemon_set.get("metadata")).get("annotations"))
+    return {CONTROLLER_REVISION_HASH: digest, "pod-template-generation": text(annotations.get(_GENERATION)) or "1"}
+
+
+def daemon_pod(name: str, node: str) -> PodParts:
+    """Return what distinguishes the pod of the DaemonSet `name` for a node."""
+    return PodParts(f"{name}-", node=node)
+
+
+def node_of(node_name: str, affinity: Affinity | None) -> str:
+    """Return the node that a daemon's pod runs on or is pinned to; empty if it has none."""
+    node_affinity = affinity.node_affinity if affinity is not None else None
+    required = node_affinity.required_during_scheduling_ignored_during_execution if node_affinity is not None else None
+    if node_name or required is None:
+        return node_name
+    fields = (field for term in required.node_selector_terms for field in term.match_fields)
+    return next((field.values[0] for field in fields if field.key == "metadata.name" and field.values), "")

@@ -1,0 +1,82 @@
+"""ReplicaSets of a Deployment, and pods and claims of a StatefulSet.
+
+Source: kube-controller-manager's deployment controller (`getNewReplicaSet`, `Revision`) and stateful set controller
+(`newStatefulSetPod`, `initIdentity`, `getPersistentVolumeClaims`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from kube_rules.controllers.pods import CONTROLLER_REVISION_HASH, POD_TEMPLATE_HASH, PodParts
+from kube_rules.json import Json, mapping, text
+from kube_rules.selectors import parse_integer
+
+REVISION: Final = "deployment.kubernetes.io/revision"
+
+
+def number_in(item: Mapping[str, Any], annotation: str) -> int:
+    """Return the number in an annotation of an object; 0 if there is none that an int64 holds."""
+    return max(0, parse_integer(text(mapping(mapping(item.get("metadata")).get("annotations")).get(annotation))) or 0)
+
+
+def revision_of(item: Mapping[str, Any]) -> int:
+    """Return the revision of a Deployment or of a ReplicaSet of it; 0 if it has none."""
+    return number_in(item, REVISION)
+
+
+def replica_set_of(deployment: Mapping[str, Any], digest: str, replicas: int) -> Json:
+    """Return the manifest of a Deployment's ReplicaSet with this hash, without its owner reference.
+
+    It shares its parts with the Deployment: copy it before you change it.
+    """
+    spec = mapping(deployment.get("spec"))
+    template, selector = mapping(spec.get("template")), mapping(spec.get("selector"))
+    template_meta = mapping(template.get("metadata"))
+    labels = {**mapping(template_meta.get("labels")), POD_TEMPLATE_HASH: digest}
+    made = {
+        "replicas": replicas,
+        "selector": {**selector, "matchLabels": {**mapping(selector.get("matchLabels")), POD_TEMPLATE_HASH: digest}},
+        "template": {**template, "metadata": {**template_meta, "labels": labels}},
+    }
+    if spec.get("minReadySeconds"):
+        made["minReadySeconds"] = spec["minReadySeconds"]
+    name = f"{text(mapping(deployment.get('metadata')).get('name'))}-{digest}"
+    return {"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": name, "labels": labels}, "spec": made}
+
+
+def set_pod(stateful_set: Mapping[str, Any], ordinal: int, digest: str) -> PodParts:
+    """Return what distinguishes the pod of a StatefulSet with this ordinal, of the revision with this hash."""
+    spec, set_name = mapping(stateful_set.get("spec")), text(mapping(stateful_set.get("metadata")).get("name"))
+    name = f"{set_name}-{ordinal}"
+    labels = {
+        "apps.kubernetes.io/pod-index": str(ordinal),
+        CONTROLLER_REVISION_HASH: f"{set_name}-{digest}",
+        "statefulset.kubernetes.io/pod-name": name,
+    }
+    claims = {volume: f"{volume}-{name}" for volume in map(_volume_of, claim_templates(spec))}
+    return PodParts(name, labels, hostname=name, subdomain=text(spec.get("serviceName")), claims=claims)
+
+
+def claim_templates(spec: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the claim templates of a StatefulSet."""
+    templates = spec.get("volumeClaimTemplates")
+    return [one for one in templates if isinstance(one, Mapping)] if isinstance(templates, list) else []
+
+
+def claim_of(stateful_set: Mapping[str, Any], template: Mapping[str, Any], pod: str) -> Json:
+    """Return the manifest of the claim of one pod; it has the labels of the set's selector, too."""
+    meta = mapping(template.get("metadata"))
+    selector = mapping(mapping(stateful_set.get("spec")).get("selector"))
+    metadata = {
+        "name": f"{_volume_of(template)}-{pod}",
+        "labels": {**mapping(meta.get("labels")), **mapping(selector.get("matchLabels"))},
+        "annotations": mapping(meta.get("annotations")),
+    }
+    spec = mapping(template.get("spec"))
+    return {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata, "spec": spec}
+
+
+def _volume_of(template: Mapping[str, Any]) -> str:
+    return text(mapping(template.get("metadata")).get("name"))
