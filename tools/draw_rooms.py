@@ -37,6 +37,7 @@ COLUMNS: Final[Mapping[str, tuple[float, float]]] = {
     "observability": (1, 2),
     "simulation": (2, 3),
     "kube_standin": (3, 4),
+    "decisions": (1, 3),
     "scheduling": (1, 3),
     "queueing": (1, 1.66),
     "preemption": (1.66, 2.34),

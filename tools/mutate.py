@@ -102,6 +102,7 @@ AREAS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     ),
     "client": ((f"{OURS}/client",), _ours("client")),
     "simulation": ((f"{OURS}/simulation",), _ours("simulation", "questions", "cli", "python")),
+    "decisions": ((f"{OURS}/decisions",), _ours("decisions", "observability", "cli")),
     "observability": ((f"{OURS}/observability",), _ours("observability", "scheduling", "live")),
     "python": ((f"{OURS}/python",), _ours("python")),
     "replay": ((f"{OURS}/replay",), _ours("replay", "cli")),

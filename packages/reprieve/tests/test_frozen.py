@@ -17,7 +17,7 @@ FILLED = {
     "kube_standin.loading_owners": "parts of a body that are read and thrown away",
     "kube_standin.server.rendering": "parts of a body that are read and thrown away",
     "kube_standin.storage.model": "parts of a body that are read and thrown away",
-    "reprieve.observability.records": "a record grows while it is decided",
+    "reprieve.decisions.records": "a record grows while it is decided",
     "reprieve.replay.traces.philly_log": "parts of a log that are read and thrown away",
 }
 """Modules whose structs may change, and why."""

@@ -46,3 +46,8 @@ def readable_time(seconds: float) -> str:
 
 _LAST_SECOND: Final = 253_402_300_799
 """Of the year 9999: there are no later times."""
+
+
+def micro_time(seconds: float) -> str:
+    """Return a point in time (seconds since the epoch) as a MicroTime of the API: `2026-01-31T12:00:00.000000Z`."""
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="microseconds")[:26] + "Z"

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from reprieve.cluster.groups import GroupState as GroupState
     from reprieve.cluster.pods import PodRecord as PodRecord
     from reprieve.cluster.state import ClusterState as ClusterState
+    from reprieve.decisions.outcomes import Help as Help
+    from reprieve.decisions.outcomes import PreemptionOutcome as PreemptionOutcome
+    from reprieve.decisions.outcomes import Victim as Victim
     from reprieve.framework.configuration import ConfigurationError as ConfigurationError
     from reprieve.framework.diagnosis import Diagnosis as Diagnosis
     from reprieve.framework.events import ClusterEvent as ClusterEvent
@@ -88,10 +91,7 @@ if TYPE_CHECKING:
     from reprieve.simulation.plan import PlanOptions as PlanOptions
     from reprieve.simulation.report import Account as Account
     from reprieve.simulation.report import Answer as Answer
-    from reprieve.simulation.report import Help as Help
     from reprieve.simulation.report import Plan as Plan
-    from reprieve.simulation.report import PreemptionOutcome as PreemptionOutcome
-    from reprieve.simulation.report import Victim as Victim
 
 _HOME = {
     "Account": "reprieve.simulation.report",
@@ -119,7 +119,7 @@ _HOME = {
     "CompositeState": "reprieve.cluster.groups",
     "Group": "reprieve.cluster.groups",
     "GroupState": "reprieve.cluster.groups",
-    "Help": "reprieve.simulation.report",
+    "Help": "reprieve.decisions.outcomes",
     "Hints": "reprieve.framework.events",
     "InputError": "kube_rules.errors",
     "Instruction": "reprieve.framework.instructions",
@@ -150,7 +150,7 @@ _HOME = {
     "PreBindPlugin": "reprieve.framework.plugin",
     "PreEnqueuePlugin": "reprieve.framework.plugin",
     "PreemptionCost": "reprieve.framework.preemption_cost",
-    "PreemptionOutcome": "reprieve.simulation.report",
+    "PreemptionOutcome": "reprieve.decisions.outcomes",
     "Profile": "reprieve.framework.profile",
     "QueueSortPlugin": "reprieve.framework.plugin",
     "ReservePlugin": "reprieve.framework.plugin",
@@ -163,7 +163,7 @@ _HOME = {
     "Status": "reprieve.framework.status",
     "UNRESOLVABLE": "reprieve.framework.status",
     "UNSCHEDULABLE": "reprieve.framework.status",
-    "Victim": "reprieve.simulation.report",
+    "Victim": "reprieve.decisions.outcomes",
     "always": "reprieve.framework.events",
     "default_normalize": "reprieve.framework.plugin",
     "default_profile": "reprieve.scheduling.profiles",

@@ -26,22 +26,23 @@ from reprieve.cli import demo as command
 from reprieve.cli.outcome import CommandError
 from reprieve.cli.sections import Section, Tone
 from reprieve.client.reading import Reading
+from reprieve.decisions.records import (
+    CandidateRecord,
+    Comparison,
+    CostRecord,
+    EntityReference,
+    NominationRecord,
+    PreemptionRecord,
+    UnitRecord,
+)
 from reprieve.inputs.loading import load
 from reprieve.live.demo_cluster import LateError
 from reprieve.live.supervising import ChildRefusedError
-from reprieve.observability.records import (
-    Candidate,
-    Comparison,
-    Cost,
-    Nomination,
-    PreemptionRecord,
-    Ref,
-    Unit,
-)
 from reprieve.simulation import demo
-from reprieve.simulation.report import PreemptionAccount, UnitAccount
 from tests.cli.conftest import Ended, Run
 from tests.cli.test_explain_text import record
+from tests.decisions.made import record as made
+from tests.decisions.made import unit
 from tests.waiting import DEADLINE
 
 TRAIN, GIANT, CHAT = demo.ACTS
@@ -95,38 +96,28 @@ class Stage:
         return root == self.act.group
 
 
-def account(*evicted: str, preemptor: str = "foreseen") -> PreemptionAccount:
-    """Of a decision to evict these and to spare another."""
-    units = tuple(
-        UnitAccount(
-            unit=name,
-            whole_group=False,
-            pods=(name,),
-            nodes=("n",),
-            priority=1,
-            violates_pdb=False,
-            evicted=name != "spared",
-            why="",
-            running_seconds=None,
-        )
-        for name in (*evicted, "spared")
-    )
-    return PreemptionAccount(preemptor, 9, "", 0.0, (), units, 1)
+Named = tuple[int, PreemptionRecord]
+
+
+def account(*evicted: str) -> Named:
+    """Return a decision, with its priority, to evict these and to spare another."""
+    gone = (msgspec.structs.replace(unit("v"), unit=name) for name in evicted)
+    return 9, made(*gone, unit("spared", evicted=False))
 
 
 def performed(
     monkeypatch: pytest.MonkeyPatch,
     stage: Stage,
     *,
-    foreseen: PreemptionAccount | None = None,
-    recorded: PreemptionAccount | None = None,
+    foreseen: Named | None = None,
+    recorded: Named | None = None,
 ) -> tuple[list[Section], list[str]]:
-    async def plan(act: demo.Act, _client: object) -> PreemptionAccount | None:
+    async def plan(act: demo.Act, _client: object) -> Named | None:
         assert act is stage.act
         assert stage.created == [], "planned before the act"
         return foreseen
 
-    async def record(_act: demo.Act, url: str) -> PreemptionAccount | None:
+    async def record(_act: demo.Act, url: str) -> Named | None:
         assert url == "http://scheduler"
         return recorded
 
@@ -139,14 +130,12 @@ def performed(
 def test_a_gang_that_gets_its_room_is_shown_with_the_decision(monkeypatch: pytest.MonkeyPatch) -> None:
     act = replace(TRAIN, scheduled=2, evicted=("default/a", "default/b"))
     stage = Stage(act, placed=2, evicted=act.evicted)
-    made = account("default/a", "default/b")
-    (first, evicted, spared), different = performed(
-        monkeypatch, stage, foreseen=made, recorded=replace(made, preemptor="recorded")
-    )
+    foreseen = account("default/a", "default/b")
+    (first, evicted, spared), different = performed(monkeypatch, stage, foreseen=foreseen, recorded=(8, foreseen[1]))
     assert different == []
     assert (first.title, first.tone) == ("All 2 pods of default/train run.", Tone.GOOD)
     assert first.notes == ("2 workloads (2 pods) evicted to make room.", "5 pods running before, 5 now.")
-    assert evicted.title == "Evicted for recorded (priority 9)"
+    assert evicted.title == "Evicted for podgroup default/train (priority 8)"
     assert (len(evicted.rows), len(spared.rows)) == (1, 1)
     assert stage.awaited == ["default/train running", "the victims gone"]
     assert stage.created == [[item["kind"] for item in demo.objects(act.file)]]
@@ -158,7 +147,9 @@ def test_a_tree_is_waited_for_until_it_is_reported_as_scheduled(monkeypatch: pyt
     (first, evicted, _), different = performed(monkeypatch, stage, foreseen=account("default/a"))
     assert different == []
     assert first.notes[0] == "1 workload (1 pod) evicted to make room."
-    assert evicted.title == "Evicted for foreseen (priority 9)", "what is not recorded is what was foreseen"
+    assert evicted.title == "Evicted for compositepodgroup default/chat (priority 9)", (
+        "what is not recorded is what was foreseen"
+    )
     assert stage.awaited == [
         "default/chat running",
         "default/chat saying that it is scheduled",
@@ -221,8 +212,8 @@ ONE_GOES = replace(TRAIN, scheduled=1, evicted=("default/a",))
 def test_what_came_out_otherwise_is_reported(
     monkeypatch: pytest.MonkeyPatch,
     came: tuple[demo.Act, int, tuple[str, ...], int],
-    foreseen: PreemptionAccount | None,
-    recorded: PreemptionAccount | None,
+    foreseen: Named | None,
+    recorded: Named | None,
     expected: list[str],
 ) -> None:
     """`came`: of an act how many are placed, who is evicted, and how many others stop."""
@@ -240,28 +231,34 @@ def test_what_came_out_otherwise_is_reported(
 MADE = PreemptionRecord(
     domain="rack-1",
     potential_victims=2,
-    evicted=[
-        Unit(
+    evicted=(
+        UnitRecord(
             unit="default/nightly",
             kind="PodGroup",
             outcome="Evicted",
             priority=10,
             pods=2,
-            pod_names=["default/nightly-0", "default/nightly-1"],
-            nodes=["n1"],
+            pod_names=("default/nightly-0", "default/nightly-1"),
+            nodes=("n1",),
             running_seconds=7.0,
             violates_pdb=True,
-        )
-    ],
-    reprieved=[
-        Unit(
-            unit="default/p", kind="Pod", outcome="Reprieved", priority=5, pods=1, pod_names=["default/p"], nodes=["n2"]
-        )
-    ],
+        ),
+    ),
+    reprieved=(
+        UnitRecord(
+            unit="default/p",
+            kind="Pod",
+            outcome="Reprieved",
+            priority=5,
+            pods=1,
+            pod_names=("default/p",),
+            nodes=("n2",),
+        ),
+    ),
     reprieved_total=1,
-    cost=Cost(units=1, pods=2, highest_priority=10),
-    comparison=Comparison(candidates=3, chosen=Candidate(domain="rack-1")),
-    nominations=[Nomination(pod="default/train-0", node="n1")],
+    cost=CostRecord(units=1, pods=2, highest_priority=10),
+    comparison=Comparison(candidates=3, chosen=CandidateRecord(domain="rack-1")),
+    nominations=(NominationRecord(pod="default/train-0", node="n1"),),
     nominations_total=1,
     state="Done",
 )
@@ -269,11 +266,11 @@ MADE = PreemptionRecord(
 
 def records(*preemptions: PreemptionRecord | None) -> list[Any]:
     """Records of attempts, the newest first, as the scheduler reports them."""
-    entity = Ref(kind="PodGroup", namespace="default", name="train", priority=1000)
+    entity = EntityReference(kind="PodGroup", namespace="default", name="train", priority=1000)
     return [msgspec.to_builtins(record(entity=entity, preemption=made)) for made in preemptions]
 
 
-def recorded_by(answer: Any, *, status: int = 200) -> tuple[PreemptionAccount | None, list[dict[str, str]]]:
+def recorded_by(answer: Any, *, status: int = 200) -> tuple[Named | None, list[dict[str, str]]]:
     """What is made of a scheduler's answer, and what it was asked."""
     asked: list[dict[str, str]] = []
 
@@ -281,7 +278,7 @@ def recorded_by(answer: Any, *, status: int = 200) -> tuple[PreemptionAccount | 
         asked.append(dict(request.query))
         return web.json_response(answer, status=status)
 
-    async def main() -> PreemptionAccount | None:
+    async def main() -> Named | None:
         app = web.Application()
         app.router.add_get("/explain", explain)
         runner = web.AppRunner(app)
@@ -301,13 +298,7 @@ def test_the_decision_is_read_from_the_first_record_of_one() -> None:
     found, asked = recorded_by({"items": records(None, MADE)})
     assert asked == [{"kind": "PodGroup", "namespace": "default", "name": "train"}]
     assert found is not None
-    assert (found.preemptor, found.priority, found.domain) == ("podgroup default/train", 1000, "rack-1")
-    assert (found.at, found.candidates, found.nominations) == (0.0, 3, (("default/train-0", "n1"),))
-    gone, spared = found.units
-    assert (gone.unit, gone.whole_group, gone.evicted, gone.violates_pdb) == ("default/nightly", True, True, True)
-    assert (gone.pods, gone.nodes) == (("default/nightly-0", "default/nightly-1"), ("n1",))
-    assert (gone.priority, gone.running_seconds, gone.why) == (10, 7.0, "")
-    assert (spared.unit, spared.whole_group, spared.evicted) == ("default/p", False, False)
+    assert found == (1000, MADE)
 
 
 @pytest.mark.parametrize("answer", [{"items": []}, {"items": records(None, None)}, {}, {"items": [{"id": "x"}]}])
@@ -329,7 +320,7 @@ def test_a_plan_of_the_cluster_as_it_is_foresees_the_act(
     monkeypatch.setattr("reprieve.client.reading.read_cluster", read_cluster)
     client: Any = SimpleNamespace(connection=SimpleNamespace(server="https://here"))
     found = asyncio.run(command._foreseen(act, client))
-    assert (found and {unit.unit for unit in found.units if unit.evicted}) == evicted
+    assert (found and {unit.unit for unit in found[1].evicted}) == evicted
 
 
 # -- the whole of it -----------------------------------------------------------------------------------------------

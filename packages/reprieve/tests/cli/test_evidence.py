@@ -22,7 +22,7 @@ from reprieve.cli import evidence
 from reprieve.cli.evidence import EXTENSION, Asked, Evidence, leaves_below, read_above
 from reprieve.client.connection import Connection, Identity
 from reprieve.client.errors import ApiError, ConfigError
-from reprieve.observability.records import DecisionRecord
+from reprieve.decisions.records import DecisionRecord
 from reprieve.observability.store import open_store
 from tests.cli.test_demo_acts import MADE
 from tests.client.scripted import Reply, scripted, status

@@ -7,16 +7,8 @@ from pathlib import Path
 import pytest
 
 from reprieve.cli.explain_files import of_namespace, waiting_document
-from reprieve.simulation.report import (
-    Account,
-    Answer,
-    CompositeOutcome,
-    Help,
-    Plan,
-    PodGroupOutcome,
-    PodOutcome,
-    Stats,
-)
+from reprieve.decisions.outcomes import Help
+from reprieve.simulation.report import Account, Answer, CompositeOutcome, Plan, PodGroupOutcome, PodOutcome, Stats
 from tests.cli.conftest import Run
 
 CLUSTER = """apiVersion: v1

@@ -9,31 +9,33 @@ from msgspec.structs import replace
 
 from reprieve.cli.evidence import Asked, Evidence, Owned, belongs, tells_of_object
 from reprieve.cli.explain_text import explanation_of, state_of
-from reprieve.observability.records import DecisionRecord, Ref, Unit
+from reprieve.decisions.records import DecisionRecord, EntityReference, UnitRecord
 from tests.building import group, pod
 from tests.cli.test_explain_text import preempting, record
 
 AT = datetime(2026, 7, 1, 14, 4, 44, tzinfo=UTC).timestamp()
 
 
-def unit(name: str, *, kind: str = "Pod", uid: str = "", pods: dict[str, str] | None = None, owner: str = "") -> Unit:
+def unit(
+    name: str, *, kind: str = "Pod", uid: str = "", pods: dict[str, str] | None = None, owner: str = ""
+) -> UnitRecord:
     named = pods or {f"default/{name}": uid}
-    return Unit(
+    return UnitRecord(
         unit=f"default/{name}",
         kind=kind,
         outcome="Evicted",
         priority=1,
         pods=len(named),
-        pod_names=list(named),
-        nodes=["n1"],
+        pod_names=tuple(named),
+        nodes=("n1",),
         uid=uid,
-        pod_uids=list(named.values()),
-        owners=[owner] if owner else [],
+        pod_uids=tuple(named.values()),
+        owners=(owner,) if owner else (),
     )
 
 
-def eviction_of(*units: Unit) -> DecisionRecord:
-    high = Ref(kind="Pod", namespace="default", name="high", uid="uid-high", priority=9)
+def eviction_of(*units: UnitRecord) -> DecisionRecord:
+    high = EntityReference(kind="Pod", namespace="default", name="high", uid="uid-high", priority=9)
     return record(entity=high, result="Preempting", preemption=preempting(evicted=list(units), state="Done"))
 
 
@@ -63,7 +65,7 @@ def test_a_group_that_was_recreated_does_not_inherit_either(uid: str, told: bool
     crew = replace(crew, metadata=replace(crew.metadata, uid="uid-crew"))
     found = Evidence(Asked("PodGroup", "default", "crew"), group=crew, source="s")
     assert bool(story_of(found, eviction_of(unit("crew", kind="PodGroup", uid=uid, pods={"default/x": "u"})))) is told
-    failed = record(entity=Ref(kind="PodGroup", namespace="default", name="crew", uid=uid, priority=1))
+    failed = record(entity=EntityReference(kind="PodGroup", namespace="default", name="crew", uid=uid, priority=1))
     assert belongs(found, failed) is told
 
 
@@ -109,8 +111,7 @@ def test_an_object_that_is_gone_has_the_records_of_its_name() -> None:
 
 
 def test_a_unit_that_was_not_evicted_is_nobodys_story() -> None:
-    kept = unit("a", uid="uid-a", owner="job default/train")
-    kept.outcome = "NotEvicted"
+    kept = replace(unit("a", uid="uid-a", owner="job default/train"), outcome="NotEvicted")
     owner = Owned("Job", "default", "train", 0, 0, exists=False)
     assert story_of(Evidence(Asked("Job", "default", "train"), owner=owner, source="s"), eviction_of(kept)) == []
     assert (

@@ -15,21 +15,21 @@ from reprieve.cli.evidence import MANIFESTS, Asked, Evidence, Occurrence, Owned
 from reprieve.cli.explain_text import document, explanation_of, helps, own_record, state_of
 from reprieve.cli.sections import BUDGET_OVERRULED, Section, Tone, plain
 from reprieve.cli.whatif import Answered
-from reprieve.observability.records import (
-    Candidate,
+from reprieve.decisions.records import (
+    CandidateRecord,
     Comparison,
-    Cost,
-    InVain,
-    Level,
-    Members,
-    Message,
-    Order,
-    Reason,
-    Ref,
-    Released,
-    Unit,
-    Waits,
-    Why,
+    CostRecord,
+    DeferralRecord,
+    EntityReference,
+    EvictionReason,
+    FailedPreemption,
+    LevelRecord,
+    MemberCounts,
+    MessageCount,
+    OrderRecord,
+    ReasonCount,
+    ReleaseRecord,
+    UnitRecord,
 )
 from reprieve.simulation.report import ChangeMade
 from tests.building import START, composite, group, pod
@@ -167,7 +167,9 @@ def test_a_computed_answer_is_shown_where_no_record_exists() -> None:
 
 
 def test_reasons_are_a_table_and_what_is_not_listed_is_counted() -> None:
-    found = record(reasons=[Reason(reason=f"r{number:02}", nodes=number) for number in range(1, 14)], nodes=20)
+    found = record(
+        reasons=tuple(ReasonCount(reason=f"r{number:02}", nodes=number) for number in range(1, 14)), nodes=20
+    )
     why = section(evidence(found), "Why: none of 20 nodes would do")
     assert why.columns == ("nodes", "reason")
     assert [row.cells for row in why.rows] == [(str(number), f"r{number:02}") for number in range(1, 13)]
@@ -180,10 +182,11 @@ def test_reasons_are_a_table_and_what_is_not_listed_is_counted() -> None:
 def test_messages_stand_where_there_are_no_reasons(others: int, more: str | None) -> None:
     """Three of them; of the others how many pods they are of."""
     pods = [
-        Message(message=f"m{n}", reason="Unschedulable", pods=n + 1 if n < 4 else 2, names=[]) for n in range(others)
+        MessageCount(message=f"m{n}", reason="Unschedulable", pods=n + 1 if n < 4 else 2, names=())
+        for n in range(others)
     ]
     pods = [replace(each, pods=1) if n == 3 else each for n, each in enumerate(pods)]
-    found = notes(evidence(record(reasons=[], pods=pods, message="whole")), "Why")
+    found = notes(evidence(record(reasons=(), pods=pods, message="whole")), "Why")
     if not others:
         assert found == ["whole"]
         return
@@ -194,7 +197,7 @@ def test_messages_stand_where_there_are_no_reasons(others: int, more: str | None
 
 
 def test_members_tried_together_are_counted() -> None:
-    members = Members(tried=4, placed=3, min_count=4)
+    members = MemberCounts(tried=4, placed=3, min_count=4)
     sentence = "Of 4 pods tried together 3 found a place."
     assert sentence in notes(evidence(record(members=members)), "Why")
     assert sentence not in notes(evidence(record(members=members, result="Error")), "Why")
@@ -206,9 +209,11 @@ def test_attempts_that_ended_alike_are_counted(repeated: int, expected: list[str
 
 
 def test_levels_of_a_tree_show_which_groups_failed() -> None:
-    top = Level(kind="CompositePodGroup", name="default/t", ok=False, needed=2, succeeded=1, of=3, short=["x", "y"])
-    low = Level(kind="PodGroup", name="default/g", ok=True, needed=4, succeeded=4, of=5, why="because")
-    rows = section(evidence(record(levels=[top, low])), "Level by level").rows
+    top = LevelRecord(
+        kind="CompositePodGroup", name="default/t", ok=False, needed=2, succeeded=1, of=3, short=("x", "y")
+    )
+    low = LevelRecord(kind="PodGroup", name="default/g", ok=True, needed=4, succeeded=4, of=5, why="because")
+    rows = section(evidence(record(levels=(top, low))), "Level by level").rows
     assert [(row.cells, row.below) for row in rows] == [
         (("compositepodgroup default/t", "failed", "1 of 3 groups, needs 2"), ("short: x, y",)),
         (("podgroup default/g", "placed", "4 of 5 pods, needs 4"), ("because",)),
@@ -245,7 +250,7 @@ def test_levels_of_a_tree_show_which_groups_failed() -> None:
     ],
 )
 def test_what_a_preemptor_waits_for(reason: str, options: dict[str, Any], expected: list[str]) -> None:
-    waits = Waits(**{"reason": reason, "message": "m", "until": "2026-07-01T12:00:00Z", **options})
+    waits = DeferralRecord(**{"reason": reason, "message": "m", "until": "2026-07-01T12:00:00Z", **options})
     found = notes(evidence(record(waits=waits)), "It waits instead of evicting anybody")
     assert len(found) == len(expected)
     assert all(each.startswith(start) for each, start in zip(found, expected, strict=True))
@@ -272,14 +277,16 @@ def test_what_became_of_a_preemption(state: str, error: str, expected: str) -> N
 @pytest.mark.parametrize(
     ("cost", "expected"),
     [
-        (Cost(units=0, pods=0, highest_priority=0), ["No pods were evicted."]),
+        (CostRecord(units=0, pods=0, highest_priority=0), ["No pods were evicted."]),
         (
-            Cost(units=1, pods=2, highest_priority=1, running_seconds_lost=7200),
+            CostRecord(units=1, pods=2, highest_priority=1, running_seconds_lost=7200),
             ["Before that 2 pods of 1 workload had been evicted.", "2 h of running time is lost by that."],
         ),
     ],
 )
-def test_a_preemption_whose_calls_failed_claims_neither_losses_nor_capacity(cost: Cost, expected: list[str]) -> None:
+def test_a_preemption_whose_calls_failed_claims_neither_losses_nor_capacity(
+    cost: CostRecord, expected: list[str]
+) -> None:
     """observability.md 4.8."""
     found = making_room(state="Failed", error="503", cost=cost, held_until="2026-07-01T15:00:00.000000Z")
     titles = [one.title for one in explanation_of(found)]
@@ -294,19 +301,19 @@ def test_a_preemption_whose_calls_failed_claims_neither_losses_nor_capacity(cost
 @pytest.mark.parametrize(
     ("cost", "expected"),
     [
-        (Cost(units=1, pods=1, highest_priority=1), []),
-        (Cost(units=1, pods=1, highest_priority=1, running_seconds_lost=0.9), []),
+        (CostRecord(units=1, pods=1, highest_priority=1), []),
+        (CostRecord(units=1, pods=1, highest_priority=1, running_seconds_lost=0.9), []),
         (
-            Cost(units=1, pods=1, highest_priority=1, running_seconds_lost=1.0),
+            CostRecord(units=1, pods=1, highest_priority=1, running_seconds_lost=1.0),
             ["1 s of running time is lost, over all pods."],
         ),
         (
-            Cost(units=3, pods=4, highest_priority=1, pdb_violations=2),
+            CostRecord(units=3, pods=4, highest_priority=1, pdb_violations=2),
             ["2 workloads although a PodDisruptionBudget forbids it."],
         ),
     ],
 )
-def test_what_an_eviction_costs(cost: Cost, expected: list[str]) -> None:
+def test_what_an_eviction_costs(cost: CostRecord, expected: list[str]) -> None:
     found = notes(making_room(cost=cost), "To make room")
     assert [each for each in found if "lost" in each or "although" in each] == expected
 
@@ -314,25 +321,28 @@ def test_what_an_eviction_costs(cost: Cost, expected: list[str]) -> None:
 @pytest.mark.parametrize(
     ("comparison", "expected"),
     [
-        (Comparison(candidates=1, chosen=Candidate(domain="n1")), None),
-        (Comparison(candidates=2, chosen=Candidate(domain="n1")), "2 domains would have worked; n1 was chosen."),
+        (Comparison(candidates=1, chosen=CandidateRecord(domain="n1")), None),
+        (Comparison(candidates=2, chosen=CandidateRecord(domain="n1")), "2 domains would have worked; n1 was chosen."),
         (
-            Comparison(candidates=2, chosen=Candidate(domain="n1"), runner_up=Candidate(domain="n2")),
+            Comparison(candidates=2, chosen=CandidateRecord(domain="n1"), runner_up=CandidateRecord(domain="n2")),
             "2 domains would have worked; n1 was chosen: as good as n2, and first by name.",
         ),
         (
             Comparison(
-                candidates=3, chosen=Candidate(domain="n1"), runner_up=Candidate(domain="n2"), decided_by="pods"
+                candidates=3,
+                chosen=CandidateRecord(domain="n1"),
+                runner_up=CandidateRecord(domain="n2"),
+                decided_by="pods",
             ),
             "3 domains would have worked; n1 was chosen over n2: pods.",
         ),
         (
             Comparison(
                 candidates=3,
-                chosen=Candidate(domain="n1"),
-                runner_up=Candidate(domain="n2"),
+                chosen=CandidateRecord(domain="n1"),
+                runner_up=CandidateRecord(domain="n2"),
                 decided_by="pods",
-                values=["1", "4"],
+                values=("1", "4"),
             ),
             "3 domains would have worked; n1 was chosen over n2: pods (1 against 4).",
         ),
@@ -343,9 +353,9 @@ def test_how_the_domain_was_chosen(comparison: Comparison, expected: str | None)
     assert found == ([expected] if expected else [])
 
 
-def released(**changes: Any) -> Released:
+def released(**changes: Any) -> ReleaseRecord:
     values = {"time": "2026-07-01T15:00:00Z", "reason": "NotUsed", "message": "it was not used", "nodes": ["n1", "n2"]}
-    return Released(**{**values, "nodes_total": 2, "pods": 2, **changes})
+    return ReleaseRecord(**{**values, "nodes_total": 2, "pods": 2, **changes})
 
 
 def test_for_how_long_room_is_held_and_how_it_was_given_back() -> None:
@@ -367,7 +377,9 @@ def test_for_how_long_room_is_held_and_how_it_was_given_back() -> None:
 @pytest.mark.parametrize(("number", "more"), [(15, None), (16, "... and 1 more (-o json lists them all)")])
 def test_fifteen_workloads_that_go_are_listed(number: int, more: str | None) -> None:
     units = [
-        Unit(unit=f"default/g{n}", kind="PodGroup", outcome="Evicted", priority=1, pods=2, pod_names=[], nodes=["n1"])
+        UnitRecord(
+            unit=f"default/g{n}", kind="PodGroup", outcome="Evicted", priority=1, pods=2, pod_names=(), nodes=("n1",)
+        )
         for n in range(number)
     ]
     found = section(making_room(evicted=units), "To make room")
@@ -385,25 +397,25 @@ def test_spared_units_beyond_the_listed_are_counted(total: int, title: str, more
 
 
 def test_the_explanation_of_a_victim() -> None:
-    why = Why(pod="x/high", node="n1", plugin="p", text="Insufficient cpu", resource="cpu", short="1")
-    unit = Unit(
+    why = EvictionReason(pod="x/high", node="n1", plugin="p", text="Insufficient cpu", resource="cpu", short="1")
+    unit = UnitRecord(
         unit="default/a",
         kind="Pod",
         outcome="Evicted",
         priority=1,
         pods=1,
-        pod_names=["default/a"],
-        nodes=["n1"],
+        pod_names=("default/a",),
+        nodes=("n1",),
         why=why,
     )
-    preemptor = Ref(kind="PodGroup", namespace="x", name="high", priority=9)
+    preemptor = EntityReference(kind="PodGroup", namespace="x", name="high", priority=9)
     for units, others in (
         (1, None),
         (2, "1 other workload went as well, 8 were spared."),
         (4, "3 other workloads went as well, 8 were spared."),
     ):
         made = preempting(
-            evicted=[unit], cost=Cost(units=units, pods=units, highest_priority=1), state="Failed", error="503"
+            evicted=[unit], cost=CostRecord(units=units, pods=units, highest_priority=1), state="Failed", error="503"
         )
         found = notes(
             evidence(record(entity=preemptor, preemption=made)),
@@ -471,7 +483,7 @@ def test_where_it_is_from_comes_last(records: list[Any], changes: dict[str, Any]
 
 def test_the_record_of_a_group_or_of_the_root_of_its_tree_is_its_pods_own() -> None:
     of = {
-        kind: record(entity=Ref(kind=kind, namespace=space, name=name))
+        kind: record(entity=EntityReference(kind=kind, namespace=space, name=name))
         for kind, space, name in (
             ("PodGroup", "default", "g"),
             ("CompositePodGroup", "default", "top"),
@@ -482,7 +494,7 @@ def test_the_record_of_a_group_or_of_the_root_of_its_tree_is_its_pods_own() -> N
     assert own_record(evidence(of["PodGroup"], item=pod("a", group="h"))) is None
     assert own_record(evidence(of["CompositePodGroup"], item=member, above=["low", "top"])) is of["CompositePodGroup"]
     assert own_record(evidence(of["CompositePodGroup"], item=member, above=["top", "higher"])) is None
-    elsewhere = record(entity=Ref(kind="PodGroup", namespace="other", name="g"))
+    elsewhere = record(entity=EntityReference(kind="PodGroup", namespace="other", name="g"))
     assert own_record(evidence(elsewhere, item=member)) is None
     assert plain(explanation_of(evidence(elsewhere, item=member)))
 
@@ -490,15 +502,15 @@ def test_the_record_of_a_group_or_of_the_root_of_its_tree_is_its_pods_own() -> N
 # -- which unit it went with ---------------------------------------------------------------------------------------
 
 
-def went(unit: str, kind: str, pods: int, *names: str) -> Unit:
-    return Unit(
+def went(unit: str, kind: str, pods: int, *names: str) -> UnitRecord:
+    return UnitRecord(
         unit=f"default/{unit}",
         kind=kind,
         outcome="Evicted",
         priority=1,
         pods=pods,
-        pod_names=[f"default/{name}" for name in names],
-        nodes=["n1"],
+        pod_names=tuple(f"default/{name}" for name in names),
+        nodes=("n1",),
     )
 
 
@@ -534,10 +546,10 @@ def went(unit: str, kind: str, pods: int, *names: str) -> Unit:
     ],
 )
 def test_a_victim_went_by_itself_or_with_its_group_or_tree(
-    asked: Asked, above: list[str], evicted: list[Unit], unit: str | None
+    asked: Asked, above: list[str], evicted: list[UnitRecord], unit: str | None
 ) -> None:
     """A unit names its first pods only: where one alone names fewer than it has, that is the one."""
-    preemptor = Ref(kind="Pod", namespace="x", name="high", priority=9)
+    preemptor = EntityReference(kind="Pod", namespace="x", name="high", priority=9)
     made = record(entity=preemptor, preemption=preempting(evicted=evicted))
     found = Evidence(asked, records=[made], source="http://s", above=above)
     shown = [each for each in explanation_of(found) if each.title.startswith("Preempted by pod x/high ")]
@@ -564,7 +576,7 @@ def test_a_victim_says_why_it_goes_and_that_a_budget_is_overruled(
     budget: bool, why: bool, below: tuple[str, ...]
 ) -> None:
     """What is spared has no reason to go, and a budget that protects it is none either."""
-    reason = Why(pod="x/high", node="n1", plugin="p", text="Insufficient cpu", resource="cpu", short="1")
+    reason = EvictionReason(pod="x/high", node="n1", plugin="p", text="Insufficient cpu", resource="cpu", short="1")
     unit = replace(went("v", "Pod", 1, "v"), violates_pdb=budget, why=reason if why else None)
     made = record(result="Preempting", preemption=preempting(evicted=[unit]))
     [row] = section(evidence(made), "To make room").rows
@@ -588,7 +600,7 @@ def test_a_unit_is_called_what_it_is(kind: str, size: int, called: str) -> None:
     ],
 )
 def test_a_pod_evicted_with_its_group_or_tree_is_reported_so(kind: str, sentence: str) -> None:
-    preemptor = Ref(kind="Pod", namespace="x", name="high", priority=9)
+    preemptor = EntityReference(kind="Pod", namespace="x", name="high", priority=9)
     made = record(entity=preemptor, preemption=preempting(evicted=[went("v", kind, 2, "v-0", "v-1")]))
     found = Evidence(Asked("Pod", "default", "v-0"), records=[made], source="http://s")
     assert sentence in notes(found, "Preempted by")
@@ -598,7 +610,7 @@ def test_a_pod_evicted_with_its_group_or_tree_is_reported_so(kind: str, sentence
 
 @pytest.mark.parametrize(("seconds", "lost"), [(0.0, None), (0.9, None), (1.0, "1 s"), (60.0, "1 min")])
 def test_lost_running_time_is_shown_from_one_second_on(seconds: float, lost: str | None) -> None:
-    cost = Cost(units=1, pods=1, highest_priority=1, running_seconds_lost=seconds)
+    cost = CostRecord(units=1, pods=1, highest_priority=1, running_seconds_lost=seconds)
     made = record(result="Preempting", preemption=preempting(cost=cost))
     shown = [each for each in notes(evidence(made), "To make room") if "running time" in each]
     assert shown == ([] if lost is None else [f"{lost} of running time is lost, over all pods."])
@@ -606,8 +618,8 @@ def test_lost_running_time_is_shown_from_one_second_on(seconds: float, lost: str
 
 def test_up_to_ten_releases_of_held_room_are_shown() -> None:
     """Of the newest it stands where its victims are."""
-    released = Released(
-        nodes=["n1"], nodes_total=3, pods=1, reason="NotUsed", message="not used", time="2026-07-01T12:00:00Z"
+    released = ReleaseRecord(
+        nodes=("n1",), nodes_total=3, pods=1, reason="NotUsed", message="not used", time="2026-07-01T12:00:00Z"
     )
     before = [record(result="Preempting", preemption=preempting(released=[released])) for _ in range(12)]
     found = evidence(record(result="Preempting", preemption=preempting()), *before)
@@ -618,14 +630,14 @@ def test_up_to_ten_releases_of_held_room_are_shown() -> None:
 
 def test_a_preemption_mentions_the_order_of_pods() -> None:
     """scheduling.md 3.9: an eviction that another order would not have needed."""
-    order = Order(search="Greedy", placed=2)
+    order = OrderRecord(search="Greedy", placed=2)
     made = record(result="Preempting", preemption=preempting(), order=order)
     assert [each for each in notes(evidence(made), "To make room") if "In another order 2 pods" in each]
 
 
 def test_what_would_have_spared_it_is_the_priority_of_the_newest_preemptor() -> None:
     preemptions = [
-        record(entity=Ref(kind="Pod", namespace="x", name=name, priority=priority), preemption=made)
+        record(entity=EntityReference(kind="Pod", namespace="x", name=name, priority=priority), preemption=made)
         for name, priority in (("newest", 7), ("before", 9))
         for made in [preempting(evicted=[went("a", "Pod", 1, "a")])]
     ]
@@ -660,7 +672,9 @@ def test_the_document_has_what_is_known_and_nothing_else() -> None:
 def test_potential_victims_beyond_the_five_listed_are_counted(number: int, listed: int, more: list[str]) -> None:
     """Where none is listed there is no table to add to."""
     shown = [went(f"v{at}", "Pod", 1, f"v{at}") for at in range(listed)]
-    vain = InVain(reason="DoesNotFit", potential_victims=number, pods=number, looked_at=shown, placed=0, needed=1)
+    vain = FailedPreemption(
+        reason="DoesNotFit", potential_victims=number, pods=number, looked_at=tuple(shown), placed=0, needed=1
+    )
     found = section(evidence(record(in_vain=vain)), "Nobody is pushed out for it")
     assert [note for note in found.notes if note.startswith("... and")] == more
     assert (len(found.rows), bool(found.columns)) == (min(listed, 5), listed > 0)

@@ -15,27 +15,27 @@ from reprieve.cli.evidence import Asked, Evidence, Occurrence
 from reprieve.cli.explain_text import document, explanation_of, helps, state_of
 from reprieve.cli.sections import plain
 from reprieve.cli.whatif import Answered, ask
-from reprieve.observability.records import (
-    Candidate,
+from reprieve.decisions.outcomes import Help
+from reprieve.decisions.records import (
+    CandidateRecord,
     Comparison,
-    Cost,
+    ComparisonStep,
+    CostRecord,
     DecisionRecord,
-    InVain,
-    Members,
-    Message,
-    Order,
+    EntityReference,
+    EvictionReason,
+    FailedPreemption,
+    MemberCounts,
+    MessageCount,
+    OrderRecord,
+    OversizedRequest,
     PreemptionRecord,
-    Reason,
-    Ref,
+    ReasonCount,
     Shortage,
     Shortfall,
-    Step,
     Timings,
-    TooBig,
-    Unit,
-    Why,
+    UnitRecord,
 )
-from reprieve.simulation.report import Help
 from tests.building import START, composite, gang, group, node, pod
 
 WAITING = Asked("Pod", "default", "a")
@@ -45,12 +45,12 @@ def record(**changes: Any) -> DecisionRecord:
     made: dict[str, Any] = {
         "id": 1,
         "time": "2026-07-01T14:04:44.000000Z",
-        "entity": Ref(kind="Pod", namespace="default", name="a", uid="uid-a", priority=5),
+        "entity": EntityReference(kind="Pod", namespace="default", name="a", uid="uid-a", priority=5),
         "result": "Unschedulable",
         "message": "0/3 nodes are available: 3 Insufficient cpu.",
         "attempt": 1,
         "nodes": 3,
-        "reasons": [Reason(reason="Insufficient cpu", nodes=3)],
+        "reasons": [ReasonCount(reason="Insufficient cpu", nodes=3)],
         "timings": Timings(attempt_seconds=0.001, waiting_seconds=2.0),
     }
     return DecisionRecord(**{**made, **changes})
@@ -64,7 +64,7 @@ def evidence(*records: DecisionRecord, item: objects.Pod | None = None, **change
 
 
 def lack(nodes: int, *names: str, more: int = 1, **missing: str) -> Shortfall:
-    return Shortfall(closest=Shortage(missing=missing, nodes=nodes, names=list(names)), more=more)
+    return Shortfall(closest=Shortage(missing=missing, nodes=nodes, names=tuple(names)), more=more)
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def lack(nodes: int, *names: str, more: int = 1, **missing: str) -> Shortfall:
             "1 more cpu and 1Gi more memory free on n1, n2, n3 and 6 more nodes, where least is missing.",
         ),
         (
-            Shortfall(too_big=[TooBig(resource="cpu", asked="64", largest="4")]),
+            Shortfall(too_big=(OversizedRequest(resource="cpu", asked="64", largest="4"),)),
             "A node with 64 cpu: it asks for that much, and the largest node has 4.",
         ),
     ],
@@ -101,8 +101,8 @@ def test_what_a_pod_lacks(lacking: Shortfall, expected: str) -> None:
     ],
 )
 def test_what_a_gang_lacks(lacking: Shortfall, expected: str) -> None:
-    members = Members(tried=4, placed=1, min_count=4)
-    entity = Ref(kind="PodGroup", namespace="default", name="g")
+    members = MemberCounts(tried=4, placed=1, min_count=4)
+    entity = EntityReference(kind="PodGroup", namespace="default", name="g")
     found = Evidence(
         Asked("PodGroup", "default", "g"),
         group=group("g", min_count=4),
@@ -123,7 +123,7 @@ def test_what_a_gang_lacks(lacking: Shortfall, expected: str) -> None:
     ],
 )
 def test_hints_by_reason(reason: str, expected: str | None) -> None:
-    found = helps(evidence(record(reasons=[Reason(reason=reason, nodes=3)])))
+    found = helps(evidence(record(reasons=(ReasonCount(reason=reason, nodes=3),))))
     assert found == [] if expected is None else found[0].startswith(expected)
 
 
@@ -144,27 +144,29 @@ def test_nothing_is_advised_for_what_runs_or_makes_room() -> None:
 
 
 def preempting(**changes: Any) -> PreemptionRecord:
-    why = Why(pod="default/a", node="n1", plugin="NodeResourcesFit", text="Insufficient cpu", resource="cpu", short="1")
-    evicted = Unit(
+    why = EvictionReason(
+        pod="default/a", node="n1", plugin="NodeResourcesFit", text="Insufficient cpu", resource="cpu", short="1"
+    )
+    evicted = UnitRecord(
         unit="default/old",
         kind="PodGroup",
         outcome="Evicted",
         priority=1,
         pods=2,
-        pod_names=["default/old-0", "default/old-1"],
-        nodes=["n1", "n2"],
+        pod_names=("default/old-0", "default/old-1"),
+        nodes=("n1", "n2"),
         running_seconds=7200.0,
         violates_pdb=True,
         why=why,
     )
-    spared = Unit(
+    spared = UnitRecord(
         unit="default/kept",
         kind="Pod",
         outcome="Reprieved",
         priority=2,
         pods=1,
-        pod_names=["default/kept"],
-        nodes=["n1"],
+        pod_names=("default/kept",),
+        nodes=("n1",),
     )
     made: dict[str, Any] = {
         "domain": "n1",
@@ -172,13 +174,13 @@ def preempting(**changes: Any) -> PreemptionRecord:
         "evicted": [evicted],
         "reprieved": [spared],
         "reprieved_total": 8,
-        "cost": Cost(units=1, pods=2, highest_priority=1, pdb_violations=1, running_seconds_lost=14400.0),
+        "cost": CostRecord(units=1, pods=2, highest_priority=1, pdb_violations=1, running_seconds_lost=14400.0),
         "comparison": Comparison(
             candidates=3,
-            chosen=Candidate(domain="n1"),
-            runner_up=Candidate(domain="n2"),
+            chosen=CandidateRecord(domain="n1"),
+            runner_up=CandidateRecord(domain="n2"),
             decided_by="fewest victim pods",
-            steps=[Step(criterion="fewest victim pods", left=1)],
+            steps=(ComparisonStep(criterion="fewest victim pods", left=1),),
         ),
         "nominations": [],
         "nominations_total": 1,
@@ -203,14 +205,14 @@ def test_a_preemption_is_shown_with_costs_reasons_and_the_comparison() -> None:
         assert expected in text
 
 
-LOOKED_AT = Unit(
+LOOKED_AT = UnitRecord(
     unit="default/old",
     kind="PodGroup",
     outcome="LookedAt",
     priority=1,
     pods=2,
-    pod_names=["default/old-0", "default/old-1"],
-    nodes=["n1"],
+    pod_names=("default/old-0", "default/old-1"),
+    nodes=("n1",),
     running_seconds=7200.0,
 )
 
@@ -219,16 +221,16 @@ LOOKED_AT = Unit(
     ("found", "expected"),
     [
         (
-            InVain(
+            FailedPreemption(
                 reason="DoesNotFit",
                 potential_victims=3,
                 pods=4,
-                looked_at=[LOOKED_AT],
+                looked_at=(LOOKED_AT,),
                 placed=1,
                 needed=3,
                 pod="default/a-1",
                 nodes=3,
-                reasons=[Reason(reason="Insufficient cpu", nodes=2), Reason(reason="some taint", nodes=1)],
+                reasons=(ReasonCount(reason="Insufficient cpu", nodes=2), ReasonCount(reason="some taint", nodes=1)),
             ),
             [
                 "group default/old  2 pods  n1  1         2 h",
@@ -238,20 +240,20 @@ LOOKED_AT = Unit(
             ],
         ),
         (
-            InVain(reason="NothingGained", potential_victims=1, pods=2, looked_at=[LOOKED_AT], placed=1),
+            FailedPreemption(reason="NothingGained", potential_victims=1, pods=2, looked_at=(LOOKED_AT,), placed=1),
             ["With all of lower priority gone, 1 workload (2 pods), no more of its pods would find a place than do"],
         ),
         (
-            InVain(reason="NoLowerPriority", lowest_priority=7),
+            FailedPreemption(reason="NoLowerPriority", lowest_priority=7),
             ["Nothing that runs has a priority below 5: the lowest is 7."],
         ),
-        (InVain(reason="NoLowerPriority"), ["Nothing runs that could make room."]),
-        (InVain(reason="PreemptionPolicyNever"), ["preemptionPolicy Never: it does not push out anybody."]),
-        (InVain(reason="UnderWay"), ["Room is being made for it already: its victims are still leaving."]),
+        (FailedPreemption(reason="NoLowerPriority"), ["Nothing runs that could make room."]),
+        (FailedPreemption(reason="PreemptionPolicyNever"), ["preemptionPolicy Never: it does not push out anybody."]),
+        (FailedPreemption(reason="UnderWay"), ["Room is being made for it already: its victims are still leaving."]),
     ],
-    ids=lambda value: value.reason if isinstance(value, InVain) else "",
+    ids=lambda value: value.reason if isinstance(value, FailedPreemption) else "",
 )
-def test_why_nobody_is_pushed_out_for_a_group(found: InVain, expected: list[str]) -> None:
+def test_why_nobody_is_pushed_out_for_a_group(found: FailedPreemption, expected: list[str]) -> None:
     text = plain(explanation_of(evidence(record(in_vain=found))))
     assert "Nobody is pushed out for it" in text
     for sentence in expected:
@@ -262,14 +264,14 @@ def test_why_nobody_is_pushed_out_for_a_group(found: InVain, expected: list[str]
     ("order", "expected"),
     [
         (
-            Order(search="Greedy", placed=3),
+            OrderRecord(search="Greedy", placed=3),
             "In another order 3 pods would find a place: GangScheduling with tree",
         ),
-        (Order(search="Greedy"), "room. GangScheduling with treeSearch: Retry tries other orders."),
-        (Order(search="Retry"), "A few other orders were tried as well, in vain."),
+        (OrderRecord(search="Greedy"), "room. GangScheduling with treeSearch: Retry tries other orders."),
+        (OrderRecord(search="Retry"), "A few other orders were tried as well, in vain."),
     ],
 )
-def test_a_gang_that_its_order_keeps_from_being_placed(order: Order, expected: str) -> None:
+def test_a_gang_that_its_order_keeps_from_being_placed(order: OrderRecord, expected: str) -> None:
     """Waiting or making room: somebody may go who need not."""
     for each in (record(order=order), record(order=order, result="Preempting", preemption=preempting())):
         text = plain(explanation_of(evidence(each)))
@@ -278,7 +280,9 @@ def test_a_gang_that_its_order_keeps_from_being_placed(order: Order, expected: s
 
 
 def test_a_member_of_a_whole_group_learns_that_it_went_with_it() -> None:
-    made = record(entity=Ref(kind="Pod", namespace="default", name="a", priority=9), preemption=preempting())
+    made = record(
+        entity=EntityReference(kind="Pod", namespace="default", name="a", priority=9), preemption=preempting()
+    )
     found = Evidence(Asked("Pod", "default", "old-1"), records=[made], source="http://s")
     text = plain(explanation_of(found))
     assert "pod default/old-1 is gone: it was preempted." in text
@@ -288,7 +292,7 @@ def test_a_member_of_a_whole_group_learns_that_it_went_with_it() -> None:
 
 def test_records_of_an_earlier_pod_of_that_name_are_ignored() -> None:
     found = evidence(
-        record(entity=Ref(kind="Pod", namespace="default", name="a", uid="uid-before"), lack=lack(1, "n1"))
+        record(entity=EntityReference(kind="Pod", namespace="default", name="a", uid="uid-before"), lack=lack(1, "n1"))
     )
     assert helps(found) == []
     assert "Why" not in plain(explanation_of(found))
@@ -373,7 +377,7 @@ def test_schedulers_that_pods_of_a_group_ask_for(schedulers: tuple[str, ...], ex
 
 def test_events_and_messages_are_shown() -> None:
     found = evidence(
-        record(repeated=2, pods=[Message(message="m", reason="Unschedulable", pods=1, names=["default/a"])]),
+        record(repeated=2, pods=(MessageCount(message="m", reason="Unschedulable", pods=1, names=("default/a",)),)),
         events=[Occurrence(START, "Warning", "FailedScheduling", "no room", 3)],
     )
     text = plain(explanation_of(found))
@@ -521,33 +525,33 @@ def test_those_before_it_in_the_queue_have_their_room() -> None:
 )
 def test_nodes_that_are_not_listed_are_counted(nodes: int, total: int, expected: str) -> None:
     """A record lists the first ten names; how many there are stands beside them (not in records of older versions)."""
-    gone = Unit(
+    gone = UnitRecord(
         unit="default/wide",
         kind="PodGroup",
         outcome="Evicted",
         priority=1,
         pods=12,
-        pod_names=[],
-        nodes=[f"n{number:02}" for number in range(nodes)],
+        pod_names=(),
+        nodes=tuple(f"n{number:02}" for number in range(nodes)),
         nodes_total=total,
-        why=Why(pod="default/a", node="n00", plugin="NodeResourcesFit", text="Insufficient cpu"),
+        why=EvictionReason(pod="default/a", node="n00", plugin="NodeResourcesFit", text="Insufficient cpu"),
     )
     made = PreemptionRecord(
         domain="cluster",
         potential_victims=1,
-        evicted=[gone],
-        reprieved=[],
+        evicted=(gone,),
+        reprieved=(),
         reprieved_total=0,
-        cost=Cost(units=1, pods=12, highest_priority=1),
-        comparison=Comparison(candidates=1, chosen=Candidate(domain="cluster")),
-        nominations=[],
+        cost=CostRecord(units=1, pods=12, highest_priority=1),
+        comparison=Comparison(candidates=1, chosen=CandidateRecord(domain="cluster")),
+        nominations=(),
         nominations_total=0,
     )
     assert expected in plain(explanation_of(evidence(record(preemption=made, result="Preempting"))))
 
 
 def test_reasons_that_are_not_listed_are_counted() -> None:
-    reasons = [Reason(reason=f"reason {number}", nodes=1) for number in range(15)]
+    reasons = [ReasonCount(reason=f"reason {number}", nodes=1) for number in range(15)]
     assert "... and 3 more reasons" in plain(explanation_of(evidence(record(reasons=reasons))))
 
 
@@ -563,7 +567,7 @@ def test_members_are_counted_where_they_were_tried_together(
     tried: int | None, result: str, expected: str | None
 ) -> None:
     """Not where the attempt failed by an error: it was not tried to its end."""
-    members = Members(tried=tried, placed=1, min_count=4) if tried is not None else None
+    members = MemberCounts(tried=tried, placed=1, min_count=4) if tried is not None else None
     text = plain(explanation_of(evidence(record(members=members, result=result))))
     assert ("tried together" in text) == (expected is not None)
     assert expected is None or expected in text
@@ -593,7 +597,7 @@ def test_the_document_has_the_fields_of_each_kind() -> None:
 @pytest.mark.parametrize(("tried", "expected"), [(None, True), ("Free", True), ("Node", False)])
 def test_a_request_above_every_node_is_a_reason_unless_the_advice_names_it(tried: str | None, expected: bool) -> None:
     """whatif.md 11: a node that was tried and would help is told with what it has to have."""
-    lacking = record(lack=Shortfall(too_big=[TooBig(resource="cpu", asked="64", largest="8")]))
+    lacking = record(lack=Shortfall(too_big=(OversizedRequest(resource="cpu", asked="64", largest="8"),)))
     helping = (Help(kind=tried, sentence="This would help."),) if tried is not None else None
     shown = plain(explanation_of(evidence(lacking, computed=Answered(helps=helping))))
     assert ("  It asks for 64 cpu, and the largest node has 8.\n" in shown) == expected

@@ -13,8 +13,8 @@ from msgspec.structs import replace
 
 from reprieve.cli.history import history_sections
 from reprieve.cli.sections import Tone
+from reprieve.decisions.history import Evicted, HistoryItem, PreemptionHistory
 from reprieve.inputs.loading import load
-from reprieve.observability.history import Evicted, History, HistoryItem
 from reprieve.observability.recording import RecordKeeper
 from reprieve.observability.store import open_store
 from reprieve.simulation.plan import PlanOptions, plan
@@ -129,7 +129,7 @@ VICTIM = Evicted(unit="a/v", kind="Pod", priority=1, pods=1)
 )
 def test_each_victim_is_a_line_below_its_preemption(victim: Evicted, line: str) -> None:
     """whatif.md 9: what is not known is left out."""
-    [section] = history_sections(History(items=(replace(ITEM, victims=(victim, VICTIM)),)), "24h")
+    [section] = history_sections(PreemptionHistory(items=(replace(ITEM, victims=(victim, VICTIM)),)), "24h")
     [row] = section.rows
     assert row.below == (line, "a/v (priority 1, 1 pod)")
 
@@ -153,15 +153,15 @@ def test_a_preemption_is_a_row_with_the_work_that_was_lost(
     items: tuple[HistoryItem, ...], title: str, cells: list[tuple[str, ...]]
 ) -> None:
     """Of GPUs where any were, else of CPUs."""
-    [section] = history_sections(History(items=items), "24h")
+    [section] = history_sections(PreemptionHistory(items=items), "24h")
     assert section.columns == ("when", "by", "priority", "evicted", "work lost", "state")
     assert (section.title, [row.cells for row in section.rows]) == (title, cells)
 
 
 def test_preemptions_are_counted_with_all_their_pods() -> None:
-    [section] = history_sections(History(items=(ITEM, replace(ITEM, pods=3))), "7d")
+    [section] = history_sections(PreemptionHistory(items=(ITEM, replace(ITEM, pods=3))), "7d")
     assert section.title == "2 preemptions since 7d: 5 pods evicted"
-    [none] = history_sections(History(), "7d")
+    [none] = history_sections(PreemptionHistory(), "7d")
     assert (none.title, none.tone) == ("Nobody was evicted since 7d.", Tone.GOOD)
 
 

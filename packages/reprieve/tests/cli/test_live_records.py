@@ -14,7 +14,7 @@ from reprieve.cli import evidence
 from reprieve.cli.evidence import Asked, Evidence, Owned
 from reprieve.client.connection import Connection
 from reprieve.client.errors import ConfigError, UnreachableError
-from reprieve.observability.records import DecisionRecord, Ref
+from reprieve.decisions.records import DecisionRecord, EntityReference
 from tests.cli.conftest import Ended, Run
 from tests.cli.test_demo_acts import MADE
 from tests.cli.test_explain_text import record
@@ -106,7 +106,7 @@ def test_what_could_not_be_read_is_a_warning_above_the_answer(run: Run, cluster:
 def test_what_is_gone_is_explained_by_its_records_alone(run: Run, cluster: Cluster) -> None:
     cluster.exists = False
     assert run("explain", "pod/p") == Ended(1, "", 'error: pod "p" not found in namespace "ours"\n')
-    cluster.records = [record(entity=Ref(kind="Pod", namespace="ours", name="p"))]
+    cluster.records = [record(entity=EntityReference(kind="Pod", namespace="ours", name="p"))]
     ended = run("explain", "pod/p")
     assert (ended.code, ended.err) == (0, "")
     assert ended.out.startswith("pod ours/p is gone")
@@ -223,7 +223,7 @@ def recorded(connected: object, monkeypatch: pytest.MonkeyPatch) -> list[tuple[f
     async def evictions(connection: Connection, since: float, records: str | None) -> tuple[list[DecisionRecord], str]:
         assert connection is CONNECTION
         asked.append((since, records))
-        by = [Ref(kind="PodGroup", namespace=space, name="g", priority=9) for space in ("ours", "theirs")]
+        by = [EntityReference(kind="PodGroup", namespace=space, name="g", priority=9) for space in ("ours", "theirs")]
         return [record(id=number, entity=entity, preemption=MADE) for number, entity in enumerate(by)], "the leader"
 
     monkeypatch.setattr(evidence, "evictions", evictions)

@@ -2,29 +2,28 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
+from reprieve.cli.preemption_text import MOST_ROWS, decision_sections
 from reprieve.cli.render import (
     MOST_REASONS,
-    MOST_ROWS,
     changes_section,
-    decision_sections,
     displaced_rows,
     plan_sections,
     waiting_sections,
 )
 from reprieve.cli.sections import BUDGET_OVERRULED, Row, Section, Tone
-from reprieve.observability.records import (
+from reprieve.decisions.outcomes import DeferredPreemption, Help, PreemptorName, ReleasedCapacity
+from reprieve.decisions.records import (
     DecisionRecord,
-    InVain,
-    Members,
-    Order,
-    Reason,
-    Ref,
+    EntityReference,
+    FailedPreemption,
+    MemberCounts,
+    OrderRecord,
+    ReasonCount,
     Shortage,
     Shortfall,
 )
@@ -35,19 +34,15 @@ from reprieve.simulation.report import (
     ChangeMade,
     CompositeOutcome,
     DisplacedPod,
-    Help,
     LostPod,
     Plan,
     PodGroupOutcome,
     PodOutcome,
-    PreemptionAccount,
-    Preemptor,
-    PutOffOutcome,
-    ReleasedOutcome,
     Stats,
-    UnitAccount,
 )
 from tests.cli.test_explain_text import record
+from tests.decisions.made import WHY, planned, unit
+from tests.decisions.made import record as recorded
 
 ACCOUNT = Account(nodes=2, running_before=1, running_after=3)
 
@@ -80,35 +75,6 @@ def group(name: str, outcome: str = "Scheduled", **more: Any) -> PodGroupOutcome
     return PodGroupOutcome(namespace="a", name=name, outcome=outcome, **fields)
 
 
-def unit(name: str, *, evicted: bool = True, **more: Any) -> UnitAccount:
-    fields = {
-        "whole_group": False,
-        "pods": (f"a/{name}",),
-        "nodes": ("n1",),
-        "priority": 1,
-        "violates_pdb": False,
-        "why": "x",
-        "running_seconds": None,
-        **more,
-    }
-    return UnitAccount(unit=f"a/{name}", evicted=evicted, **fields)
-
-
-def made(*units: UnitAccount, **more: Any) -> PreemptionAccount:
-    return PreemptionAccount(
-        **{
-            "preemptor": "pod a/x",
-            "priority": 9,
-            "domain": "n1",
-            "at": 0.0,
-            "nominations": (),
-            "units": units,
-            "candidates": 1,
-            **more,
-        }
-    )
-
-
 # -- at a glance -----------------------------------------------------------------------------------------------------
 
 
@@ -136,14 +102,14 @@ def test_the_verdict_counts_who_is_placed(pods: tuple[PodOutcome, ...], title: s
 def test_the_verdict_counts_evictions_losses_and_gangs_that_broke() -> None:
     """Who was leaving already for an earlier preemptor is counted there."""
     lost = [LostPod(namespace="a", name=name, pod_group=None, node_name=node, priority=0) for name, node in LOST]
-    gone = unit("g", pods=("a/g-0", "a/g-1"), whole_group=True)
+    gone = unit("g", pods=2, kind="PodGroup")
     account = Account(
         nodes=1,
         running_before=0,
         running_after=1,
         preemptions=(
-            made(gone, unit("v", evicted=False)),
-            made(dataclasses.replace(gone, evicted_before=True), unit("w")),
+            planned(gone, unit("v", evicted=False)),
+            planned(gone, unit("w"), evicted_before=frozenset({"a/g"})),
         ),
     )
     broken = group("g1", below_minimum=True), group("g2", below_minimum=True), group("g3")
@@ -154,7 +120,7 @@ def test_the_verdict_counts_evictions_losses_and_gangs_that_broke() -> None:
         "2 gangs fell below their minimum.",
         "Cluster: 1 node, 0 running pods before, 1 after.",
     )
-    found = verdict(Plan(lost=tuple(lost[:1]), pod_groups=broken[:1]), Account(1, 0, 1, (made(unit("w")),)))
+    found = verdict(Plan(lost=tuple(lost[:1]), pod_groups=broken[:1]), Account(1, 0, 1, (planned(unit("w")),)))
     assert found.notes[:3] == (
         "1 workload (1 pod) evicted to make room.",
         "1 pod lost with n2.",
@@ -329,7 +295,7 @@ def test_the_most_frequent_messages_of_a_group_are_shown_and_none_within_another
 
 
 def attempt(**more: Any) -> DecisionRecord:
-    return record(entity=Ref(kind="PodGroup", namespace="a", name="g", priority=9), message="", **more)
+    return record(entity=EntityReference(kind="PodGroup", namespace="a", name="g", priority=9), message="", **more)
 
 
 def of_gang(outcome: str = "Unschedulable", *, messages: tuple[str, ...] = ("m",), **more: Any) -> Plan:
@@ -352,7 +318,7 @@ def reasons_of(plan: Plan, found: DecisionRecord | None) -> tuple[str, ...]:
     return waiting.rows[0].below
 
 
-TRIED = Members(tried=2, placed=1, min_count=2)
+TRIED = MemberCounts(tried=2, placed=1, min_count=2)
 
 
 @pytest.mark.parametrize(
@@ -365,14 +331,14 @@ TRIED = Members(tried=2, placed=1, min_count=2)
     ],
 )
 def test_a_gang_that_waits_has_six_reasons_of_its_last_attempt(number: int, listed: str) -> None:
-    reasons = [Reason(reason=f"r{at}", nodes=1) for at in range(number)]
+    reasons = [ReasonCount(reason=f"r{at}", nodes=1) for at in range(number)]
     below = reasons_of(of_gang(), attempt(members=TRIED, reasons=reasons))
     assert below == (f"Of 2 pods tried together 1 found a place.{listed}", "m")
 
 
 def test_the_scarcest_resource_is_the_first_reason() -> None:
-    reasons = [Reason(reason=f"Insufficient {name}", nodes=1) for name in ("cpu", "memory", "gpu")]
-    lack = Shortfall(closest=Shortage(missing={"gpu": "1", "cpu": "2"}, nodes=1, names=["n1"]), more=1)
+    reasons = [ReasonCount(reason=f"Insufficient {name}", nodes=1) for name in ("cpu", "memory", "gpu")]
+    lack = Shortfall(closest=Shortage(missing={"gpu": "1", "cpu": "2"}, nodes=1, names=("n1",)), more=1)
     below = reasons_of(of_gang(), attempt(members=TRIED, reasons=reasons, lack=lack))
     assert below[0].endswith(": 1 Insufficient gpu, 1 Insufficient cpu, 1 Insufficient memory.")
 
@@ -390,7 +356,7 @@ def test_the_scarcest_resource_is_the_first_reason() -> None:
     ],
 )
 def test_messages_that_say_no_more_than_the_attempt_are_left_out(message: str, kept: tuple[str, ...]) -> None:
-    found = attempt(members=TRIED, reasons=[Reason(reason="Insufficient cpu", nodes=3)])
+    found = attempt(members=TRIED, reasons=[ReasonCount(reason="Insufficient cpu", nodes=3)])
     first, *others = reasons_of(of_gang(messages=(message, message)), found)
     assert first.startswith("Of 2 pods tried together 1 found a place. None of 3 nodes would do")
     assert tuple(others) == kept
@@ -398,7 +364,9 @@ def test_messages_that_say_no_more_than_the_attempt_are_left_out(message: str, k
 
 def test_why_no_room_was_made_and_what_would_help_stand_below_the_attempt() -> None:
     helps = (Help(kind="Priority", sentence="A priority of 9."),)
-    found = attempt(members=TRIED, in_vain=InVain(reason="NoLowerPriority"), order=Order(search="Retry"), reasons=[])
+    found = attempt(
+        members=TRIED, in_vain=FailedPreemption(reason="NoLowerPriority"), order=OrderRecord(search="Retry"), reasons=[]
+    )
     below = reasons_of(of_gang(help=helps), found)
     assert below[:2] == ("Of 2 pods tried together 1 found a place.", "Nothing runs that could make room.")
     assert below[2].startswith("A placement may exist: ")
@@ -468,11 +436,11 @@ def test_a_decision_is_the_same_text_whoever_went_first() -> None:
     units = (
         unit("b-10", priority=5),
         unit("b-2", priority=5),
-        unit("g", priority=5, whole_group=True, pods=("a/g-0", "a/g-1")),
+        unit("g", priority=5, kind="PodGroup", pods=2),
         unit("top", priority=7, nodes=("n2",)),
-        unit("spared", evicted=False, why="", running_seconds=7.0),
+        unit("spared", evicted=False, running_seconds=7.0),
     )
-    evicted, spared = decision_sections(made(*units))
+    evicted, spared = decision_sections("pod a/x", 9, recorded(*units))
     assert (evicted.title, evicted.tone) == ("Evicted for pod a/x (priority 9)", Tone.BAD)
     assert [row.cells for row in evicted.rows] == [
         ("pod a/top", "1 pod", "n2", "7"),
@@ -481,18 +449,18 @@ def test_a_decision_is_the_same_text_whoever_went_first() -> None:
     ]
     assert (spared.title, spared.tone) == ("Spared of those with a lower priority", Tone.GOOD)
     assert [row.cells for row in spared.rows] == [("pod a/spared", "1 pod", "n1", "1")]
-    assert decision_sections(made(*reversed(units))) == [evicted, spared]
+    assert decision_sections("pod a/x", 9, recorded(*reversed(units))) == [evicted, spared]
 
 
 def test_a_budget_is_what_spares_first_and_is_overruled_last() -> None:
     """preemption.md 3.4. Who leaves already for somebody else says so."""
-    why = "why: x"
-    overruled = unit("v", violates_pdb=True), unit("w", evicted_before=True), unit("y", whole_group=True)
+    why = f"why: {WHY.clause}"
+    overruled = unit("v", violates_pdb=True), unit("w"), unit("y", kind="PodGroup")
     protected = unit("s", evicted=False, violates_pdb=True), unit("t", evicted=False, nodes=("n2",))
-    evicted, spared = decision_sections(made(*overruled, *protected))
+    evicted, spared = decision_sections("pod a/x", 9, recorded(*overruled, *protected))
     assert {row.cells[0]: row.below for row in evicted.rows} == {
         "pod a/v": (why, BUDGET_OVERRULED),
-        "pod a/w": (why, "leaving already for an earlier preemptor, whose room this is"),
+        "pod a/w": (why,),
         "group a/y": (why,),
     }
     assert {row.cells[0]: row.below for row in spared.rows} == {
@@ -504,18 +472,22 @@ def test_a_budget_is_what_spares_first_and_is_overruled_last() -> None:
 def test_spared_units_are_counted_with_those_that_are_not_listed() -> None:
     """Five are listed; a budget that protects one is a note."""
     spared = [unit(f"s{number}", evicted=False, violates_pdb=number == 0) for number in range(6)]
-    found = [section for section in sections(Plan(), Account(1, 0, 0, (made(*spared),))) if section.tone is Tone.GOOD]
+    found = [
+        section
+        for section in sections(Plan(), Account(1, 0, 0, (planned(*spared, protected=1),)))
+        if section.tone is Tone.GOOD
+    ]
     assert [section.title for section in found] == ["Spared: 6 workloads of lower priority, the most important first"]
     assert len(found[0].rows) == 5
     assert found[0].notes == (
         "... and 1 more",
         "1 of them first of all because a PodDisruptionBudget protects them.",
     )
-    one = made(unit("s", evicted=False), more_spared=0, more_protected=2)
+    one = planned(unit("s", evicted=False), protected=2)
     [found_one] = [section for section in sections(Plan(), Account(1, 0, 0, (one,))) if section.tone is Tone.GOOD]
     assert found_one.title == "Spared: 1 workload of lower priority, the most important first"
     assert found_one.notes == ("2 of them first of all because a PodDisruptionBudget protects them.",)
-    more = made(unit("s", evicted=False), more_spared=3)
+    more = planned(unit("s", evicted=False), more_spared=3)
     [found_more] = [section for section in sections(Plan(), Account(1, 0, 0, (more,))) if section.tone is Tone.GOOD]
     assert (found_more.title.split(" of ")[0], found_more.notes) == ("Spared: 4 workloads", ("... and 3 more",))
 
@@ -523,28 +495,30 @@ def test_spared_units_are_counted_with_those_that_are_not_listed() -> None:
 @pytest.mark.parametrize(
     ("by_score", "needed", "evicted", "note"),
     [
-        (None, None, ("v",), None),
-        ((3, 1), None, ("v",), "1 pod goes; placing by score would have cost 3."),
-        ((3, 2), None, ("v", "w"), "2 pods go; placing by score would have cost 3, of priority up to 2."),
-        ((3, 1), ("cpu", "4", "6", ""), ("v",), "1 pod (6 cpu) goes; placing by score would have cost 3."),
-        (None, ("cpu", "8", "6", "2"), ("v",), None),
+        (None, "", ("v",), None),
+        ((3, 1), "", ("v",), "1 pod goes; placing by score would have cost 3."),
+        ((3, 2), "", ("v", "w"), "2 pods go; placing by score would have cost 3, of priority up to 2."),
+        ((3, 1), "4", ("v",), "1 pod (6 cpu) goes; placing by score would have cost 3."),
+        (None, "8", ("v",), None),
     ],
 )
 def test_what_the_search_for_the_cheapest_eviction_saved(
     by_score: tuple[int, int] | None,
-    needed: tuple[str, str, str, str] | None,
+    needed: str,
     evicted: tuple[str, ...],
     note: str | None,
 ) -> None:
-    account = Account(1, 0, 0, (made(*map(unit, evicted), by_score=by_score, needed=needed),))
+    freed, free_before = ("6" if needed else "", "2" if needed == "8" else "")
+    made = planned(*map(unit, evicted), by_score=by_score, needed=needed, freed=freed, free_before=free_before)
+    account = Account(1, 0, 0, (made,))
     found = next(section for section in sections(Plan(), account) if section.title.startswith("Evicted for"))
-    free = " and 2 free before, 8" if needed is not None and needed[3] else ", 4"
-    amounts = () if needed is None else (f"6 cpu freed{free} needed.",)
+    free = " and 2 free before, 8" if free_before else ", 4"
+    amounts = () if not needed else (f"6 cpu freed{free} needed.",)
     assert found.notes == (*amounts, *(() if note is None else (note,)))
     assert found.title == "Evicted for pod a/x (priority 9), 0 s in"
 
 
-PREEMPTOR = Preemptor(kind="PodGroup", namespace="a", name="g", priority=9)
+PREEMPTOR = PreemptorName(kind="PodGroup", namespace="a", name="g", priority=9)
 
 
 @pytest.mark.parametrize(
@@ -559,7 +533,7 @@ PREEMPTOR = Preemptor(kind="PodGroup", namespace="a", name="g", priority=9)
     ],
 )
 def test_a_put_off_preemption_names_what_it_waits_for(reason: str, pods: tuple[str, ...], text: str) -> None:
-    one = PutOffOutcome(preemptor=PREEMPTOR, reason=reason, message="", at=60, until=None, pods=pods)
+    one = DeferredPreemption(preemptor=PREEMPTOR, reason=reason, message="", at=60, until=None, pods=pods)
     found = titled("Waiting instead of evicting", Plan(put_off=(one, replace(one, until=120))))
     assert found is not None
     assert (found.columns, found.tone) == (("preemptor", "waits for", "from", "at the latest until"), Tone.WAITING)
@@ -567,7 +541,7 @@ def test_a_put_off_preemption_names_what_it_waits_for(reason: str, pods: tuple[s
 
 
 def test_room_that_was_held_and_not_used_is_listed() -> None:
-    one = ReleasedOutcome(preemptor=PREEMPTOR, nodes=("n1", "n2"), reason="NotUsed", message="its time is over", at=60)
+    one = ReleasedCapacity(preemptor=PREEMPTOR, nodes=("n1", "n2"), reason="NotUsed", message="its time is over", at=60)
     found = titled("Held room released unused", Plan(released=(one,)))
     assert found is not None
     assert (found.columns, found.tone) == (("held for", "on", "at", "why"), Tone.WAITING)
@@ -591,11 +565,11 @@ def test_sections_stand_in_the_order_of_their_importance() -> None:
         pods=(pod("p"), pod("q", "Unschedulable")),
         pod_groups=(group("g", below_minimum=True, lost=1),),
         composite_pod_groups=(tree("t"),),
-        put_off=(PutOffOutcome(preemptor=PREEMPTOR, reason="PreemptionDelay", message="", at=0, until=None),),
-        released=(ReleasedOutcome(preemptor=PREEMPTOR, nodes=("n",), reason="NotUsed", message="", at=0),),
+        put_off=(DeferredPreemption(preemptor=PREEMPTOR, reason="PreemptionDelay", message="", at=0, until=None),),
+        released=(ReleasedCapacity(preemptor=PREEMPTOR, nodes=("n",), reason="NotUsed", message="", at=0),),
         lost=(lost,),
     )
-    assert [section.title for section in sections(plan, Account(1, 0, 0, (made(unit("v")),)))] == [
+    assert [section.title for section in sections(plan, Account(1, 0, 0, (planned(unit("v")),)))] == [
         "Changes",
         "1 of 2 pods placed, 1 waiting.",
         "Displaced",

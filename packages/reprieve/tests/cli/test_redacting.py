@@ -17,9 +17,18 @@ from reprieve.cli.evidence import Asked, Evidence, Occurrence, Owned
 from reprieve.cli.redacting import Redaction, redacted, redacted_waiting
 from reprieve.cli.sections import plain
 from reprieve.cli.whatif import Answered
+from reprieve.decisions.outcomes import Help
+from reprieve.decisions.records import (
+    DecisionRecord,
+    EntityReference,
+    FailedPreemption,
+    LevelRecord,
+    MessageCount,
+    Timings,
+    UnitRecord,
+)
 from reprieve.inputs.loading import read
-from reprieve.observability.records import DecisionRecord, InVain, Level, Message, Ref, Timings, Unit
-from reprieve.simulation.report import CompositeOutcome, Help, Plan, PodGroupOutcome, PodOutcome, Stats
+from reprieve.simulation.report import CompositeOutcome, Plan, PodGroupOutcome, PodOutcome, Stats
 from tests import building
 from tests.cli.test_explain_text import preempting
 
@@ -120,8 +129,10 @@ def group(name: str, namespace: str, priority: int = 0, outcome: str = "Unschedu
 
 def waiting(**who: Any) -> Any:
     plan = Plan(**who, stats=Stats(seconds=0.0, virtual_seconds=0.0, attempts=0))
-    entity = Ref(kind="Pod", namespace="theirs", name="p", priority=4)
-    unit = Unit(unit="theirs/p", kind="Pod", outcome="LookedAt", priority=4, pods=1, pod_names=["theirs/p"], nodes=[])
+    entity = EntityReference(kind="Pod", namespace="theirs", name="p", priority=4)
+    unit = UnitRecord(
+        unit="theirs/p", kind="Pod", outcome="LookedAt", priority=4, pods=1, pod_names=("theirs/p",), nodes=()
+    )
     record = DecisionRecord(
         id=1,
         time="",
@@ -130,7 +141,7 @@ def waiting(**who: Any) -> Any:
         message="theirs/p",
         attempt=1,
         timings=Timings(attempt_seconds=0.0, waiting_seconds=0.0),
-        in_vain=InVain(reason="DoesNotFit", looked_at=[unit]),
+        in_vain=FailedPreemption(reason="DoesNotFit", looked_at=(unit,)),
     )
     return redacted_waiting(plan, lambda *asked: record if asked[2] == "p" else None, Manifests(), "ours")
 
@@ -188,8 +199,8 @@ def test_others_are_counted_by_kind_and_priority_the_highest_first() -> None:
 def test_a_record_of_others_shows_kind_and_priority_alone() -> None:
     found = waiting()
     record = found.record_of("Pod", "theirs", "p")
-    assert record.entity == Ref(kind="Pod", namespace="", name="", priority=4)
-    assert record.in_vain.looked_at[0].pod_names == []
+    assert record.entity == EntityReference(kind="Pod", namespace="", name="", priority=4)
+    assert record.in_vain.considered[0].pod_names == ()
     assert found.record_of("Pod", "theirs", "q") is None
 
 
@@ -209,7 +220,7 @@ def of_one(note: str, *records: DecisionRecord, **more: Any) -> Evidence:
     return redacted(found)
 
 
-def attempt(entity: Ref, **more: Any) -> DecisionRecord:
+def attempt(entity: EntityReference, **more: Any) -> DecisionRecord:
     timings = Timings(attempt_seconds=0.0, waiting_seconds=0.0)
     given = {"id": 1, "time": "", "result": "Unschedulable", "message": "", "attempt": 1, "timings": timings, **more}
     return DecisionRecord(entity=entity, **given)
@@ -217,8 +228,8 @@ def attempt(entity: Ref, **more: Any) -> DecisionRecord:
 
 @pytest.mark.parametrize("name", ["mine", "g", "member", "mid", "top", "gone", "job", "level"])
 def test_the_group_tree_and_owner_of_what_is_asked_about_are_named(name: str) -> None:
-    levels = [Level(kind="PodGroup", name="team/level", ok=True, succeeded=1, of=1, needed=1)]
-    record = attempt(Ref(kind="PodGroup", namespace="team", name="g"), levels=levels)
+    levels = [LevelRecord(kind="PodGroup", name="team/level", ok=True, succeeded=1, of=1, needed=1)]
+    record = attempt(EntityReference(kind="PodGroup", namespace="team", name="g"), levels=levels)
     assert of_one(f"see team/{name} and team/other", record).events[0].note == f"see team/{name} and another object"
 
 
@@ -232,14 +243,16 @@ def test_the_tree_above_a_tree_is_named() -> None:
 def test_objects_named_in_a_record_are_shown_by_kind_and_priority() -> None:
     """Who preempted, who went, who was spared and who was looked at, each pod of a unit too."""
 
-    def unit(name: str, kind: str, priority: int) -> Unit:
+    def unit(name: str, kind: str, priority: int) -> UnitRecord:
         pods = [f"team/{name}"] if kind == "Pod" else [f"team/{name}-0"]
-        return Unit(unit=f"team/{name}", kind=kind, outcome="", priority=priority, pods=1, pod_names=pods, nodes=["n1"])
+        return UnitRecord(
+            unit=f"team/{name}", kind=kind, outcome="", priority=priority, pods=1, pod_names=tuple(pods), nodes=("n1",)
+        )
 
     made = preempting(evicted=[unit("gone", "PodGroup", 1)], reprieved=[unit("spared", "Pod", 2)])
-    of_others = attempt(Ref(kind="Pod", namespace="theirs", name="high", priority=9), preemption=made)
-    vain = InVain(reason="DoesNotFit", looked_at=[unit("seen", "CompositePodGroup", 3)])
-    own = attempt(Ref(kind="Pod", namespace="team", name="mine", priority=5), in_vain=vain)
+    of_others = attempt(EntityReference(kind="Pod", namespace="theirs", name="high", priority=9), preemption=made)
+    vain = FailedPreemption(reason="DoesNotFit", looked_at=(unit("seen", "CompositePodGroup", 3),))
+    own = attempt(EntityReference(kind="Pod", namespace="team", name="mine", priority=5), in_vain=vain)
     note = "theirs/high team/gone team/gone-0 team/spared team/seen team/seen-0 team/mine"
     found = of_one(note, of_others, own, missing="")
     assert found.events[0].note == (
@@ -251,23 +264,23 @@ def test_objects_named_in_a_record_are_shown_by_kind_and_priority() -> None:
     assert mine.entity.name == "mine"
     assert theirs.preemption is not None
     assert theirs.preemption.evicted[0].unit == "a podgroup of priority 1"
-    assert theirs.preemption.evicted[0].pod_names == []
+    assert theirs.preemption.evicted[0].pod_names == ()
 
 
 def test_pods_are_listed_under_their_messages_where_they_are_ones_own() -> None:
-    pods = [Message(message="theirs/x is in the way", pods=1, names=["team/mine"], reason="R")]
-    mine = attempt(Ref(kind="Pod", namespace="team", name="mine"), pods=pods)
-    other = attempt(Ref(kind="Pod", namespace="theirs", name="x", priority=4), pods=pods)
+    pods = [MessageCount(message="theirs/x is in the way", pods=1, names=("team/mine",), reason="R")]
+    mine = attempt(EntityReference(kind="Pod", namespace="team", name="mine"), pods=pods)
+    other = attempt(EntityReference(kind="Pod", namespace="theirs", name="x", priority=4), pods=pods)
     found = of_one("", mine, other)
     assert [(one.pods[0].names, one.pods[0].message) for one in found.records] == [
-        (["team/mine"], "a pod of priority 4 is in the way"),
-        ([], "a pod of priority 4 is in the way"),
+        (("team/mine",), "a pod of priority 4 is in the way"),
+        ((), "a pod of priority 4 is in the way"),
     ]
 
 
 def test_what_was_worked_out_and_the_conditions_are_redacted_too() -> None:
     helps = (Help(kind="Workload", sentence="Without team/other", workload="team/pod/other", flags=("--without x",)),)
-    record = attempt(Ref(kind="Pod", namespace="theirs", name="x", priority=4))
+    record = attempt(EntityReference(kind="Pod", namespace="theirs", name="x", priority=4))
     conditions = [objects.PodCondition(type="PodScheduled", status="False", reason="U", message="team/other is there")]
     item = building.pod("mine", group="g")
     item = with_fields(item, status=with_fields(item.status, conditions=conditions))

@@ -1,16 +1,16 @@
 """What the text says of answers that are too large to list (rules of the rendering alone)."""
 
-from dataclasses import replace
-
 import pytest
 from msgspec.structs import replace as replaced
 
 from reprieve.cli.capacity import capacity_sections
 from reprieve.cli.drain_plan import drain_sections
+from reprieve.cli.preemption_text import MOST_ROWS
 from reprieve.cli.queue import queue_section
-from reprieve.cli.render import MOST_ROWS, _spread, plan_sections
+from reprieve.cli.render import _spread, plan_sections
 from reprieve.cli.sections import Tone, plain
-from reprieve.python.wording import seconds_text
+from reprieve.decisions.outcomes import Help
+from reprieve.decisions.phrases import seconds_text
 from reprieve.questions.capacity import Capacity, Domain, Pool
 from reprieve.questions.drain_order import DrainedNode, DrainPlan
 from reprieve.questions.queue_order import Queue, QueueItem
@@ -19,15 +19,14 @@ from reprieve.simulation.report import (
     Answer,
     BrokenGang,
     DisplacedPod,
-    Help,
     LostPod,
     Plan,
+    PlannedPreemption,
     PodGroupOutcome,
     PodOutcome,
-    PreemptionAccount,
     Stats,
-    UnitAccount,
 )
+from tests.decisions.made import planned, unit
 
 
 def pod(name: str, node: str | None, group: str | None = None, message: str | None = None) -> PodOutcome:
@@ -37,28 +36,10 @@ def pod(name: str, node: str | None, group: str | None = None, message: str | No
     )
 
 
-def text(*pods: PodOutcome, preemptions: tuple[PreemptionAccount, ...] = ()) -> str:
+def text(*pods: PodOutcome, preemptions: tuple[PlannedPreemption, ...] = ()) -> str:
     plan = Plan(pods=pods, stats=Stats(seconds=12345.678, virtual_seconds=0, attempts=1))
     account = Account(nodes=3, running_before=0, running_after=0, preemptions=preemptions)
     return plain(plan_sections(Answer(plan, account)))
-
-
-def unit(name: str, *, evicted: bool = True, running: float | None = None) -> UnitAccount:
-    return UnitAccount(
-        unit=f"a/{name}",
-        whole_group=False,
-        pods=(f"a/{name}",),
-        nodes=("n1",),
-        priority=1,
-        violates_pdb=False,
-        evicted=evicted,
-        why="with it back, a/x would not fit on n1: Insufficient cpu" if evicted else "",
-        running_seconds=running,
-    )
-
-
-def preemption(*units: UnitAccount) -> PreemptionAccount:
-    return PreemptionAccount("pod a/x", 9, "n1", 0.0, (("a/x", "n1"),), units, 1)
 
 
 def test_long_tables_end_with_a_count_of_what_is_left_out() -> None:
@@ -76,21 +57,21 @@ def test_pods_that_wait_for_the_same_reason_share_a_row() -> None:
 
 def test_the_domain_of_a_group_is_named() -> None:
     """Under a topology constraint (preemption.md 4.6); the whole cluster goes without saying."""
-    made = preemption(unit("v0"))
     notes = {}
     for domain, candidates in (("cluster", 1), ("rack-1", 1), ("rack-1", 2)):
-        shown = text(preemptions=(replace(made, preemptor="podgroup a/g", domain=domain, candidates=candidates),))
+        made = planned(unit("v0"), preemptor="PodGroup", domain=domain, candidates=candidates)
+        shown = text(preemptions=(made,))
         notes[domain, candidates] = [line.strip() for line in shown.splitlines() if "is placed in" in line]
     assert notes == {
         ("cluster", 1): [],
         ("rack-1", 1): ["The group is placed in rack-1."],
         ("rack-1", 2): ["The group is placed in rack-1, the cheapest of 2 domains."],
     }
-    assert "is placed in" not in text(preemptions=(made,))
+    assert "is placed in" not in text(preemptions=(planned(unit("v0")),))
 
 
 def test_victims_of_one_node_for_one_reason_share_a_row() -> None:
-    shown = text(preemptions=(preemption(*(unit(f"v{i}", running=60.0 + 3600 * i) for i in range(6))),))
+    shown = text(preemptions=(planned(*(unit(f"v{i}", running_seconds=60.0 + 3600 * i) for i in range(6))),))
     assert "pods a/v0, v1, v2, v3 and 2 more  6 pods" in shown
     assert "1 min to 5 h 1 min" in shown
     assert shown.count("why: ") == 1
@@ -98,15 +79,15 @@ def test_victims_of_one_node_for_one_reason_share_a_row() -> None:
 
 def test_a_victim_already_terminating_is_counted_once() -> None:
     """A victim whose room somebody more important takes while it leaves is named for both and goes once."""
-    first = preemption(unit("v0"), unit("v1"))
-    again = replace(first, units=(replace(unit("v0"), evicted_before=True),))
+    first = planned(unit("v0"), unit("v1"))
+    again = planned(unit("v0"), evicted_before=frozenset({"a/v0"}))
     shown = text(preemptions=(first, again))
     assert "2 workloads (2 pods) evicted to make room." in shown
     assert shown.count("leaving already for an earlier preemptor, whose room this is") == 1
 
 
 def test_the_most_important_spared_are_named_and_the_others_counted() -> None:
-    shown = text(preemptions=(preemption(unit("v"), *(unit(f"s{i}", evicted=False) for i in range(8))),))
+    shown = text(preemptions=(planned(unit("v"), *(unit(f"s{i}", evicted=False) for i in range(8))),))
     assert "Spared: 8 workloads of lower priority" in shown
     assert "pod a/s4" in shown
     assert "pod a/s5" not in shown

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
+from kube_rules.durations import micro_time
 from reprieve.observability.events import (
     FINISH_SECONDS,
     REFRESH_SECONDS,
     EventRecorder,
     Reference,
-    micro_time,
     shortened,
 )
 

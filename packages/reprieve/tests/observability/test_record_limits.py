@@ -1,6 +1,6 @@
 """What a decision record holds of attempts that are large: the first of a list, and the full number beside it.
 
-observability.md 4; `reprieve.observability.records`: a record is bounded whatever the size of the cluster.
+observability.md 4; `reprieve.decisions.records`: a record is bounded whatever the size of the cluster.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import msgspec
 import pytest
 
 from reprieve.cluster.pods import PodRecord
+from reprieve.decisions.records import CostRecord, DecisionRecord, FailedPreemption, decode
 from reprieve.observability.recording import RecordKeeper
-from reprieve.observability.records import Cost, DecisionRecord, InVain, decode
 from reprieve.observability.store import MemoryStore
 from reprieve.preemption.lost_work import EvictedPods
 from reprieve.preemption.outcome import NoRoom, PreemptionInVain, PutOff, WaitsFor
@@ -68,7 +68,7 @@ class Keeping:
 def test_ten_pods_are_named_of_those_with_one_message(pods: int) -> None:
     keeping = Keeping(pods)
     [message] = keeping.decide(failed(*map(rejection, keeping.pods(pods)))).pods
-    assert (message.pods, message.names) == (pods, [f"default/p{i:03}" for i in range(min(pods, 10))])
+    assert (message.pods, list(message.names)) == (pods, [f"default/p{i:03}" for i in range(min(pods, 10))])
 
 
 @pytest.mark.parametrize("messages", [19, 20, 21])
@@ -118,7 +118,7 @@ def test_a_level_has_the_outcome_of_a_group_and_names_ten_of_its_children() -> N
         "succeeded": 0,
         "of": 2,
         "why": "full",
-        "short": [f"c{i}" for i in range(10)],
+        "short": tuple(f"c{i}" for i in range(10)),
     }
 
 
@@ -149,8 +149,8 @@ def test_a_unit_names_ten_pods_and_ten_nodes_each_once(pods: int, nodes: int) ->
     assert made is not None
     [gone] = made.evicted
     assert (gone.pods, gone.nodes_total) == (pods, nodes)
-    assert gone.pod_names == [f"default/p{i:03}" for i in reversed(range(max(0, pods - 10), pods))]
-    assert gone.nodes == [f"n{row:03}" for row in range(min(nodes, 10))]
+    assert list(gone.pod_names) == [f"default/p{i:03}" for i in reversed(range(max(0, pods - 10), pods))]
+    assert list(gone.nodes) == [f"n{row:03}" for row in range(min(nodes, 10))]
     assert made.cost.pods == pods
 
 
@@ -162,7 +162,7 @@ def test_ten_of_those_it_waits_for_are_named(pods: int) -> None:
     found = keeping.decide(failed(rejection(keeping.pods(1)[0]), put_off=waiting)).waits
     assert found is not None
     assert (found.reason, found.message, found.until) == ("Predecessor", "waits", "")
-    assert (found.pods_total, found.pods) == (pods, [f"default/p{i:03}" for i in range(10)])
+    assert (found.pods_total, list(found.pods)) == (pods, [f"default/p{i:03}" for i in range(10)])
 
 
 @pytest.mark.parametrize("times", [9, 10, 11])
@@ -184,7 +184,7 @@ def test_the_last_ten_releases_of_its_room_are_kept(times: int) -> None:
         times,
         times,
     )
-    assert last.nodes == [f"n{i:03}" for i in range(min(times, 10))]
+    assert list(last.nodes) == [f"n{i:03}" for i in range(min(times, 10))]
 
 
 # -- what is kept of earlier records -----------------------------------------------------------------------------------
@@ -358,7 +358,7 @@ def test_members_of_a_gang_in_numbers() -> None:
     assert (found.members.tried, found.members.placed) == (4, 3)
     assert (found.members.min_count, found.members.already_scheduled) == (2, 0)
     assert found.order is not None
-    assert (found.order.search, found.order.placed, found.rejected_by) == ("Greedy", 3, ["A", "B"])
+    assert (found.order.search, found.order.placed, found.rejected_by) == ("Greedy", 3, ("A", "B"))
     assert (found.entity.kind, found.entity.name, found.entity.priority) == ("PodGroup", "crew", 5)
 
 
@@ -419,7 +419,7 @@ def test_a_preemption_of_nobody_costs_nothing() -> None:
     keeping = Keeping(1)
     made = keeping.decide(evicting(keeping.pods(1)[0])).preemption
     assert made is not None
-    assert made.cost == Cost(units=0, pods=0, highest_priority=0)
+    assert made.cost == CostRecord(units=0, pods=0, highest_priority=0)
 
 
 def test_victims_and_not_those_spared_find_the_record() -> None:
@@ -449,7 +449,7 @@ def test_a_group_that_finds_no_room_without_a_look_at_nodes_has_none() -> None:
     assert crew is not None
     vain = PreemptionInVain(crew, NoRoom.UNDER_WAY)
     found = keeping.decide(failed(rejection(keeping.pods(1)[0]), in_vain=vain)).in_vain
-    assert found == InVain(reason="UnderWay")
+    assert found == FailedPreemption(reason="UnderWay")
 
 
 def test_what_a_record_leaves_out_reads_as_nothing() -> None:

@@ -12,12 +12,12 @@ from msgspec.structs import replace
 
 from kube_rules import objects
 from kube_rules.meta import OwnerReference
-from reprieve.observability.history import history_of
+from reprieve.decisions.hints import helps_of
+from reprieve.decisions.history import history_of
+from reprieve.decisions.records import MOST_CONSIDERED, MOST_REPRIEVED, DecisionRecord, decode, encode
 from reprieve.observability.recording import RecordKeeper
-from reprieve.observability.records import MOST_LOOKED_AT, MOST_REPRIEVED, DecisionRecord, decode, encode
 from reprieve.observability.store import MemoryStore
 from reprieve.plugins.gang_scheduling import GREEDY, RETRY, GangScheduling
-from reprieve.python.hints import helps_of
 from tests.building import START, Item, gang, group, node, pdb, pod, profile_with
 from tests.observability.watching import Observed
 
@@ -61,7 +61,7 @@ def test_a_rejection() -> None:
         ("Insufficient cpu", 2),
         ("node(s) had untolerated taint(s)", 1),
     ]
-    assert record.rejected_by == ["NodeResourcesFit", "TaintToleration"]
+    assert record.rejected_by == ("NodeResourcesFit", "TaintToleration")
     assert record.timings.attempt_seconds == pytest.approx(0.003)
     assert record.preemption is None
 
@@ -100,8 +100,8 @@ def test_what_is_missing_least_and_where() -> None:
     assert lack is not None
     assert lack.closest is not None
     assert lack.closest.missing == {"cpu": "1"}
-    assert (lack.closest.nodes, lack.closest.names) == (2, ["n1", "n3"])
-    assert lack.too_big == []
+    assert (lack.closest.nodes, lack.closest.names) == (2, ("n1", "n3"))
+    assert lack.too_big == ()
 
 
 def test_room_held_for_others_is_not_free() -> None:
@@ -156,7 +156,7 @@ def test_a_gang_that_lacks_places() -> None:
     assert record.lack.more == 1
     assert record.lack.closest is not None
     assert record.lack.closest.missing == {GPU: "1"}
-    assert record.lack.closest.names == ["n2"]
+    assert record.lack.closest.names == ("n2",)
 
 
 def test_no_node_is_close_that_is_too_small_beside_the_members_it_takes() -> None:
@@ -164,7 +164,7 @@ def test_no_node_is_close_that_is_too_small_beside_the_members_it_takes() -> Non
     seen = Recorded(node("n1", gpu=4), node("n2", gpu=3), *gang("train", 4, gpu=2)).settle()
     lack = seen.one("train", "PodGroup").lack
     assert lack is not None
-    assert (lack.more, lack.closest, lack.too_big) == (1, None, [])
+    assert (lack.more, lack.closest, lack.too_big) == (1, None, ())
 
 
 _TWO_OF_FOUR = [node("n1", cpu=4), node("n2", cpu=2), node("n3", cpu=8, taints=[("k", "v", "NoSchedule")])]
@@ -180,7 +180,7 @@ def test_why_no_room_was_made_for_a_gang() -> None:
     assert found is not None
     assert (found.reason, found.placed, found.needed) == ("DoesNotFit", 1, 3)
     assert (found.potential_victims, found.pods) == (2, 3)
-    assert [(u.unit, u.kind, u.outcome, u.pods, u.nodes) for u in found.looked_at] == [
+    assert [(u.unit, u.kind, u.outcome, u.pods, list(u.nodes)) for u in found.looked_at] == [
         ("default/crew", "PodGroup", "LookedAt", 2, ["n2"]),
         ("default/low", "Pod", "LookedAt", 1, ["n1"]),
     ]
@@ -205,7 +205,7 @@ def test_nobody_of_lower_priority_to_make_room(items: list[Item], reason: str, l
     seen = Recorded(*_TWO_OF_FOUR, *items, *gang("train", 3, cpu=4, priority=9)).settle()
     found = seen.one("train", "PodGroup").in_vain
     assert found is not None
-    assert (found.reason, found.lowest_priority, found.looked_at) == (reason, lowest, [])
+    assert (found.reason, found.lowest_priority, found.looked_at) == (reason, lowest, ())
 
 
 def test_a_gang_that_may_not_push_out_anybody() -> None:
@@ -228,12 +228,12 @@ def test_a_gang_whose_victims_are_still_leaving() -> None:
 
 
 def test_potential_victims_are_counted_and_the_first_are_named() -> None:
-    low = [pod(f"low{i:02d}", cpu="10m", node="n1", start=i) for i in range(MOST_LOOKED_AT + 5)]
+    low = [pod(f"low{i:02d}", cpu="10m", node="n1", start=i) for i in range(MOST_CONSIDERED + 5)]
     seen = Recorded(*_TWO_OF_FOUR, *low, *gang("train", 3, cpu=4, priority=9)).settle()
     found = seen.one("train", "PodGroup").in_vain
     assert found is not None
-    assert found.potential_victims == found.pods == MOST_LOOKED_AT + 5
-    assert [unit.unit for unit in found.looked_at] == [f"default/low{i:02d}" for i in range(MOST_LOOKED_AT)]
+    assert found.potential_victims == found.pods == MOST_CONSIDERED + 5
+    assert [unit.unit for unit in found.looked_at] == [f"default/low{i:02d}" for i in range(MOST_CONSIDERED)]
 
 
 @pytest.mark.parametrize(("option", "search"), [(GREEDY, "Greedy"), (RETRY, "Retry")])
@@ -262,7 +262,7 @@ def test_evicted_and_reprieved_with_their_reasons() -> None:
     assert made is not None
     assert (made.domain, made.potential_victims, made.reprieved_total) == ("n1", 2, 1)
     (gone,) = made.evicted
-    assert (gone.unit, gone.kind, gone.outcome, gone.nodes) == ("default/big", "Pod", "Evicted", ["n1"])
+    assert (gone.unit, gone.kind, gone.outcome, gone.nodes) == ("default/big", "Pod", "Evicted", ("n1",))
     assert gone.why is not None
     assert (gone.why.pod, gone.why.node, gone.why.plugin, gone.why.text) == (
         "default/high",
@@ -370,7 +370,7 @@ def test_victims_find_the_record_of_their_preemptor() -> None:
         record = seen.one(name, kind)
         assert record.entity.name == "new"
         assert record.preemption is not None
-        assert [(u.unit, u.kind, u.pods, u.pod_names) for u in record.preemption.evicted] == [
+        assert [(u.unit, u.kind, u.pods, list(u.pod_names)) for u in record.preemption.evicted] == [
             ("default/old", "PodGroup", 2, ["default/old-0", "default/old-1"])
         ]
 
@@ -411,7 +411,7 @@ def test_the_owners_of_what_is_evicted_find_the_record() -> None:
     seen = Recorded(node("n1", cpu=4), of_job, of_web, pod("high", cpu=4, priority=9)).settle()
     made = seen.one("high").preemption
     assert made is not None
-    assert {unit.unit: unit.owners for unit in made.evicted} == {
+    assert {unit.unit: list(unit.owners) for unit in made.evicted} == {
         "default/train-x": ["job default/train"],
         "default/web-y": ["replicaset default/web-abc", "deployment default/web"],
     }
@@ -435,7 +435,7 @@ def test_the_record_of_a_preemption_that_failed_has_only_what_was_evicted(went: 
     seen.observer.preemption_ended(decision.preemption, seconds=1.5, error="forbidden", now=START)
     made = seen.one("high").preemption
     assert made is not None
-    assert (made.held_until, made.told, made.cascade) == ("", [], [])
+    assert (made.held_until, made.told, made.cascade) == ("", (), ())
     assert (made.cost.units, made.cost.pods, made.cost.running_seconds_lost) == (went, went, went * 60.0)
     assert sorted(unit.outcome for unit in made.evicted) == ["Evicted"] * went + ["NotEvicted"] * (2 - went)
     [item] = history_of(seen.about("high"), None).items

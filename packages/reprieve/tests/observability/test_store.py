@@ -16,14 +16,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
-from reprieve.observability.records import (
-    Candidate,
+from reprieve.decisions.records import (
+    CandidateRecord,
     Comparison,
-    Cost,
+    CostRecord,
     DecisionRecord,
+    EntityReference,
     PreemptionRecord,
-    Ref,
     Timings,
     encode,
 )
@@ -35,7 +36,7 @@ def record(store: RecordStore, name: str, message: str = "no", number: int | Non
     return DecisionRecord(
         id=store.next_id() if number is None else number,
         time="2026-01-01T00:00:00.000000Z",
-        entity=Ref(kind="Pod", namespace="d", name=name),
+        entity=EntityReference(kind="Pod", namespace="d", name=name),
         result="Unschedulable",
         message=message,
         attempt=1,
@@ -167,21 +168,19 @@ def test_five_thousand_records_and_64_mebibytes_are_kept_by_default() -> None:
 
 
 def preempted(store: RecordStore, name: str, minute: int) -> None:
-    made = record(store, name)
-    made.time = f"2026-01-01T00:{minute:02}:00.000000Z"
-    made.preemption = PREEMPTED
+    made = replace(record(store, name), time=f"2026-01-01T00:{minute:02}:00.000000Z", preemption=PREEMPTED)
     store.put(made, (("Pod", "d", name),))
 
 
 PREEMPTED = PreemptionRecord(
     domain="n",
     potential_victims=0,
-    evicted=[],
-    reprieved=[],
+    evicted=(),
+    reprieved=(),
     reprieved_total=0,
-    cost=Cost(units=0, pods=0, highest_priority=0),
-    comparison=Comparison(candidates=1, chosen=Candidate(domain="n")),
-    nominations=[],
+    cost=CostRecord(units=0, pods=0, highest_priority=0),
+    comparison=Comparison(candidates=1, chosen=CandidateRecord(domain="n")),
+    nominations=(),
     nominations_total=0,
 )
 

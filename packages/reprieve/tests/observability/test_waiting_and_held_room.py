@@ -11,16 +11,16 @@ from msgspec.structs import replace
 from kube_rules import objects
 from reprieve.cli.evidence import Asked, Evidence
 from reprieve.cli.explain_text import explanation_of
-from reprieve.cli.in_vain import in_vain_sentences
 from reprieve.cli.render import plan_sections
 from reprieve.cli.sections import plain
-from reprieve.observability.records import Candidate, Comparison, Cost, DecisionRecord, PreemptionRecord
+from reprieve.decisions.records import CandidateRecord, Comparison, CostRecord, DecisionRecord, PreemptionRecord
+from reprieve.decisions.wording import in_vain_sentences
 from reprieve.preemption.default_preemption import DefaultPreemption
 from reprieve.preemption.options import PreemptionOptions
 from reprieve.preemption.outcome import NoRoom, WaitsFor
 from reprieve.scheduling.held_room import Released
 from reprieve.simulation.report import Account, Answer, Plan
-from reprieve.simulation.report_put_off import put_off_outcomes, released_outcomes
+from reprieve.simulation.report_preemptions import deferred_preemptions, released_capacity
 from tests.building import START, Item, annotated, gang, group, node, pdb, pod, priority_class, profile_with
 from tests.observability.test_recording import Recorded
 from tests.preemption.test_waiting import at, owned, saying
@@ -30,12 +30,12 @@ RULES = Path(__file__).parents[4] / "docs/rules/observability.md"
 PREEMPTED = PreemptionRecord(
     domain="cluster",
     potential_victims=0,
-    evicted=[],
-    reprieved=[],
+    evicted=(),
+    reprieved=(),
     reprieved_total=0,
-    cost=Cost(units=0, pods=0, highest_priority=0),
-    comparison=Comparison(candidates=1, chosen=Candidate(domain="cluster")),
-    nominations=[],
+    cost=CostRecord(units=0, pods=0, highest_priority=0),
+    comparison=Comparison(candidates=1, chosen=CandidateRecord(domain="cluster")),
+    nominations=(),
     nominations_total=0,
 )
 
@@ -55,7 +55,7 @@ def explained(record: DecisionRecord, item: objects.Pod | None = None, **asked: 
 
 def text_of_plan(seen: Recorded) -> str:
     world = seen.world.virtual
-    found = Plan(put_off=put_off_outcomes(world), released=released_outcomes(world))
+    found = Plan(put_off=deferred_preemptions(world), released=released_capacity(world))
     return " ".join(plain(plan_sections(Answer(found, Account(1, 1, 1)))).split())
 
 
@@ -102,7 +102,7 @@ def test_the_record_has_until_when_room_is_held_and_how_it_was_released() -> Non
     release(seen)
     preempted = next(one.preemption for one in seen.about("crew", "PodGroup") if one.preemption is not None)
     [released] = preempted.released
-    assert (released.reason, released.nodes, released.nodes_total, released.pods) == ("NotUsed", ["n0", "n1"], 2, 2)
+    assert (released.reason, released.nodes, released.nodes_total, released.pods) == ("NotUsed", ("n0", "n1"), 2, 2)
     record = next(one for one in seen.about("crew", "PodGroup") if one.preemption is not None)
     text = explained(record, pod("crew-0", group="crew"))
     sentence = "The room held on n0, n1 was released at 2020-09-13 12:28:10 UTC: it was held for 60 s and not used."
@@ -185,7 +185,12 @@ def test_a_waiting_preemptor_is_reported_with_what_it_waits_for_and_until_when(
     record = seen.one("high")
     waits = record.waits
     assert waits is not None
-    assert (record.result, waits.reason, waits.pods, waits.pods_total) == ("Unschedulable", reason, pods, len(pods))
+    assert (record.result, waits.reason, list(waits.pods), waits.pods_total) == (
+        "Unschedulable",
+        reason,
+        pods,
+        len(pods),
+    )
     assert waits.until.startswith(at(until)[:-1])
     assert record.message.removesuffix(".").endswith(waits.message)
     assert ("Warning", "high", record.message) in seen.events("FailedScheduling")

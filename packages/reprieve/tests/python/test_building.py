@@ -5,9 +5,9 @@ Also numbers in words, tables in HTML, and the records of who waits.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -16,30 +16,32 @@ import pytest
 import reprieve
 from kube_rules.errors import InputError
 from kube_standin.unknown_fields import PackedSchemas
-from reprieve.inputs.loading import load
-from reprieve.observability.records import (
-    Candidate,
+from reprieve.decisions.hints import helps_of
+from reprieve.decisions.phrases import count, seconds_text
+from reprieve.decisions.records import (
+    CandidateRecord,
     Comparison,
-    Cost,
+    CostRecord,
     DecisionRecord,
-    Members,
-    Message,
+    EntityReference,
+    MemberCounts,
+    MessageCount,
+    OversizedRequest,
     PreemptionRecord,
-    Reason,
-    Ref,
+    ReasonCount,
     Shortage,
     Shortfall,
     Timings,
-    TooBig,
 )
+from reprieve.inputs.loading import load
 from reprieve.preemption.outcome import NEVER
 from reprieve.python import waiting_records
 from reprieve.python.builder import ClusterBuilder
 from reprieve.python.cluster import Cluster
-from reprieve.python.hints import helps_of
 from reprieve.python.tables import MOST_ROWS, Table, html
-from reprieve.python.wording import count, seconds_text
+from reprieve.scheduling.decision import Decision, Result
 from reprieve.simulation.plan import PlanOptions, plan
+from tests.building import World
 
 
 def test_a_node_has_room_for_110_pods_unless_stated_otherwise() -> None:
@@ -128,12 +130,12 @@ def test_objects_are_named_by_their_number_in_errors() -> None:
 def test_a_lower_minimum_helps_where_some_have_a_place(
     placed: int, scheduled: int, minimum: int, result: str, helps: int | None
 ) -> None:
-    members = Members(tried=4, placed=placed, min_count=minimum, already_scheduled=scheduled)
+    members = MemberCounts(tried=4, placed=placed, min_count=minimum, already_scheduled=scheduled)
     found = helps_of(
         DecisionRecord(
             id=1,
             time="",
-            entity=Ref(kind="PodGroup", namespace="default", name="g"),
+            entity=EntityReference(kind="PodGroup", namespace="default", name="g"),
             result=result,
             message="",
             attempt=1,
@@ -149,36 +151,38 @@ def test_a_lower_minimum_helps_where_some_have_a_place(
 
 def rejection(
     *,
-    members: Members | None = None,
+    members: MemberCounts | None = None,
     lack: Shortfall | None = None,
-    reasons: list[Reason] | None = None,
+    reasons: list[ReasonCount] | None = None,
     message: str = "",
-    pods: list[Message] | None = None,
+    pods: list[MessageCount] | None = None,
     priority: int = 0,
 ) -> DecisionRecord:
     return DecisionRecord(
         id=1,
         time="",
-        entity=Ref(kind="Pod" if members is None else "PodGroup", namespace="default", name="g", priority=priority),
+        entity=EntityReference(
+            kind="Pod" if members is None else "PodGroup", namespace="default", name="g", priority=priority
+        ),
         result="Unschedulable",
         message=message,
         attempt=1,
         timings=Timings(attempt_seconds=0.0, waiting_seconds=0.0),
         members=members,
         lack=lack,
-        reasons=reasons or [],
-        pods=pods or [],
+        reasons=tuple(reasons or ()),
+        pods=tuple(pods or ()),
     )
 
 
 def test_reasons_that_somebody_can_change_are_reported_with_their_nodes() -> None:
     """In the order of the record; reasons that nothing is known to help against are left out."""
     reasons = [
-        Reason(reason="node(s) had untolerated taint(s)", nodes=1),
-        Reason(reason="node(s) had volume node affinity conflict", nodes=9),
-        Reason(reason="node(s) were unschedulable", nodes=2),
-        Reason(reason="node(s) didn't match Pod's node affinity/selector", nodes=3),
-        Reason(reason="node(s) didn't have free ports for the requested pod ports", nodes=4),
+        ReasonCount(reason="node(s) had untolerated taint(s)", nodes=1),
+        ReasonCount(reason="node(s) had volume node affinity conflict", nodes=9),
+        ReasonCount(reason="node(s) were unschedulable", nodes=2),
+        ReasonCount(reason="node(s) didn't match Pod's node affinity/selector", nodes=3),
+        ReasonCount(reason="node(s) didn't have free ports for the requested pod ports", nodes=4),
     ]
     assert [(one.kind, one.nodes, one.sentence) for one in helps_of(rejection(reasons=reasons))] == [
         (
@@ -261,24 +265,27 @@ def test_where_least_is_missing_is_reported_with_its_amounts(
 ) -> None:
     """Of a group so many nodes as members are missing; where fewer lack that little it is stated for each member."""
     missing = {"cpu": "2", "memory": "1Gi"}
-    lack = Shortfall(closest=Shortage(missing=missing, nodes=nodes, names=names), more=more)
-    [found] = helps_of(rejection(members=Members(tried=4, placed=0, min_count=4) if group else None, lack=lack))
+    lack = Shortfall(closest=Shortage(missing=missing, nodes=nodes, names=tuple(names)), more=more)
+    [found] = helps_of(rejection(members=MemberCounts(tried=4, placed=0, min_count=4) if group else None, lack=lack))
     assert (found.kind, found.resource, found.amount, found.missing) == ("Free", "cpu", "2", missing)
     assert (found.nodes, found.on, found.sentence) == (asked, tuple(names), sentence)
 
 
 def test_a_larger_node_helps_where_every_amount_can_be_counted() -> None:
-    big = [TooBig(resource="cpu", asked="64", largest="8"), TooBig(resource="memory", asked="1Ti", largest="8Gi")]
-    found = helps_of(rejection(lack=Shortfall(too_big=big)))
+    big = [
+        OversizedRequest(resource="cpu", asked="64", largest="8"),
+        OversizedRequest(resource="memory", asked="1Ti", largest="8Gi"),
+    ]
+    found = helps_of(rejection(lack=Shortfall(too_big=tuple(big))))
     assert [(one.kind, one.resource, one.amount, one.nodes) for one in found] == [
         ("Node", "cpu", "64", 1),
         ("Node", "memory", "1Ti", 1),
     ]
     assert found[0].sentence == "A node with 64 cpu: it asks for that much, and the largest node has 8."
-    more = [*big, TooBig(resource="gpu", asked="9", largest="1", or_more=True)]
-    closest = Shortage(missing={"cpu": "2"}, nodes=1, names=["n1"])
-    assert [one.kind for one in helps_of(rejection(lack=Shortfall(too_big=more, closest=closest)))] == ["Free"]
-    assert [one.kind for one in helps_of(rejection(lack=Shortfall(too_big=big, closest=closest)))] == [
+    more = [*big, OversizedRequest(resource="gpu", asked="9", largest="1", or_more=True)]
+    closest = Shortage(missing={"cpu": "2"}, nodes=1, names=("n1",))
+    assert [one.kind for one in helps_of(rejection(lack=Shortfall(too_big=tuple(more), closest=closest)))] == ["Free"]
+    assert [one.kind for one in helps_of(rejection(lack=Shortfall(too_big=tuple(big), closest=closest)))] == [
         "Node",
         "Node",
         "Free",
@@ -292,11 +299,11 @@ def test_a_larger_node_helps_where_every_amount_can_be_counted() -> None:
         ("", [], 0, ["Priority"]),
         ("", [], 7, ["Priority"]),
         (f"not placed: {NEVER}", [], 7, ["Policy"]),
-        ("", [Message(message=NEVER, reason="Unschedulable", pods=1, names=["a"])], None, ["Policy"]),
+        ("", [MessageCount(message=NEVER, reason="Unschedulable", pods=1, names=("a",))], None, ["Policy"]),
     ],
 )
 def test_a_higher_priority_helps_who_may_preempt(
-    message: str, pods: list[Message], lowest: int | None, kinds: list[str]
+    message: str, pods: list[MessageCount], lowest: int | None, kinds: list[str]
 ) -> None:
     """preemption.md 1: who has the policy Never pushes out nobody whatever its priority."""
     found = helps_of(rejection(message=message, pods=pods, priority=-3), lowest)
@@ -307,22 +314,22 @@ def test_a_higher_priority_helps_who_may_preempt(
 
 
 def test_nothing_helps_who_has_room_made_for_it() -> None:
-    record = rejection(reasons=[Reason(reason="node(s) were unschedulable", nodes=2)])
+    record = rejection(reasons=[ReasonCount(reason="node(s) were unschedulable", nodes=2)])
     assert len(helps_of(record)) == 1
-    cost = Cost(units=1, pods=1, highest_priority=0)
-    comparison = Comparison(candidates=1, chosen=Candidate(domain="n1"))
-    record.preemption = PreemptionRecord(
+    cost = CostRecord(units=1, pods=1, highest_priority=0)
+    comparison = Comparison(candidates=1, chosen=CandidateRecord(domain="n1"))
+    preemption = PreemptionRecord(
         domain="n1",
         potential_victims=1,
-        evicted=[],
-        reprieved=[],
+        evicted=(),
+        reprieved=(),
         reprieved_total=0,
         cost=cost,
         comparison=comparison,
-        nominations=[],
+        nominations=(),
         nominations_total=0,
     )
-    assert helps_of(record, 7) == []
+    assert helps_of(msgspec.structs.replace(record, preemption=preemption), 7) == []
 
 
 # -- words ---------------------------------------------------------------------------------------------------------
@@ -379,7 +386,7 @@ def rejected(number: int, name: str) -> DecisionRecord:
     return DecisionRecord(
         id=number,
         time="",
-        entity=Ref(kind="Pod", namespace="default", name=name),
+        entity=EntityReference(kind="Pod", namespace="default", name=name),
         result="Unschedulable",
         message="",
         attempt=number,
@@ -390,10 +397,12 @@ def rejected(number: int, name: str) -> DecisionRecord:
 def test_the_last_record_of_each_is_kept_of_the_last_so_many(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever was tried again counts as of then."""
     monkeypatch.setattr(waiting_records, "MOST_RECORDS", 2)
+    builder = SimpleNamespace(record=lambda decision, **_: rejected(decision.attempt, decision.key))
+    monkeypatch.setattr(waiting_records, "RecordBuilder", lambda _engine: builder)
     kept = waiting_records.WaitingRecords()
-    assert kept.next_id() == 1
+    kept.attach(World().engine)
     for number, name in enumerate(("a", "b", "a", "c"), 1):
-        kept.put(rejected(number, name), ())
+        kept.decided(Decision(name, Result.UNSCHEDULABLE, attempt=number), seconds=0.0, now=0.0)
     found = {name: kept.of("Pod", "default", name) for name in "abc"}
     assert {name: one.attempt if one is not None else None for name, one in found.items()} == {
         "a": 3,
@@ -401,8 +410,6 @@ def test_the_last_record_of_each_is_kept_of_the_last_so_many(monkeypatch: pytest
         "c": 4,
     }
     assert kept.of("PodGroup", "default", "a") is None
-    assert asyncio.run(kept.find("Pod", "default", "a")) == [found["a"]]
-    assert asyncio.run(kept.find("Pod", "default", "b")) == []
     assert kept.hints(("Pod", "default", "a")) == kept.hints(("Pod", "default", "b")) == []
 
 

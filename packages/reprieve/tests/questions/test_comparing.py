@@ -6,16 +6,9 @@ from typing import Any
 
 import pytest
 
+from reprieve.decisions.outcomes import EvictionCost, PreemptionOutcome, PreemptorName, Victim
 from reprieve.questions.comparison import compared
-from reprieve.simulation.report import (
-    ChangeMade,
-    EvictionCost,
-    Plan,
-    PodOutcome,
-    PreemptionOutcome,
-    Preemptor,
-    Victim,
-)
+from reprieve.simulation.report import ChangeMade, Plan, PodOutcome
 
 
 def pod(
@@ -32,7 +25,7 @@ def evicting(
 ) -> PreemptionOutcome:
     """A decision with victims (pod, unit)."""
     return PreemptionOutcome(
-        preemptor=Preemptor(kind="Pod", namespace="default", name="new", priority=5),
+        preemptor=PreemptorName(kind="Pod", namespace="default", name="new", priority=5),
         domain="cluster",
         nominations={},
         victims=tuple(

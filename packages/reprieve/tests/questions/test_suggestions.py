@@ -13,6 +13,7 @@ import yaml
 from msgspec.structs import replace
 
 from kube_rules.manifests import Manifests
+from reprieve.decisions.outcomes import Help
 from reprieve.inputs.loading import load
 from reprieve.python.waiting_records import WaitingRecords
 from reprieve.questions import trials as module
@@ -21,7 +22,7 @@ from reprieve.questions.pod_edits import workload_of_pod
 from reprieve.questions.suggestions import helped
 from reprieve.questions.trials import LEAST_WORK, Trials
 from reprieve.simulation.plan import PlanOptions, plan
-from reprieve.simulation.report import Answer, Help, Plan
+from reprieve.simulation.report import Answer, Plan
 
 Json = dict[str, Any]
 GPU = "nvidia.com/gpu"

@@ -29,10 +29,10 @@ def test_spared_units_that_are_not_listed_are_counted(monkeypatch: pytest.Monkey
     monkeypatch.setattr(report_preemptions, "_LISTED_OF_EACH", 5)
     short = planned()
     assert short.plan.preemptions == in_full.plan.preemptions
-    assert [len(made.units) for made in in_full.account.preemptions] == [12, 12, 12, 12]
-    assert [len(made.units) for made in short.account.preemptions] == [12, 12, 6, 6]
-    assert [made.more_spared for made in short.account.preemptions] == [0, 0, 6, 6]
-    assert [made.preemptor for made in short.account.preemptions] == [f"podgroup default/g{g}" for g in range(4)]
+    assert [len(made.record.reprieved) for made in in_full.account.preemptions] == [11, 11, 11, 11]
+    assert [len(made.record.reprieved) for made in short.account.preemptions] == [11, 11, 5, 5]
+    assert [made.record.reprieved_total for made in short.account.preemptions] == [11, 11, 11, 11]
+    assert [made.outcome.preemptor.name for made in short.account.preemptions] == [f"g{g}" for g in range(4)]
     # What people read shows the first five and counts the rest; it is the same either way.
     assert plan_sections(short)[:-1] == plan_sections(in_full)[:-1]
 

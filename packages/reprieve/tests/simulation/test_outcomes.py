@@ -16,7 +16,7 @@ from reprieve.simulation.report_outcomes import (
     pod_outcome,
     suspended_workloads,
 )
-from reprieve.simulation.report_put_off import put_off_outcomes, released_outcomes
+from reprieve.simulation.report_preemptions import deferred_preemptions, released_capacity
 from tests.building import START, World, annotated, composite, gang, group, node, pod
 from tests.preemption.test_waiting import owned
 from tests.scheduling.test_held_room import holding
@@ -238,7 +238,7 @@ def test_a_preemption_that_was_put_off_is_reported_with_its_reason_and_times(arr
     world = World(node("n1", cpu=1), low)
     world.virtual.until(world.now + 20)
     world.add(*arriving).drain()
-    [found] = put_off_outcomes(world.virtual)
+    [found] = deferred_preemptions(world.virtual)
     assert (found.preemptor.kind, found.preemptor.namespace, found.preemptor.name, found.preemptor.priority) == (
         "Pod" if len(arriving) == 1 else "PodGroup",
         "default",
@@ -248,7 +248,7 @@ def test_a_preemption_that_was_put_off_is_reported_with_its_reason_and_times(arr
     assert (found.reason, found.at, found.until) == ("MinimumRuntime", 20.0, 500.0)
     assert found.pods == ()
     assert found.message
-    assert released_outcomes(world.virtual) == ()
+    assert released_capacity(world.virtual) == ()
 
 
 def test_whose_room_is_waited_for_is_named_and_sorted() -> None:
@@ -256,7 +256,7 @@ def test_whose_room_is_waited_for_is_named_and_sorted() -> None:
     old = [owned(pod(f"old-{i}", cpu=4, node=f"n{i}", terminating=True, grace=5), "ReplicaSet", "w") for i in (1, 0)]
     new = [owned(pod(f"new-{i}", cpu=4), "ReplicaSet", "w") for i in range(2)]
     world = World(node("n0", cpu=4), node("n1", cpu=4), *old, *new).settle()
-    found = put_off_outcomes(world.virtual)
+    found = deferred_preemptions(world.virtual)
     assert [(one.preemptor.name, one.reason, one.at) for one in found] == [
         ("new-0", "Predecessor", 0.0),
         ("new-1", "Predecessor", 0.0),
@@ -275,7 +275,7 @@ def test_released_room_is_reported_with_nodes_time_and_reason(arriving: list[Any
     world = World(node("n1", cpu=4), pod("low", cpu=4, node="n1"), *arriving, profiles=holding(60))
     world.virtual._leave_at = lambda pod, when: None  # type: ignore[method-assign]
     world.virtual.until(START + 200)
-    [found] = released_outcomes(world.virtual)
+    [found] = released_capacity(world.virtual)
     assert (found.preemptor.kind, found.preemptor.name, found.preemptor.priority) == (kind, "high", priority)
     assert (found.nodes, found.reason, found.at) == (("n1",), "NotUsed", 90.0)
     assert found.message == "it was held for 60 s and not used"

@@ -6,8 +6,9 @@ from unittest import mock
 
 import pytest
 
+from reprieve.decisions.outcomes import PreemptionOutcome
 from reprieve.simulation import report_preemptions
-from reprieve.simulation.report import PreemptionAccount, PreemptionOutcome
+from reprieve.simulation.report import PlannedPreemption
 from reprieve.simulation.report_preemptions import PreemptionLedger
 from tests.building import World, gang, node, pdb, pod
 
@@ -20,7 +21,7 @@ def ledger(world: World, *, accounts: bool = True) -> PreemptionLedger:
     return found
 
 
-def only(world: World) -> tuple[PreemptionOutcome, PreemptionAccount]:
+def only(world: World) -> tuple[PreemptionOutcome, PlannedPreemption]:
     found = ledger(world)
     [outcome], [account] = found.outcomes, found.accounts
     return outcome, account
@@ -44,14 +45,12 @@ def test_the_report_of_a_preemption_by_a_pod() -> None:
     assert (outcome.reprieved, outcome.pdb_violations) == (1, 0)
     assert (outcome.needed, outcome.freed) == ({"cpu": "2", "memory": "1Gi"}, {"cpu": "3", "memory": "1Gi"})
     assert list(outcome.needed) == ["cpu", "memory"], "the largest part of the cluster first"
-    assert (account.preemptor, account.priority, account.domain, account.at) == ("pod default/high", 9, "n1", 0.0)
-    assert (account.nominations, account.needed) == ((("default/high", "n1"),), ("cpu", "2", "3", ""))
-    assert (account.more_spared, account.more_protected) == (0, 0)
-    units = {one.unit: one for one in account.units}
-    assert (units["default/low"].evicted, units["default/kept"].evicted) == (True, False)
-    assert (units["default/low"].running_seconds, units["default/kept"].running_seconds) == (60.0, 30.0)
-    assert units["default/low"].why == "with it back, default/high would not fit on n1: Insufficient cpu (2 short)"
-    assert (units["default/kept"].why, units["default/kept"].evicted_before) == ("", False)
+    assert (account.outcome, account.at, account.free_before) == (outcome, 0.0, "")
+    assert (account.protected, account.evicted_before) == (0, frozenset())
+    [low], [kept] = account.record.evicted, account.record.reprieved
+    assert (low.unit, low.running_seconds) == ("default/low", 60.0)
+    assert low.reason == "with it back, default/high would not fit on n1: Insufficient cpu (2 short)"
+    assert (kept.unit, kept.running_seconds, kept.reason) == ("default/kept", 30.0, "")
 
 
 def test_the_report_of_a_preemption_by_a_gang() -> None:
@@ -72,10 +71,10 @@ def test_the_report_of_a_preemption_by_a_gang() -> None:
         ("crew-b", "n1", "crew"),
     ]
     assert {one.unit for one in outcome.victims} == {"default/crew"}
-    [unit] = account.units
-    assert (unit.unit, unit.whole_group, unit.nodes) == ("default/crew", True, ("n0", "n1"))
-    assert sorted(unit.pods) == ["default/crew-a", "default/crew-b"]
-    assert (account.preemptor, unit.running_seconds) == ("podgroup default/g", None)
+    [unit] = account.record.evicted
+    assert (unit.unit, unit.kind, unit.nodes) == ("default/crew", "PodGroup", ("n0", "n1"))
+    assert sorted(unit.pod_names) == ["default/crew-a", "default/crew-b"]
+    assert (str(outcome.preemptor), unit.running_seconds) == ("podgroup default/g", None)
 
 
 def test_a_budget_that_does_not_allow_it_is_counted() -> None:
@@ -87,7 +86,7 @@ def test_a_budget_that_does_not_allow_it_is_counted() -> None:
     )
     outcome, account = only(world)
     assert (outcome.pdb_violations, outcome.victims[0].violates_pdb) == (1, True)
-    assert account.units[0].violates_pdb
+    assert account.record.evicted[0].violates_pdb
 
 
 @pytest.mark.parametrize(
@@ -139,11 +138,9 @@ def test_spared_units_are_listed_up_to_a_number_in_all(in_all: int, listed: int)
     ):
         outcome, account = only(crowd(5))
     assert outcome.reprieved == 5
-    assert sum(not one.evicted for one in account.units) == listed
-    assert [one.unit for one in account.units if one.evicted] == ["default/low"]
-    assert account.more_spared == 5 - listed
-    protected = sum(one.violates_pdb for one in account.units if not one.evicted)
-    assert account.more_protected == 3 - protected
+    assert len(account.record.reprieved) == listed
+    assert [one.unit for one in account.record.evicted] == ["default/low"]
+    assert (account.record.reprieved_total, account.protected) == (5, 3)
 
 
 def test_who_was_on_its_way_out_for_somebody_else_is_marked() -> None:
@@ -153,7 +150,5 @@ def test_who_was_on_its_way_out_for_somebody_else_is_marked() -> None:
     world.virtual.keep = found.note
     world.drain()
     world.add(pod("higher", cpu=2, priority=9)).settle()
-    marked = [[one.evicted_before for one in account.units if one.evicted] for account in found.accounts]
-    assert marked[0] == [False]
-    assert marked[1:] == [[True]]
+    assert [account.evicted_before for account in found.accounts] == [frozenset(), frozenset({"default/low"})]
     assert world.where == {"higher": "n1"}

@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from reprieve.decisions.outcomes import Help
 from reprieve.questions.queue_order import Queue, queue_of
 from reprieve.scheduling.decision import Decision
 from reprieve.simulation.plan import PlanOptions
-from reprieve.simulation.report import Answer, Help
+from reprieve.simulation.report import Answer
 from tests.building import annotated, composite, gang, node, pod
 from tests.questions.test_capacity import manifests
 

@@ -68,7 +68,7 @@ def command(
 def capacity_sections(found: "Capacity") -> "list[Section]":
     """The answer in words and tables."""
     from reprieve.cli.sections import Row, Section, Tone
-    from reprieve.python.wording import count
+    from reprieve.decisions.phrases import count
 
     asked = ", ".join(f"{amount} {name}" for name, amount in found.requests.items())
     notes = [f"A copy is {count(found.pods_per_copy, 'pod')}" + (f", {asked} in all." if asked else ".")]

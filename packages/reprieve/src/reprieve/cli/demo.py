@@ -13,10 +13,9 @@ if TYPE_CHECKING:
 
     from kube_rules.json import Json
     from reprieve.client.transport import ApiClient
+    from reprieve.decisions.records import PreemptionRecord
     from reprieve.live.demo_cluster import DemoCluster
-    from reprieve.observability.records import Unit
     from reprieve.simulation.demo import Act
-    from reprieve.simulation.report import PreemptionAccount
 
 _GPU = "nvidia.com/gpu"
 _WHOLE_SECONDS = 300.0
@@ -195,8 +194,8 @@ async def _perform(
     act: "Act", scene: "DemoCluster", client: "ApiClient", scheduler_url: str
 ) -> tuple[list[Section], list[str]]:
     """Let the gang of an act arrive, wait for what must come, and show what came; also what was not expected."""
-    from reprieve.cli.render import decision_sections
-    from reprieve.python.wording import count
+    from reprieve.cli.preemption_text import decision_sections
+    from reprieve.decisions.phrases import count
     from reprieve.simulation.demo import differences, objects
 
     before = {pod.metadata.uid for pod in scene.running()}
@@ -217,8 +216,9 @@ async def _perform(
     if kept != before - {pod.metadata.uid for pod in scene.preempted.values()}:
         different.append("pods that nobody preempted do not run any more")
     made = await _recorded(act, scheduler_url) or foreseen
-    for account, source in ((foreseen, "the plan for the same cluster"), (made, "the scheduler's record")):
-        if {unit.unit for unit in (account.units if account is not None else ()) if unit.evicted} != evicted:
+    for named, source in ((foreseen, "the plan for the same cluster"), (made, "the scheduler's record")):
+        units = named[1].evicted if named is not None else ()
+        if {unit.unit for unit in units if unit.outcome == "Evicted"} != evicted:
             different.append(f"{source} names other victims")
     pods = count(len(scene.preempted), "pod")
     now = f"{count(len(before), 'pod')} running before, {len(scene.running())} now."
@@ -232,17 +232,16 @@ async def _perform(
         notes = [message, *meanings, "No pods are evicted." if not evicted else f"{pods} evicted.", now]
     sections = [Section(title, notes=tuple(notes), tone=tone)]
     if made is not None and evicted:
-        sections += decision_sections(made)
+        sections += decision_sections(f"{act.kind.lower()} {act.group}", *made)
     return sections, different
 
 
-async def _recorded(act: "Act", scheduler_url: str) -> "PreemptionAccount | None":
+async def _recorded(act: "Act", scheduler_url: str) -> "tuple[int, PreemptionRecord] | None":
     """What the scheduler wrote down when it decided; None if it cannot be asked, or nobody was to go."""
     import aiohttp
     import msgspec
 
-    from reprieve.observability.records import DecisionRecord
-    from reprieve.simulation.report import PreemptionAccount, UnitAccount
+    from reprieve.decisions.records import DecisionRecord
 
     namespace, name = act.group.split("/")
     asked = {"kind": act.kind, "namespace": namespace, "name": name}
@@ -251,41 +250,12 @@ async def _recorded(act: "Act", scheduler_url: str) -> "PreemptionAccount | None
             items = msgspec.convert((await answer.json())["items"], list[DecisionRecord])
     except (aiohttp.ClientError, KeyError, ValueError):
         return None
-    for record in items:
-        made = record.preemption
-        if made is None:
-            continue
-        units = tuple(
-            UnitAccount(
-                unit=unit.unit,
-                whole_group=unit.kind != "Pod",
-                pods=tuple(unit.pod_names),
-                nodes=tuple(unit.nodes),
-                priority=unit.priority,
-                violates_pdb=unit.violates_pdb,
-                evicted=unit.outcome == "Evicted",
-                why=_why(unit),
-                running_seconds=unit.running_seconds,
-            )
-            for unit in (*made.evicted, *made.reprieved)
-        )
-        return PreemptionAccount(
-            preemptor=f"{act.kind.lower()} {act.group}",
-            priority=record.entity.priority,
-            domain=made.domain,
-            at=0.0,
-            nominations=tuple((item.pod, item.node) for item in made.nominations),
-            units=units,
-            candidates=made.comparison.candidates,
-        )
-    return None
+    return next(
+        ((record.entity.priority, record.preemption) for record in items if record.preemption is not None), None
+    )
 
 
-def _why(unit: "Unit") -> str:
-    return unit.why.clause if unit.why is not None else ""
-
-
-async def _foreseen(act: "Act", client: "ApiClient") -> "PreemptionAccount | None":
+async def _foreseen(act: "Act", client: "ApiClient") -> "tuple[int, PreemptionRecord] | None":
     """What `reprieve plan` predicts for the cluster as it is if the gang came: what happens then must be the same."""
     from reprieve.client.reading import add_new, known_classes, manifests_of, read_cluster
     from reprieve.inputs.loading import load
@@ -295,4 +265,4 @@ async def _foreseen(act: "Act", client: "ApiClient") -> "PreemptionAccount | Non
     cluster = manifests_of(await read_cluster(client), client.connection.server)
     add_new(cluster, load([str(DIRECTORY / act.file)], complete=False, classes=known_classes(cluster)))
     made = plan(cluster, PlanOptions(first_decision=True)).account.preemptions
-    return made[0] if made else None
+    return (made[0].outcome.preemptor.priority, made[0].record) if made else None

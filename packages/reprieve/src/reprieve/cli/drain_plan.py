@@ -8,7 +8,7 @@ from reprieve.cli.documents import Format, document
 from reprieve.cli.outcome import Exit, show
 from reprieve.cli.progress import working
 from reprieve.cli.source import answering_for_all, gather, show_with_changes, source_of, warn_of
-from reprieve.python.wording import count
+from reprieve.decisions.phrases import count
 
 if TYPE_CHECKING:
     from reprieve.cli.sections import Section

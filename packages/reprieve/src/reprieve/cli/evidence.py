@@ -34,7 +34,7 @@ from reprieve.client.errors import ApiError, ClientError, ConfigError
 from reprieve.client.listing import list_objects
 from reprieve.client.reading import manifests_of, read_cluster
 from reprieve.client.transport import ApiClient, Limits
-from reprieve.observability.records import DecisionRecord, Unit
+from reprieve.decisions.records import DecisionRecord, UnitRecord
 from reprieve.observability.store import evictions_in_file, find_in_file
 from reprieve.simulation.report import ChangeMade
 
@@ -267,7 +267,7 @@ def _tells_of(
     return late
 
 
-def owned_unit(owner: Owned, record: DecisionRecord) -> Unit | None:
+def owned_unit(owner: Owned, record: DecisionRecord) -> UnitRecord | None:
     """The first evicted unit of an owner's pods."""
     evicted = record.preemption.evicted if record.preemption is not None else ()
     name = f"{owner.kind.lower()} {owner.namespace}/{owner.name}"

@@ -21,11 +21,12 @@ from kube_rules.meta import KubernetesObject
 from reprieve.cli.evidence import CHANGED, MANIFESTS, Asked, Evidence, Owned, leaves_below, read_above
 from reprieve.cli.outcome import refuse
 from reprieve.cli.whatif import Expanding, ask
+from reprieve.decisions.outcomes import Help
 from reprieve.python.waiting_records import WaitingRecords
 from reprieve.questions.suggestions import helped
 from reprieve.simulation.plan import PlanOptions, plan
 from reprieve.simulation.plan_inputs import starts_at
-from reprieve.simulation.report import Answer, ChangeMade, CompositeOutcome, Help, Plan, PodGroupOutcome, PodOutcome
+from reprieve.simulation.report import Answer, ChangeMade, CompositeOutcome, Plan, PodGroupOutcome, PodOutcome
 from reprieve.simulation.report_refusals import refusal_sentences, refusals_of
 from reprieve.simulation.workloads.owners import key_of
 from reprieve.simulation.workloads.scaling import Workloads

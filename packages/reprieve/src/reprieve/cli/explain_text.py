@@ -15,20 +15,25 @@ import msgspec
 from kube_rules import objects
 from kube_rules.group_sources import pod_group_name
 from reprieve.cli.evidence import MANIFESTS, Evidence, Occurrence, Owned, owned_unit, tells_of_object
-from reprieve.cli.in_vain import MOST_REASONS, in_vain_sentences, order_sentence
+from reprieve.cli.preemption_text import (
+    MOST_SPARED,
+    MOST_UNITS,
+    comparison_sentences,
+    recorded_sections,
+    release_sentences,
+    unit_summary,
+)
 from reprieve.cli.sections import BUDGET_OVERRULED, Row, Section, Tone
-from reprieve.cli.units import UnitSummary, unit_table
+from reprieve.cli.units import unit_table
 from reprieve.cluster.pods import was_preempted
-from reprieve.observability.records import API_VERSION, DecisionRecord, InVain, PreemptionRecord, Unit, Waits
-from reprieve.preemption.cost import BY_NAME
+from reprieve.decisions.hints import helps_of
+from reprieve.decisions.outcomes import Help
+from reprieve.decisions.phrases import count, seconds_text
+from reprieve.decisions.records import API_VERSION, DecisionRecord, DeferralRecord, FailedPreemption, UnitRecord
+from reprieve.decisions.wording import MOST_REASONS, in_vain_sentences, order_sentence, time_text
 from reprieve.preemption.outcome import WaitsFor
-from reprieve.python.hints import helps_of
-from reprieve.python.wording import count, seconds_text
-from reprieve.simulation.report import Help
 
 DEFAULT_SCHEDULER: Final = "default-scheduler"
-MOST_UNITS: Final = 15
-MOST_SPARED: Final = 5
 MOST_MESSAGES: Final = 3
 MOST_EVENTS: Final = 10
 _GROUPS: Final = ("PodGroup", "CompositePodGroup")
@@ -125,8 +130,8 @@ def explanation_of(evidence: Evidence) -> list[Section]:
     preemptions = list(_preemptions_by(evidence))
     for record in preemptions[:1]:
         would = evidence.computed is not None and record is evidence.computed.record
-        sections += _preemption(record, would=would)
-    released = [line for record in preemptions[1:] for line in _released(record.preemption)]
+        sections += recorded_sections(record, would=would)
+    released = [line for record in preemptions[1:] for line in release_sentences(record.preemption)]
     if released:
         sections.append(Section("Room that was held for it before", notes=tuple(released[:MOST_EVENTS])))
     for record in _preemptions_of(evidence):
@@ -185,7 +190,7 @@ def _preemptions_of(evidence: Evidence) -> Iterable[DecisionRecord]:
             yield record
 
 
-def _unit_of(evidence: Evidence, record: DecisionRecord) -> Unit | None:
+def _unit_of(evidence: Evidence, record: DecisionRecord) -> UnitRecord | None:
     """The evicted unit the object was, or was part of."""
     asked = evidence.asked
     key = f"{asked.namespace}/{asked.name}"
@@ -405,9 +410,9 @@ def _levels(record: DecisionRecord) -> list[Section]:
     return [Section("Level by level", ("group", "", "succeeded"), tuple(rows), notes, tone=Tone.WAITING)]
 
 
-def _waits(found: Waits) -> Section:
+def _waits(found: DeferralRecord) -> Section:
     """What a preemptor waits for before it evicts anybody."""
-    until = _when(found.until)
+    until = time_text(found.until)
     names = ", ".join(found.pods) + (
         f" and {found.pods_total - len(found.pods)} more" if found.pods_total > len(found.pods) else ""
     )
@@ -425,136 +430,14 @@ def _waits(found: Waits) -> Section:
     return Section("It waits instead of evicting anybody", notes=tuple(notes), tone=Tone.WAITING)
 
 
-def _potential_victims(found: InVain, priority: int) -> Section:
-    shown = found.looked_at[:MOST_SPARED]
-    columns, rows = unit_table(map(_summary, shown), together=False)
+def _potential_victims(found: FailedPreemption, priority: int) -> Section:
+    shown = found.considered[:MOST_SPARED]
+    columns, rows = unit_table(map(unit_summary, shown), together=False)
     more = found.potential_victims - len(shown)
     notes = [f"... and {more} more"] if rows and more else []
     notes += in_vain_sentences(found, priority)
     columns = columns if rows else ()
     return Section("Nobody is pushed out for it", columns, tuple(rows), tuple(notes), tone=Tone.WAITING)
-
-
-# -- preemption ------------------------------------------------------------------------------------
-
-_STATES: Final = {
-    "UnderWay": "the victims are being told to go",
-    "Done": "every victim was told to go",
-}
-
-
-def _preemption(record: DecisionRecord, *, would: bool) -> list[Section]:
-    """Who goes and who is spared; `would`: it was worked out, and nobody has been told to go."""
-    made = record.preemption
-    if made is None:
-        return []
-    if made.state == "Failed":
-        return [_failed_preemption(record, made)]
-    cost = made.cost
-    verb = "would be evicted" if would else "evicted"
-    title = f"To make room: {count(cost.units, 'workload')} ({count(cost.pods, 'pod')}) {verb}"
-    notes = []
-    if not would:
-        notes.append(f"Decided {_when(record.time)}; {_STATES.get(made.state, made.state)}.")
-    if cost.pdb_violations:
-        notes.append(f"{count(cost.pdb_violations, 'workload')} although a PodDisruptionBudget forbids it.")
-    if cost.running_seconds_lost >= 1:
-        notes.append(f"{seconds_text(cost.running_seconds_lost)} of running time is lost, over all pods.")
-    notes += _comparison(made)
-    notes += [sentence for sentence in made.told if f"over {_runner_up(made)}:" not in sentence]
-    notes += _held(made) if not would else []
-    if record.order is not None:
-        notes.append(order_sentence(record.order))
-    columns, rows = unit_table(map(_summary, made.evicted))
-    if len(rows) > MOST_UNITS:
-        notes.insert(0, f"... and {len(rows) - MOST_UNITS} more (-o json lists them all)")
-    shown = tuple(rows[:MOST_UNITS])
-    sections = [Section(title, columns if rows else (), shown, tuple(notes), tone=Tone.BAD)]
-    if made.reprieved_total:
-        columns, spared = unit_table(map(_summary, made.reprieved[:MOST_SPARED]), together=False)
-        more = made.reprieved_total - len(spared)
-        sections.append(
-            Section(
-                f"Spared: {count(made.reprieved_total, 'workload')} of lower priority; with them running everything "
-                "still fits",
-                columns,
-                tuple(spared),
-                (f"... and {more} more",) if more else (),
-                tone=Tone.GOOD,
-            )
-        )
-    return sections
-
-
-def _failed_preemption(record: DecisionRecord, made: PreemptionRecord) -> Section:
-    """The calls to evict failed: nothing is reserved, and only what was evicted is lost."""
-    cost = made.cost
-    notes = [f"Decided {_when(record.time)}; the calls to evict its victims failed: {made.error}"]
-    if cost.pods:
-        notes.append(f"Before that {count(cost.pods, 'pod')} of {count(cost.units, 'workload')} had been evicted.")
-        if cost.running_seconds_lost >= 1:
-            notes.append(f"{seconds_text(cost.running_seconds_lost)} of running time is lost by that.")
-    else:
-        notes.append("No pods were evicted.")
-    notes.append("No capacity is reserved for it. It is tried again.")
-    columns, rows = unit_table(map(_summary, made.evicted))
-    if len(rows) > MOST_UNITS:
-        notes.append(f"... and {len(rows) - MOST_UNITS} more (-o json lists them all)")
-    title = f"Preemption failed: {count(len(made.evicted), 'workload')} to be evicted"
-    return Section(title, columns if rows else (), tuple(rows[:MOST_UNITS]), tuple(notes), tone=Tone.BAD)
-
-
-def _runner_up(made: PreemptionRecord) -> str:
-    other = made.comparison.runner_up
-    return other.domain if other is not None else ""
-
-
-def _held(made: PreemptionRecord) -> list[str]:
-    """For how long the room is kept, or how it was given back."""
-    if not made.released and made.held_until:
-        return [f"The room is held for it until {_when(made.held_until)[3:]} at the latest."]
-    return _released(made)
-
-
-def _released(made: PreemptionRecord | None) -> list[str]:
-    """Room of that preemption that was given back, a sentence for each time."""
-    lines = []
-    for one in made.released if made is not None else ():
-        more = f" and {one.nodes_total - len(one.nodes)} more" if one.nodes_total > len(one.nodes) else ""
-        lines.append(f"The room held on {', '.join(one.nodes)}{more} was released {_when(one.time)}: {one.message}.")
-    return lines
-
-
-def _comparison(made: PreemptionRecord) -> list[str]:
-    comparison = made.comparison
-    if comparison.candidates < 2:
-        return []
-    chosen = comparison.chosen
-    text = f"{comparison.candidates} domains would have worked; {chosen.domain} was chosen"
-    other = comparison.runner_up
-    if other is None:
-        return [f"{text}."]
-    if comparison.decided_by in ("", BY_NAME):
-        return [f"{text}: as good as {other.domain}, and first by name."]
-    values = f" ({comparison.values[0]} against {comparison.values[1]})" if len(comparison.values) == 2 else ""
-    return [f"{text} over {other.domain}: {comparison.decided_by}{values}."]
-
-
-def _summary(unit: Unit) -> UnitSummary:
-    kind = {"PodGroup": "group", "CompositePodGroup": "tree"}.get(unit.kind, "pod")
-    below = [f"why: {_because(unit)}"] if unit.why is not None else []
-    if unit.violates_pdb and unit.why is not None:
-        below.append(BUDGET_OVERRULED)
-    nodes = tuple(unit.nodes)
-    ran = unit.running_seconds
-    return UnitSummary(kind, unit.unit, unit.pods, nodes, unit.nodes_total, unit.priority, ran, tuple(below))
-
-
-def _because(unit: Unit) -> str:
-    why = unit.why
-    if why is None:
-        return "everything still fits with it"
-    return why.clause
 
 
 def _preempted(evidence: Evidence, record: DecisionRecord) -> Section:
@@ -570,16 +453,16 @@ def _preempted(evidence: Evidence, record: DecisionRecord) -> Section:
     elif unit.kind in _GROUPS and unit.kind != evidence.asked.kind:
         whole = "group" if unit.kind == "PodGroup" else "tree"
         notes.append(f"It went with its whole {whole} {unit.unit} ({count(unit.pods, 'pod')}): disruptionMode all.")
-    notes.append(f"Why this one: {_because(unit)}.")
+    notes.append(f"Why this one: {unit.reason or 'everything still fits with it'}.")
     if unit.violates_pdb:
         notes.append(f"It had to go {BUDGET_OVERRULED}.")
-    notes += _comparison(made)
+    notes += comparison_sentences(made)
     others = made.cost.units - 1
     if others:
         notes.append(f"{count(others, 'other workload')} went as well, {made.reprieved_total} were spared.")
     if made.state == "Failed":
         notes.append(f"The preemption failed: {made.error}")
-    return Section(f"Preempted by {by} {_when(record.time)}", notes=tuple(notes), tone=Tone.BAD)
+    return Section(f"Preempted by {by} {time_text(record.time)}", notes=tuple(notes), tone=Tone.BAD)
 
 
 # -- what would help -------------------------------------------------------------------------------
@@ -613,7 +496,7 @@ def tried(evidence: Evidence) -> Sequence[Help]:
 
 def _events(events: Sequence[Occurrence]) -> Section:
     rows = [
-        Row((_when(_stamp(event.at)), event.reason, f"×{event.count}" if event.count > 1 else "", event.note))
+        Row((time_text(_stamp(event.at)), event.reason, f"×{event.count}" if event.count > 1 else "", event.note))
         for event in events[-MOST_EVENTS:]
     ]
     more = len(events) - len(rows)
@@ -639,7 +522,7 @@ def _source(evidence: Evidence, own: DecisionRecord | None) -> Section:
         )
     if own is not None:
         took = seconds_text(own.timings.attempt_seconds)
-        attempt = f"attempt {own.attempt}, {_when(own.time)}, took {took}"
+        attempt = f"attempt {own.attempt}, {time_text(own.time)}, took {took}"
         return Section(f"From the scheduler's record ({evidence.source}): {attempt}.", tone=Tone.QUIET)
     if evidence.records:
         return Section(f"From the scheduler's record ({evidence.source}).", tone=Tone.QUIET)
@@ -652,10 +535,3 @@ def _source(evidence: Evidence, own: DecisionRecord | None) -> Section:
 
 def _stamp(at: float) -> str:
     return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ") if at else ""
-
-
-def _when(stamp: str) -> str:
-    """`at 2026-07-01 12:00:00 UTC`; empty stays empty."""
-    if not stamp:
-        return ""
-    return f"at {stamp[:10]} {stamp[11:19]} UTC"

@@ -13,8 +13,8 @@ from reprieve.cli.source import ClusterOption, ContextOption, EverywhereOption, 
 
 if TYPE_CHECKING:
     from reprieve.cli.sections import Section
-    from reprieve.observability.history import History
-    from reprieve.observability.records import DecisionRecord
+    from reprieve.decisions.history import PreemptionHistory
+    from reprieve.decisions.records import DecisionRecord
 
 DEFAULT_SINCE = "24h"
 
@@ -38,7 +38,7 @@ def command(
         refuse("-n and -A exclude each other")
     start = _read_since(since)
     found, default = _records(kubeconfig, context, records, start)
-    from reprieve.observability.history import history_of
+    from reprieve.decisions.history import history_of
 
     history = history_of(found, None if everywhere else namespace or default)
     if output is not Format.TEXT:
@@ -95,10 +95,10 @@ def _records(
     return found, connection.namespace
 
 
-def history_sections(history: "History", since: str) -> "list[Section]":
+def history_sections(history: "PreemptionHistory", since: str) -> "list[Section]":
     """The history as a table, newest first."""
     from reprieve.cli.sections import Row, Section, Tone
-    from reprieve.python.wording import count, seconds_text
+    from reprieve.decisions.phrases import count, seconds_text
 
     if not history.items:
         return [Section(f"Nobody was evicted since {since}.", tone=Tone.GOOD)]

@@ -25,9 +25,10 @@ from reprieve.cli.evidence import Evidence
 from reprieve.cli.explain_files import of_namespace
 from reprieve.cli.sections import Row, Section, Tone
 from reprieve.cli.whatif import Answered
-from reprieve.observability.records import DecisionRecord
-from reprieve.python.wording import count
-from reprieve.simulation.report import CompositeOutcome, Help, Plan, PodGroupOutcome, PodOutcome
+from reprieve.decisions.outcomes import Help
+from reprieve.decisions.phrases import count
+from reprieve.decisions.records import DecisionRecord
+from reprieve.simulation.report import CompositeOutcome, Plan, PodGroupOutcome, PodOutcome
 
 Name = tuple[str, str]
 """(namespace, name)."""
@@ -89,7 +90,7 @@ class Redaction:
         """Plain data with every text redacted; pods of others are not listed."""
         if isinstance(value, str):
             return self.text(value)
-        if isinstance(value, list):
+        if isinstance(value, list | tuple):
             return [self.within(each) for each in value]
         if not isinstance(value, Mapping):
             return value
@@ -230,7 +231,7 @@ def _named_in(record: DecisionRecord) -> Iterator[tuple[str, str, str, int]]:
     yield entity.namespace, entity.name, entity.kind, entity.priority
     made = record.preemption
     units = [*made.evicted, *made.reprieved] if made is not None else []
-    units += record.in_vain.looked_at if record.in_vain is not None else []
+    units += record.in_vain.considered if record.in_vain is not None else []
     for unit in units:
         for name in unit.pod_names:
             yield *_split(name), "Pod", unit.priority

@@ -3,40 +3,32 @@
 Invariant: nothing here depends on the wall clock; the same answer gives the same text.
 """
 
-import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 
-from reprieve.cli.in_vain import in_vain_sentences, order_sentence
-from reprieve.cli.sections import BUDGET_OVERRULED, Row, Section, Tone
-from reprieve.cli.units import MOST_NAMES, MOST_NODES, UnitSummary, nodes_text, unit_table
-from reprieve.cluster.resources import insufficient, shortages_text
-from reprieve.observability.records import DecisionRecord
-from reprieve.preemption.outcome import CLUSTER_DOMAIN, WaitsFor
-from reprieve.python.wording import count, seconds_text
+from reprieve.cli.preemption_text import first_rows, natural, planned_sections
+from reprieve.cli.sections import Row, Section, Tone
+from reprieve.cli.units import MOST_NAMES, MOST_NODES, nodes_text
+from reprieve.cluster.resources import insufficient
+from reprieve.decisions.outcomes import NONE, SOME, DeferredPreemption, Help
+from reprieve.decisions.phrases import count, seconds_text
+from reprieve.decisions.records import DecisionRecord
+from reprieve.decisions.wording import in_vain_sentences, order_sentence
+from reprieve.preemption.outcome import WaitsFor
 from reprieve.simulation.report import (
-    NONE,
-    SOME,
     Account,
     Answer,
     ChangeMade,
     DisplacedPod,
     EvictedPod,
-    Help,
     LostPod,
     Plan,
+    PlannedPreemption,
     PodGroupOutcome,
     PodOutcome,
-    PreemptionAccount,
-    Preemptor,
-    PutOffOutcome,
-    UnitAccount,
 )
 from reprieve.simulation.report_refusals import REFUSED, refusal_sentences
 
-MOST_ROWS = 20
-"""Rows of one table; the rest is counted. `-o json` lists everything."""
-MOST_SPARED = 5
 MOST_REASONS = 6
 NOT_TRIED = "not tried yet"
 """Of a pod whose turn has not come when the plan stops at the first decision."""
@@ -64,7 +56,7 @@ def plan_sections(answer: Answer, record_of: RecordOf = _no_record) -> list[Sect
         _displaced(plan),
         _broken_gangs(plan),
         _placed(plan, groups, members),
-        *(section for made in account.preemptions for section in (_evicted(made), _spared(made))),
+        *(section for made in account.preemptions for section in planned_sections(made)),
         _put_off(plan),
         _released(plan),
         _lost(plan, groups),
@@ -83,29 +75,6 @@ def waiting_sections(answer: Answer, record_of: RecordOf = _no_record) -> list[S
     groups = {(g.namespace, g.name): g for g in plan.pod_groups}
     found = (_trees(plan), _refused(plan), _waiting(plan, groups, _members(plan.asked_pods), record_of))
     return [section for section in found if section is not None]
-
-
-def decision_sections(made: PreemptionAccount) -> list[Section]:
-    """Who goes for whom and who is spared, without times: pods of one node and priority together, sorted by name.
-
-    The same decision gives the same text, whenever it was made and whatever UIDs the pods have.
-    """
-    units = sorted(made.units, key=lambda unit: (-unit.priority, not unit.whole_group, unit.nodes, _natural(unit.unit)))
-    evicted = unit_table(_summaries(unit for unit in units if unit.evicted), ages=False)
-    spared = unit_table(_summaries(unit for unit in units if not unit.evicted), ages=False)
-    sections = []
-    for title, (columns, rows), tone in (
-        (f"Evicted for {made.preemptor} (priority {made.priority})", evicted, Tone.BAD),
-        ("Spared of those with a lower priority", spared, Tone.GOOD),
-    ):
-        shown, notes = _first(rows)
-        sections.append(Section(title, columns, shown, notes, tone=tone))
-    return sections
-
-
-def _natural(name: str) -> list[tuple[int, str]]:
-    """To sort batch-4 before batch-12."""
-    return [(int(part), "") if part.isdecimal() else (0, part) for part in re.split(r"(\d+)", name)]
 
 
 # -- at a glance -------------------------------------------------------------------------------------------------------
@@ -128,7 +97,7 @@ def _verdict(plan: Plan, account: Account) -> Section:
         title, tone = f"{placed} of {asked} pods placed, {', '.join(parts)}.", Tone.WAITING
     others = {f"pod {one.namespace}/{one.name}" for one in plan.pods if not one.asked}
     others |= {f"podgroup {one.namespace}/{one.name}" for one in plan.pod_groups if not one.asked}
-    evicted = _evicted_units(made for made in account.preemptions if made.preemptor not in others)
+    evicted = _evicted_units(made for made in account.preemptions if str(made.outcome.preemptor) not in others)
     notes = [f"{evicted} evicted to make room." if evicted else "Nobody is evicted."]
     if plan.lost:
         nodes = sorted({pod.node_name for pod in plan.lost})
@@ -136,7 +105,9 @@ def _verdict(plan: Plan, account: Account) -> Section:
     below = sum(group.below_minimum for group in plan.pod_groups)
     if below:
         notes.append(f"{count(below, 'gang')} fell below {'its' if below == 1 else 'their'} minimum.")
-    notes += _beside(plan, _evicted_units(made for made in account.preemptions if made.preemptor in others))
+    notes += _beside(
+        plan, _evicted_units(made for made in account.preemptions if str(made.outcome.preemptor) in others)
+    )
     notes.append(
         f"Cluster: {count(account.nodes, 'node')}, {count(account.running_before, 'running pod')} before, "
         f"{account.running_after} after."
@@ -144,14 +115,13 @@ def _verdict(plan: Plan, account: Account) -> Section:
     return Section(title, notes=tuple(notes), tone=tone)
 
 
-def _evicted_units(decisions: Iterable[PreemptionAccount]) -> str:
+def _evicted_units(decisions: Iterable[PlannedPreemption]) -> str:
     """`2 workloads (5 pods)`; empty for none.
 
     A unit that was leaving already when a more important preemptor took its capacity counts once.
     """
-    every = (unit for made in decisions for unit in made.units)
-    units = [unit for unit in every if unit.evicted and not unit.evicted_before]
-    return f"{count(len(units), 'workload')} ({count(sum(len(u.pods) for u in units), 'pod')})" if units else ""
+    units = [unit for made in decisions for unit in made.record.evicted if unit.unit not in made.evicted_before]
+    return f"{count(len(units), 'workload')} ({count(sum(unit.pods for unit in units), 'pod')})" if units else ""
 
 
 def _beside(plan: Plan, evicted: str) -> list[str]:
@@ -186,7 +156,7 @@ def kubectl_needs(flags: Sequence[str]) -> str:
 def _displaced(plan: Plan) -> Section | None:
     """Where those went that a change took from their nodes; who waits first, then who is lost."""
     rows = list(displaced_rows(plan.displaced))
-    return Section("Displaced", ("", "", "", ""), *_first(rows)) if rows else None
+    return Section("Displaced", ("", "", "", ""), *first_rows(rows)) if rows else None
 
 
 _FATES = {"Waiting": Tone.WAITING, "Lost": Tone.BAD, "Moved": Tone.PLAIN}
@@ -197,7 +167,7 @@ def displaced_rows(displaced: Iterable[DisplacedPod], *, why: bool = False) -> t
     """A row for each displaced pod; `why`: with the reason why it waits."""
     order = list(_FATES)
     rows = []
-    for one in sorted(displaced, key=lambda one: (order.index(one.outcome), one.namespace, _natural(one.name))):
+    for one in sorted(displaced, key=lambda one: (order.index(one.outcome), one.namespace, natural(one.name))):
         costs = [f"against {', '.join(one.budgets)}"] if one.budgets else []
         costs += [f"loses emptyDir {', '.join(one.empty_dirs)}"] if one.empty_dirs else []
         below = (one.message,) if why and one.message else ()
@@ -218,10 +188,9 @@ def evicted_rows(evicted: Iterable[EvictedPod]) -> tuple[Row, ...]:
     rows = []
     for one in evicted:
         made = one.preemptor
-        below = [f"preempted for {made.kind.lower()} {made.namespace}/{made.name} (priority {made.priority})"]
+        below = [f"preempted for {made} (priority {made.priority})"]
         if one.why is not None:
-            missing = shortages_text(one.why.missing) or one.why.message
-            below.append(f"why: with it back, {one.why.pod} would not fit on {one.why.node_name}: {missing}")
+            below.append(f"why: {one.why.clause}")
         below += [one.message] if one.message else []
         against = f"against {', '.join(one.budgets)}" if one.budgets else ""
         cells = (f"pod {one.namespace}/{one.name}", f"from {one.node_name}", _fate(one), against)
@@ -235,7 +204,7 @@ def _broken_gangs(plan: Plan) -> Section | None:
     for one in plan.broken_gangs:
         left = f"{one.left} of {one.before} left, minCount {one.min_count}"
         rows.append(Row((f"gang {one.namespace}/{one.name}", left, f"{one.after} placed at the end")))
-    return Section("Gangs broken by the changes", ("", "", ""), *_first(rows), tone=Tone.BAD) if rows else None
+    return Section("Gangs broken by the changes", ("", "", ""), *first_rows(rows), tone=Tone.BAD) if rows else None
 
 
 # -- placed ------------------------------------------------------------------------------------------------------------
@@ -253,7 +222,7 @@ def _placed(plan: Plan, groups: dict[Group, PodGroupOutcome], members: dict[Grou
     rows += [Row((f"pod {pod.namespace}/{pod.name}", "placed", f"on {pod.node_name}")) for pod in singles]
     if not rows:
         return None
-    return Section("Placed", ("", "", ""), *_first(rows), tone=Tone.GOOD)
+    return Section("Placed", ("", "", ""), *first_rows(rows), tone=Tone.GOOD)
 
 
 def _spread(pods: Iterable[PodOutcome]) -> str:
@@ -263,73 +232,6 @@ def _spread(pods: Iterable[PodOutcome]) -> str:
     shown = ", ".join(f"{number} on {node}" for node, number in ordered[:MOST_NODES])
     rest = ordered[MOST_NODES:]
     return f"{shown}, {sum(n for _, n in rest)} on {count(len(rest), 'more node')}" if rest else shown
-
-
-# -- evicted and spared ------------------------------------------------------------------------------------------------
-
-
-def _evicted(made: PreemptionAccount) -> Section:
-    units = [unit for unit in made.units if unit.evicted]
-    amounts: tuple[str, ...] = ()
-    if made.needed is not None:
-        resource, needed, freed, before = made.needed
-        amounts = (f"{freed} {resource} freed{f' and {before} free before' if before else ''}, {needed} needed.",)
-    title = f"Evicted for {made.preemptor} (priority {made.priority}), {seconds_text(made.at)} in"
-    columns, rows = unit_table(_summaries(units))
-    shown, notes = _first(rows)
-    return Section(
-        title, columns, shown, (*_domain(made), *amounts, *_worth(made, units), *made.cost_notes, *notes), tone=Tone.BAD
-    )
-
-
-def _worth(made: PreemptionAccount, evicted: Sequence[UnitAccount]) -> tuple[str, ...]:
-    """What the search for the cheapest eviction saved."""
-    if made.by_score is None:
-        return ()
-    pods, priority = made.by_score
-    highest = max((unit.priority for unit in evicted), default=None)
-    freed = f" ({made.needed[2]} {made.needed[0]})" if made.needed is not None else ""
-    gone = sum(len(unit.pods) for unit in evicted)
-    verb = "goes" if gone == 1 else "go"
-    higher = f", of priority up to {priority}" if priority != highest else ""
-    return (f"{count(gone, 'pod')}{freed} {verb}; placing by score would have cost {pods}{higher}.",)
-
-
-def _domain(made: PreemptionAccount) -> tuple[str, ...]:
-    """Where a group with a topology constraint is placed as a whole."""
-    if not made.preemptor.startswith("podgroup ") or made.domain == CLUSTER_DOMAIN:
-        return ()
-    others = f", the cheapest of {made.candidates} domains" if made.candidates > 1 else ""
-    return (f"The group is placed in {made.domain}{others}.",)
-
-
-def _summaries(units: Iterable[UnitAccount]) -> Iterable[UnitSummary]:
-    """Units with a line on why they have to go, or what spares them first of all."""
-    for unit in units:
-        if not unit.evicted:
-            below = ["first of all because a PodDisruptionBudget protects them"] if unit.violates_pdb else []
-        else:
-            below = [f"why: {unit.why}"] + [BUDGET_OVERRULED] * unit.violates_pdb
-            below += ["leaving already for an earlier preemptor, whose room this is"] * unit.evicted_before
-        kind = "group" if unit.whole_group else "pod"
-        nodes = unit.nodes
-        ran = unit.running_seconds
-        yield UnitSummary(kind, unit.unit, len(unit.pods), nodes, len(nodes), unit.priority, ran, tuple(below))
-
-
-def _spared(made: PreemptionAccount) -> Section:
-    spared = [unit for unit in made.units if not unit.evicted]
-    if not spared:
-        return Section(f"Spared: nobody, everything of lower priority that {made.preemptor} could push out has to go")
-    columns, table = unit_table(_summaries(spared[:MOST_SPARED]), together=False)
-    rows = tuple(Row(row.cells) for row in table)
-    total = len(spared) + made.more_spared
-    notes = [f"... and {total - len(rows)} more"] if total > len(rows) else []
-    budgeted = sum(unit.violates_pdb for unit in spared) + made.more_protected
-    if budgeted:
-        notes.append(f"{budgeted} of them first of all because a PodDisruptionBudget protects them.")
-    title = f"Spared: {count(total, 'workload')} of lower priority, the most important first"
-    return Section(title, columns, rows, tuple(notes), tone=Tone.GOOD)
 
 
 # -- waited ------------------------------------------------------------------------------------------------------------
@@ -342,7 +244,7 @@ def _put_off(plan: Plan) -> Section | None:
     rows = [
         Row(
             (
-                _who(found.preemptor),
+                str(found.preemptor),
                 _reason_to_wait(found),
                 seconds_text(found.at),
                 seconds_text(found.until) if found.until is not None else "",
@@ -350,12 +252,12 @@ def _put_off(plan: Plan) -> Section | None:
         )
         for found in plan.put_off
     ]
-    shown, notes = _first(rows)
+    shown, notes = first_rows(rows)
     columns = ("preemptor", "waits for", "from", "at the latest until")
     return Section("Waiting instead of evicting", columns, shown, notes, tone=Tone.WAITING)
 
 
-def _reason_to_wait(found: PutOffOutcome) -> str:
+def _reason_to_wait(found: DeferredPreemption) -> str:
     if found.reason == WaitsFor.DELAY.value:
         return "its preemption-delay"
     if found.reason == WaitsFor.MINIMUM_RUNTIME.value:
@@ -370,15 +272,11 @@ def _released(plan: Plan) -> Section | None:
     if not plan.released:
         return None
     rows = [
-        Row((_who(found.preemptor), nodes_text(found.nodes), seconds_text(found.at), found.message))
+        Row((str(found.preemptor), nodes_text(found.nodes), seconds_text(found.at), found.message))
         for found in plan.released
     ]
-    shown, notes = _first(rows)
+    shown, notes = first_rows(rows)
     return Section("Held room released unused", ("held for", "on", "at", "why"), shown, notes, tone=Tone.WAITING)
-
-
-def _who(preemptor: Preemptor) -> str:
-    return f"{preemptor.kind.lower()} {preemptor.namespace}/{preemptor.name}"
 
 
 # -- lost --------------------------------------------------------------------------------------------------------------
@@ -403,7 +301,7 @@ def _lost(plan: Plan, groups: dict[Group, PodGroupOutcome]) -> Section | None:
         rows.append(Row((who, count(len(pods), "pod"), f"with {node}")))
     if not rows:
         return None
-    return Section("Lost with their node", ("", "", ""), *_first(rows), tone=Tone.BAD)
+    return Section("Lost with their node", ("", "", ""), *first_rows(rows), tone=Tone.BAD)
 
 
 def _below_minimum(plan: Plan) -> Section | None:
@@ -415,7 +313,7 @@ def _below_minimum(plan: Plan) -> Section | None:
             rows.append(Row((f"gang {group.namespace}/{group.name}", left, ", ".join(why))))
     if not rows:
         return None
-    return Section("Below their minimum", ("", "", ""), *_first(rows), tone=Tone.BAD)
+    return Section("Below their minimum", ("", "", ""), *first_rows(rows), tone=Tone.BAD)
 
 
 # -- trees of groups ---------------------------------------------------------------------------------------------------
@@ -437,7 +335,7 @@ def _trees(plan: Plan) -> Section | None:
         rows.append(Row(cells, below=below, tone=Tone.WAITING))
     if not rows:
         return None
-    return Section("Trees of groups that wait", ("", "", ""), *_first(rows), tone=Tone.WAITING)
+    return Section("Trees of groups that wait", ("", "", ""), *first_rows(rows), tone=Tone.WAITING)
 
 
 # -- refused -----------------------------------------------------------------------------------------------------------
@@ -451,7 +349,7 @@ def _refused(plan: Plan) -> Section | None:
 def refused_section(sentences: Sequence[str]) -> Section | None:
     """Sentences on what admission refuses."""
     rows = [Row((sentence,), tone=Tone.BAD) for sentence in sentences]
-    return Section("Refused by admission", ("",), *_first(rows), tone=Tone.BAD) if rows else None
+    return Section("Refused by admission", ("",), *first_rows(rows), tone=Tone.BAD) if rows else None
 
 
 # -- waiting -----------------------------------------------------------------------------------------------------------
@@ -482,7 +380,7 @@ def _waiting(
         rows.append(Row(cells, below=(message or NOT_TRIED, *helps), tone=Tone.WAITING))
     if not rows:
         return None
-    return Section("Waiting", ("", "", ""), *_first(rows), tone=Tone.WAITING)
+    return Section("Waiting", ("", "", ""), *first_rows(rows), tone=Tone.WAITING)
 
 
 _WAITS_FOR_OTHERS = "waiting for minCount pods from a gang to be scheduled"
@@ -573,9 +471,3 @@ def _called(key: Group, groups: dict[Group, PodGroupOutcome]) -> str:
     group = groups.get(key)
     kind = "gang" if group is not None and group.min_count is not None else "group"
     return f"{kind} {key[0]}/{key[1]}"
-
-
-def _first(rows: list[Row]) -> tuple[tuple[Row, ...], tuple[str, ...]]:
-    """The first rows, and a note that counts the others."""
-    more = len(rows) - MOST_ROWS
-    return tuple(rows[:MOST_ROWS]), (f"... and {more} more (-o json lists them all)",) if more > 0 else ()

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from reprieve.cli.sections import Row
-from reprieve.python.wording import count, seconds_text
+from reprieve.decisions.phrases import count, seconds_text
 
 MOST_NAMES: Final = 4
 MOST_NODES: Final = 6

@@ -18,9 +18,9 @@ from kube_rules.foreign_groups import below
 from kube_rules.group_sources import pod_group_name
 from kube_rules.manifests import Manifests
 from reprieve.cli.outcome import note
-from reprieve.observability.recording import RecordKeeper
-from reprieve.observability.records import DecisionRecord
-from reprieve.observability.store import Name
+from reprieve.decisions.attempts import RecordBuilder
+from reprieve.decisions.outcomes import Help
+from reprieve.decisions.records import DecisionRecord
 from reprieve.preemption.units import effective_priority
 from reprieve.python.answers import what_helps
 from reprieve.questions.trials import Trials
@@ -29,7 +29,6 @@ from reprieve.scheduling.engine import Engine
 from reprieve.scheduling.engine_options import EngineOptions
 from reprieve.simulation.plan import PlanOptions
 from reprieve.simulation.plan_inputs import starts_at
-from reprieve.simulation.report import Help
 from reprieve.simulation.virtual import VirtualCluster
 from reprieve.simulation.workloads.rows import Rows
 from reprieve.simulation.workloads.table import TABLE
@@ -123,44 +122,20 @@ def _turn(items: Iterable[Timed], kind: str, namespace: str, name: str, now: flo
     key = _key(world, kind, namespace, name)
     if key is None:
         return _Turn(None, None, "")
-    store = _Last()
-    keeper = RecordKeeper(store)
-    keeper.attach(engine)
+    builder = RecordBuilder(engine)
     while True:
         began = time.perf_counter()
         decision = engine.step(now)
         if decision is None:
             break
         if decision.key == key:
-            keeper.decided(decision, seconds=time.perf_counter() - began, now=now)
-            return _Turn(decision, store.record, "")
+            record = builder.record(decision, seconds=time.perf_counter() - began, now=now)
+            return _Turn(decision, record, "")
     entity = engine.queue.get(key)
     if entity is None:
         return _Turn(None, None, "")
     held = next(iter(entity.held.values()), None)
     return _Turn(None, None, entity.gate.reason or (held.reason if held is not None else ""))
-
-
-class _Last:
-    """A store of one record."""
-
-    def __init__(self) -> None:
-        self.record: DecisionRecord | None = None
-
-    def next_id(self) -> int:
-        """See `RecordStore`."""
-        return 1
-
-    def put(self, record: DecisionRecord, involved: Sequence[Name]) -> None:
-        """See `RecordStore`."""
-        self.record = record
-
-    async def find(self, kind: str, namespace: str, name: str) -> list[DecisionRecord]:
-        """See `RecordStore`."""
-        return [self.record] if self.record is not None else []
-
-    def close(self) -> None:
-        """Nothing is open."""
 
 
 def _world(items: Iterable[Timed], now: float) -> tuple[Engine, VirtualCluster]:

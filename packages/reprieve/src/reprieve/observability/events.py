@@ -18,9 +18,9 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Final
 
+from kube_rules.durations import micro_time
 from kube_rules.foreign_groups import named_by
 from kube_rules.json import Json
 from kube_rules.objects import PodGroup
@@ -201,8 +201,3 @@ def shortened(note: str) -> str:
     if len(raw) <= NOTE_LIMIT:
         return note
     return raw[: NOTE_LIMIT - len(_SUFFIX)].decode(errors="ignore") + _SUFFIX
-
-
-def micro_time(seconds: float) -> str:
-    """A MicroTime as the API writes it."""
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="microseconds")[:26] + "Z"

@@ -14,6 +14,7 @@ from typing import Final, Protocol
 from kube_rules.meta import KubernetesObject
 from kube_rules.objects import CompositePodGroup, PodGroup
 from reprieve.cluster.pods import PodRecord
+from reprieve.decisions.costs import counts_work, lost_text
 from reprieve.observability.events import (
     NORMAL,
     WARNING,
@@ -34,7 +35,6 @@ from reprieve.observability.metrics import (
     attempts_label,
 )
 from reprieve.observability.stopwatch import Stopwatch
-from reprieve.preemption.cost_report import counts_work, lost_text
 from reprieve.preemption.lost_work import EvictedPods, lost_work
 from reprieve.preemption.outcome import NoRoom, Preemption, PreemptionInVain
 from reprieve.scheduling.decision import SCHEDULER_ERROR, Decision, GroupCondition, Result

@@ -25,7 +25,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Final, Protocol
 
-from reprieve.observability.records import DecisionRecord, decode, encode
+from reprieve.decisions.records import DecisionRecord, decode, encode
 
 Name = tuple[str, str, str]
 """(kind, namespace, name)."""

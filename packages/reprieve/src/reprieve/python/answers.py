@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from msgspec.structs import replace as with_fields
 
+from reprieve.decisions.outcomes import Help
 from reprieve.python.inputs import Name, PreparedInput
 from reprieve.python.waiting_records import WaitingRecords
 from reprieve.questions.changes import with_changes
@@ -16,7 +17,7 @@ from reprieve.simulation.consequences import ended_jobs
 from reprieve.simulation.plan import PlanOptions
 from reprieve.simulation.plan import plan as simulate
 from reprieve.simulation.plan_inputs import first_remarks
-from reprieve.simulation.report import Answer, Help
+from reprieve.simulation.report import Answer
 
 
 def answered(prepared: PreparedInput, options: PlanOptions, records: WaitingRecords | None) -> Answer:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from kube_rules import objects
 from kube_rules.manifests import Manifests
+from reprieve.decisions.phrases import count
 from reprieve.inputs.loading import MAX_INPUT_BYTES
 from reprieve.inputs.sources import Document
 from reprieve.python.inputs import (
@@ -30,7 +31,6 @@ from reprieve.python.inputs import (
     read_workload_kinds,
 )
 from reprieve.python.tables import Table, data_frame, html
-from reprieve.python.wording import count
 from reprieve.questions.changes import Change, Changed
 from reprieve.simulation.workloads.expanding import run_of
 from reprieve.simulation.workloads.rows import Rows

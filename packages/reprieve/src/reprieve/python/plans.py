@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from kube_rules.errors import InputError, Origin
 from kube_rules.manifests import Manifests
+from reprieve.decisions.outcomes import Help, PreemptionOutcome
+from reprieve.decisions.phrases import count
 from reprieve.framework.gates import FeatureGates
 from reprieve.framework.plugin import Plugin
 from reprieve.python.answers import answered
@@ -21,12 +23,11 @@ from reprieve.python.cluster import Cluster
 from reprieve.python.configuration import plan_options
 from reprieve.python.tables import Table, data_frame, html
 from reprieve.python.waiting_records import WaitingRecords
-from reprieve.python.wording import count
 from reprieve.scheduling.loading import PluginLoadError
 from reprieve.simulation.afterwards import afterwards
 from reprieve.simulation.plan import EngineKeeper, PlanOptions
 from reprieve.simulation.plan_inputs import starts_at
-from reprieve.simulation.report import Answer, Help, PreemptionOutcome
+from reprieve.simulation.report import Answer
 
 if TYPE_CHECKING:
     import pandas

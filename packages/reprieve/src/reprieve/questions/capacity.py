@@ -26,12 +26,13 @@ from kube_rules.requests import pod_requests, resource_list
 from kube_rules.unknown_fields import nearest
 from reprieve.cluster.extended_resources import served_by
 from reprieve.cluster.resources import readable
+from reprieve.decisions.outcomes import Document
 from reprieve.questions.changes import HOSTNAME
 from reprieve.questions.pod_edits import workload_of_pod
 from reprieve.scheduling.held_room import waits_for_completions
 from reprieve.simulation.controllers.admission import exists
 from reprieve.simulation.plan import PlanOptions, plan
-from reprieve.simulation.report import ChangeMade, Document, Plan
+from reprieve.simulation.report import ChangeMade, Plan
 from reprieve.simulation.report_refusals import REFUSED
 
 MOST_COPIES: Final = 1_000

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from reprieve.simulation.report import ChangeMade, Document, Plan, PodOutcome
+from reprieve.decisions.outcomes import Document
+from reprieve.simulation.report import ChangeMade, Plan, PodOutcome
 
 RUNS = "Runs"
 EVICTED = "Evicted"

@@ -29,13 +29,14 @@ from kube_rules.objects import (
     ResourceClaim,
     ResourceClaimTemplate,
 )
+from reprieve.decisions.outcomes import Document
 from reprieve.questions.changes import Change, changed
 from reprieve.questions.drain_steps import steps_of
 from reprieve.questions.reinstatement import Rounds
 from reprieve.simulation.controllers.disruption import allowances, allowed_now, covers, followed, is_healthy
 from reprieve.simulation.plan import PlanOptions
 from reprieve.simulation.plan_inputs import refuse_unsized, refuse_unsupported
-from reprieve.simulation.report import BrokenGang, ChangeMade, DisplacedPod, Document, EvictedPod
+from reprieve.simulation.report import BrokenGang, ChangeMade, DisplacedPod, EvictedPod
 from reprieve.simulation.workloads.expanding import expand
 from reprieve.simulation.workloads.rows import Rows
 from reprieve.simulation.workloads.table import TABLE

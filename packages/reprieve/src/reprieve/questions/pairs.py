@@ -8,8 +8,8 @@ from itertools import combinations
 from typing import Final, Protocol
 
 from kube_rules.manifests import Manifests
+from reprieve.decisions.outcomes import Help
 from reprieve.questions.changes import Change
-from reprieve.simulation.report import Help
 
 MOST_PAIRS: Final = 15
 """Pairs that are tried for one pod or group."""

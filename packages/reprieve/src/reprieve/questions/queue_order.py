@@ -17,10 +17,11 @@ from kube_rules.durations import readable_time
 from kube_rules.group_sources import pod_group_name
 from kube_rules.manifests import Manifests
 from kube_rules.requests import pod_requests
+from reprieve.decisions.outcomes import Document, Help
 from reprieve.scheduling.decision import Decision, Result
 from reprieve.scheduling.engine import Engine
 from reprieve.simulation.plan import Observer, PlanOptions, plan
-from reprieve.simulation.report import Answer, ChangeMade, Document, Help, PodGroupOutcome, PodOutcome
+from reprieve.simulation.report import Answer, ChangeMade, PodGroupOutcome, PodOutcome
 from reprieve.simulation.report_refusals import REFUSED, refusal_sentences
 
 READY: Final = "Ready"

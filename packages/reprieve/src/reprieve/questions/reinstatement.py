@@ -14,12 +14,13 @@ from msgspec.structs import replace as with_fields
 
 from kube_rules.manifests import Loaded
 from kube_rules.objects import Pod, PodDisruptionBudget
+from reprieve.decisions.outcomes import PreemptionOutcome, Victim
 from reprieve.questions.changes import Changed, gang_sizes, waiting_like, why_waits
 from reprieve.simulation.afterwards import afterwards
 from reprieve.simulation.controllers.disruption import covers
 from reprieve.simulation.plan import EngineKeeper, PlanOptions, plan
 from reprieve.simulation.plan_inputs import starts_at
-from reprieve.simulation.report import BrokenGang, DisplacedPod, EvictedPod, Plan, PreemptionOutcome, Victim
+from reprieve.simulation.report import BrokenGang, DisplacedPod, EvictedPod, Plan
 from reprieve.simulation.workloads.owners import reference_of
 
 MOST_ROUNDS: Final = 10

@@ -25,6 +25,7 @@ from kube_rules.manifests import Manifests
 from kube_rules.meta import KubernetesObject
 from kube_rules.requests import pod_requests, resource_list
 from reprieve.cluster.taints import tolerates
+from reprieve.decisions.outcomes import ALL, NONE, SOME, Help
 from reprieve.questions.changes import HOSTNAME, Change, changed, named
 from reprieve.questions.node_space import NodeSpace, requested
 from reprieve.questions.pairs import Part, pairs
@@ -41,7 +42,7 @@ from reprieve.questions.pod_edits import (
     workload_of_pod,
 )
 from reprieve.questions.trials import SpentError, Trials, Waiting
-from reprieve.simulation.report import ALL, NONE, SOME, Answer, Help, Plan, PodGroupOutcome, PodOutcome
+from reprieve.simulation.report import Answer, Plan, PodGroupOutcome, PodOutcome
 
 MOST_HELPED: Final = 5
 """For so many of those who wait it is reported what would help, the most important first."""

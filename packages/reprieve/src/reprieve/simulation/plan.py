@@ -25,12 +25,7 @@ from reprieve.scheduling.decision import Decision
 from reprieve.scheduling.engine import Engine
 from reprieve.scheduling.engine_options import EngineOptions
 from reprieve.simulation.plan_inputs import input_remarks, not_before, refuse_unsized, refuse_unsupported, starts_at
-from reprieve.simulation.report import (
-    Account,
-    Answer,
-    Plan,
-    Stats,
-)
+from reprieve.simulation.report import Account, Answer, Plan, Stats
 from reprieve.simulation.report_outcomes import (
     gone_by_group,
     group_outcome,
@@ -38,8 +33,7 @@ from reprieve.simulation.report_outcomes import (
     pod_outcome,
     suspended_workloads,
 )
-from reprieve.simulation.report_preemptions import PreemptionLedger
-from reprieve.simulation.report_put_off import put_off_outcomes, released_outcomes
+from reprieve.simulation.report_preemptions import PreemptionLedger, deferred_preemptions, released_capacity
 from reprieve.simulation.report_refusals import refused_pods, refused_workloads
 from reprieve.simulation.report_trees import composite_outcomes
 from reprieve.simulation.scenario import Scenario, read_scenarios
@@ -255,8 +249,8 @@ def _answer(
         pod_groups=tuple(groups),
         composite_pod_groups=composite_outcomes(world),
         preemptions=tuple(ledger.outcomes),
-        put_off=put_off_outcomes(world),
-        released=released_outcomes(world),
+        put_off=deferred_preemptions(world),
+        released=released_capacity(world),
         lost=tuple(lost_pods(world)),
         stats=Stats(
             seconds=round(seconds, 6),

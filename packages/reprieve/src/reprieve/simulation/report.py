@@ -8,44 +8,16 @@ spared.
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-import msgspec
-
-
-class Document(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Base of the parts of the document; every field is always written."""
-
-
-ALL, SOME, NONE = "All", "Some", "None"
-"""How much of what may help was tried."""
-
-
-class Help(Document, frozen=True, kw_only=True):
-    """A smallest change after which a waiting pod or group would run (whatif.md 5).
-
-    `kind`: Nodes (more like one that is there), Domain (more of them in the topology domain that comes closest), Free
-    (room on nodes that are there), Node (a larger one), MinCount, Toleration, Uncordon, Selector, Ports, Policy,
-    Priority, Workload (one that ends) or Combination (two changes, neither of which is enough alone). `amount` of
-    `resource`, on `nodes` nodes; `priority` or `min_count` it would need.
-    """
-
-    kind: str
-    sentence: str
-    resource: str | None = None
-    amount: str | None = None
-    missing: dict[str, str] = {}
-    """Everything that is missing with it, the scarcest first."""
-    nodes: int | None = None
-    priority: int | None = None
-    min_count: int | None = None
-    workload: str | None = None
-    parts: tuple[str, ...] = ()
-    """Of a combination: the kinds of its two changes."""
-    like: str | None = None
-    """The node that new ones are like."""
-    on: tuple[str, ...] = ()
-    """The first of the nodes that lack least."""
-    flags: tuple[str, ...] = ()
-    """The change as flags of `plan`."""
+from reprieve.decisions.outcomes import (
+    DeferredPreemption,
+    Document,
+    Help,
+    PreemptionOutcome,
+    PreemptorName,
+    ReleasedCapacity,
+    VictimReason,
+)
+from reprieve.decisions.records import PreemptionRecord
 
 
 class PodOutcome(Document, frozen=True, kw_only=True):
@@ -156,127 +128,6 @@ class LostPod(Document, frozen=True, kw_only=True):
     priority: int
 
 
-class Preemptor(Document, frozen=True, kw_only=True):
-    """Who needed the room. `kind`: Pod, PodGroup or CompositePodGroup."""
-
-    kind: str
-    namespace: str
-    name: str
-    priority: int
-
-
-class VictimReason(Document, frozen=True, kw_only=True):
-    """Why a unit has to go: with it back, `pod` would not fit on `node_name`. `missing`: the scarcest first."""
-
-    pod: str
-    node_name: str
-    message: str
-    missing: dict[str, str] = {}
-
-
-class Victim(Document, frozen=True, kw_only=True):
-    """A pod that has to go; `unit` is what goes with it as one, `namespace/name`. `priority` is the unit's."""
-
-    namespace: str
-    name: str
-    pod_group: str | None
-    node_name: str
-    priority: int
-    unit: str
-    violates_pdb: bool = msgspec.field(name="violatesPDB")
-    why: VictimReason | None = None
-
-
-class PlacingByScore(Document, frozen=True, kw_only=True):
-    """Who would go if the group were placed where it scores best: pods, the highest priority among them.
-
-    `freed`: how much they have of what the preemptor asks for.
-    """
-
-    pods: int
-    highest_priority: int | None
-    freed: dict[str, str]
-
-
-class InTurn(Document, frozen=True, kw_only=True):
-    """A victim that comes back and would evict these units; `round`: 1 for the victims themselves (cost.md 3)."""
-
-    round: int
-    by: str
-    evicted: tuple[str, ...]
-    pods: int
-
-
-class AvoidedEviction(Document, frozen=True, kw_only=True):
-    """What would have been cheaper if nobody came back."""
-
-    units: tuple[str, ...]
-    cascade: tuple[InTurn, ...]
-
-
-class EvictionCost(Document, frozen=True, kw_only=True):
-    """What it costs (cost.md 1): work that was not saved, and a number by each criterion, in order.
-
-    `decided_by`: the criterion that distinguished it from the runner-up, with what both cost by it.
-    """
-
-    lost_gpu_hours: float
-    lost_cpu_hours: float
-    by_criterion: dict[str, float]
-    decided_by: str | None = None
-    values: tuple[str, ...] = ()
-
-
-class PreemptionOutcome(Document, frozen=True, kw_only=True):
-    """One decision to preempt, in order of time. `domain`: cluster, or the node's name.
-
-    `needed`: what the pods it is for ask for in all, `freed`: how much of that the victims have; the resource that is
-    the largest part of what the cluster has comes first.
-    """
-
-    preemptor: Preemptor
-    domain: str
-    nominations: dict[str, str]
-    victims: tuple[Victim, ...]
-    reprieved: int
-    pdb_violations: int
-    needed: dict[str, str] = {}
-    freed: dict[str, str] = {}
-    by_score: PlacingByScore | None = None
-    """What the choice was worth; None where only one placement was evaluated (`placement: Compatible`)."""
-    cost: EvictionCost | None = None
-    cascade: tuple[InTurn, ...] = ()
-    avoided: AvoidedEviction | None = None
-
-
-class PutOffOutcome(Document, frozen=True, kw_only=True):
-    """A preemption that was put off, in order of time (cost.md 5.6, 6).
-
-    `reason`: PreemptionDelay, Predecessor, Completions or MinimumRuntime; `pods`: whose room is waited for. `at`, and
-    `until` at the latest, are virtual seconds since the start; without `until` it waits for something to happen.
-    """
-
-    preemptor: Preemptor
-    reason: str
-    message: str
-    at: float
-    until: float | None
-    pods: tuple[str, ...] = ()
-
-
-class ReleasedOutcome(Document, frozen=True, kw_only=True):
-    """Room that was held for a preemptor and given back unused, `at` virtual seconds since the start (cost.md 5.4).
-
-    `reason`: NotUsed, Deleted, Gated, PlacedElsewhere, NodeGone, Taken, Moved or NoUse.
-    """
-
-    preemptor: Preemptor
-    nodes: tuple[str, ...]
-    reason: str
-    message: str
-    at: float
-
-
 class ChangeMade(Document, frozen=True, kw_only=True):
     """A change to the input before it was planned, in the order given (whatif.md 4). `change`: as it was given."""
 
@@ -321,7 +172,7 @@ class EvictedPod(Document, frozen=True, kw_only=True):
     pod_group: str | None
     priority: int
     node_name: str
-    preemptor: Preemptor
+    preemptor: PreemptorName
     why: VictimReason | None = None
     successor: str | None = None
     outcome: str = "Lost"
@@ -362,8 +213,8 @@ class Plan(Document, frozen=True, kw_only=True):
     pod_groups: tuple[PodGroupOutcome, ...] = ()
     composite_pod_groups: tuple[CompositeOutcome, ...] = ()
     preemptions: tuple[PreemptionOutcome, ...] = ()
-    put_off: tuple[PutOffOutcome, ...] = ()
-    released: tuple[ReleasedOutcome, ...] = ()
+    put_off: tuple[DeferredPreemption, ...] = ()
+    released: tuple[ReleasedCapacity, ...] = ()
     lost: tuple[LostPod, ...] = ()
     suspended: tuple[SuspendedWorkload, ...] = ()
     refused: tuple[RefusedWorkload, ...] = ()
@@ -384,7 +235,7 @@ class Plan(Document, frozen=True, kw_only=True):
         """The pods that the question is about."""
         return tuple(pod for pod in self.pods if pod.asked)
 
-    def asks_for(self, preemptor: Preemptor) -> bool:
+    def asks_for(self, preemptor: PreemptorName) -> bool:
         """Whether the question is about a preemptor; a tree of groups counts whatever its groups are."""
         name = (preemptor.namespace, preemptor.name)
         of_kind: dict[str, Sequence[PodOutcome | PodGroupOutcome]] = {"Pod": self.pods, "PodGroup": self.pod_groups}
@@ -398,55 +249,20 @@ class Plan(Document, frozen=True, kw_only=True):
 
 
 @dataclass(frozen=True, slots=True)
-class UnitAccount:
-    """What became of one potential victim, in words for people."""
+class PlannedPreemption:
+    """One preemption decision with what its text says beyond the document."""
 
-    unit: str
-    """`namespace/name` of the pod, or of the group that goes as a whole."""
-    whole_group: bool
-    pods: tuple[str, ...]
-    """`namespace/name`, in UID order."""
-    nodes: tuple[str, ...]
-    """Distinct node names, sorted."""
-    priority: int
-    violates_pdb: bool
-    evicted: bool
-    why: str
-    """For an evicted unit: which pod on which node would not fit with it back, and what is missing; else empty."""
-    running_seconds: float | None
-    """How long its oldest pod has been running at the time of the decision; None if unknown."""
-    evicted_before: bool = False
-    """It was on its way out already, for an earlier decision: its room was taken by somebody more important."""
-
-
-@dataclass(frozen=True, slots=True)
-class PreemptionAccount:
-    """One preemption decision for people. `units` are in importance order, evicted and spared alike.
-
-    Every evicted unit is there; of the spared ones perhaps only the most important.
-    """
-
-    preemptor: str
-    """`podgroup default/train`, `compositepodgroup default/serve` or `pod default/web`."""
-    priority: int
-    domain: str
-    at: float
+    outcome: PreemptionOutcome
+    record: PreemptionRecord
+    """Every evicted unit; of the spared ones perhaps only the most important."""
+    at: float = 0.0
     """Virtual seconds since the start."""
-    nominations: tuple[tuple[str, str], ...]
-    """(pod, node), in scheduling order."""
-    units: tuple[UnitAccount, ...]
-    candidates: int
-    needed: tuple[str, str, str, str] | None = None
-    """Of the resource that is scarcest for the preemptor: its name, how much it needs, how much the victims free, and
-    how much of the rest was free before (empty: there is no rest)."""
-    by_score: tuple[int, int] | None = None
-    """Pods that would go if the group were placed where it scores best, and the highest priority among them; None
-    where nothing else was evaluated, or it comes to the same."""
-    cost_notes: tuple[str, ...] = ()
-    """Sentences on what it costs beside pods: lost work, evictions in turn."""
-    more_spared: int = 0
-    """How many spared units are not listed, and how many of those a PodDisruptionBudget protects."""
-    more_protected: int = 0
+    free_before: str = ""
+    """How much of the first resource of `outcome.needed` was free before, as far as it is needed; empty: nothing."""
+    protected: int = 0
+    """Spared units that a PodDisruptionBudget protects."""
+    evicted_before: frozenset[str] = frozenset()
+    """Victims that were evicted already for an earlier preemptor: a more important one takes their capacity."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -456,7 +272,7 @@ class Account:
     nodes: int
     running_before: int
     running_after: int
-    preemptions: tuple[PreemptionAccount, ...] = ()
+    preemptions: tuple[PlannedPreemption, ...] = ()
     warnings: tuple[str, ...] = ()
     terminating: tuple[str, ...] = field(default=())
     """Victims still running out their grace period at the end (`--first-decision`, or a scenario that stops early)."""

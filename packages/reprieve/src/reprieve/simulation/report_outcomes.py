@@ -5,15 +5,11 @@ from collections.abc import Iterable
 
 from kube_rules.manifests import Suspended
 from reprieve.cluster.pods import PodRecord
+from reprieve.decisions.preemptions import group_name
 from reprieve.plugins.gang_scheduling import WAITING_FOR_MEMBERS
 from reprieve.queueing.entity import QueueState
 from reprieve.scheduling.decision import SCHEDULER_ERROR, SCHEDULING_GATED, UNSCHEDULABLE
-from reprieve.simulation.report import (
-    LostPod,
-    PodGroupOutcome,
-    PodOutcome,
-    SuspendedWorkload,
-)
+from reprieve.simulation.report import LostPod, PodGroupOutcome, PodOutcome, SuspendedWorkload
 from reprieve.simulation.virtual import VirtualCluster
 
 
@@ -151,8 +147,3 @@ def _readable(key: str) -> str:
 
 
 _KINDS = {"pod": "pod", "group": "podgroup", "composite": "compositepodgroup"}
-
-
-def group_name(pod: PodRecord) -> str | None:
-    """Name of the pod's group in its namespace."""
-    return pod.group.split("/", 1)[1] if pod.group is not None else None

@@ -4,13 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-import msgspec
-
-from reprieve.observability.records import DecisionRecord, Unit
-
-
-class Document(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Base of the parts of the document; every field is always written."""
+from reprieve.decisions.outcomes import Document
+from reprieve.decisions.records import DecisionRecord, UnitRecord
 
 
 class Evicted(Document, frozen=True, kw_only=True):
@@ -43,7 +38,7 @@ class HistoryItem(Document, frozen=True, kw_only=True):
     victims: tuple[Evicted, ...] = ()
 
 
-class History(Document, frozen=True, kw_only=True):
+class PreemptionHistory(Document, frozen=True, kw_only=True):
     """The document: newest first."""
 
     api_version: str = "reprieve.dev/v1alpha1"
@@ -51,7 +46,7 @@ class History(Document, frozen=True, kw_only=True):
     items: tuple[HistoryItem, ...] = ()
 
 
-def history_of(records: Iterable[DecisionRecord], namespace: str | None) -> History:
+def history_of(records: Iterable[DecisionRecord], namespace: str | None) -> PreemptionHistory:
     """The preemptions of the records, newest first; of one namespace those by it and of it."""
     items = [item for record in records if (item := _item(record)) is not None]
     if namespace is not None:
@@ -60,7 +55,7 @@ def history_of(records: Iterable[DecisionRecord], namespace: str | None) -> Hist
             for item in items
             if item.namespace == namespace or any(one.unit.startswith(f"{namespace}/") for one in item.victims)
         ]
-    return History(items=tuple(sorted(items, key=lambda item: item.time, reverse=True)))
+    return PreemptionHistory(items=tuple(sorted(items, key=lambda item: item.time, reverse=True)))
 
 
 def _item(record: DecisionRecord) -> HistoryItem | None:
@@ -83,7 +78,7 @@ def _item(record: DecisionRecord) -> HistoryItem | None:
     )
 
 
-def _evicted(unit: Unit) -> Evicted:
+def _evicted(unit: UnitRecord) -> Evicted:
     why = unit.why
     text = f"{why.pod} on {why.node} needed its room, {why.text}" if why is not None else ""
     return Evicted(

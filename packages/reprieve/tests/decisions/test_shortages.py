@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from reprieve.observability.records import Shortfall
+from reprieve.decisions.records import Shortfall
 from tests.building import START, Item, gang, group, node, pod
 from tests.observability.test_recording import Recorded
 
@@ -26,7 +26,7 @@ Found = tuple[dict[str, str], int, list[str]]
 
 def closest(lack: Shortfall | None) -> Found | None:
     assert lack is not None
-    return (lack.closest.missing, lack.closest.nodes, lack.closest.names) if lack.closest is not None else None
+    return (lack.closest.missing, lack.closest.nodes, list(lack.closest.names)) if lack.closest is not None else None
 
 
 def too_big(lack: Shortfall | None) -> list[tuple[str, str, str]]:

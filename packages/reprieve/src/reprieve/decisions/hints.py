@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from reprieve.observability.records import DecisionRecord, Shortage
+from reprieve.decisions.outcomes import Help
+from reprieve.decisions.phrases import count
+from reprieve.decisions.records import DecisionRecord, Shortage
 from reprieve.preemption.outcome import NEVER
-from reprieve.python.wording import count
-from reprieve.simulation.report import Help
 
 _HINTS: Final = {
     "node(s) had untolerated taint(s)": (

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from reprieve.observability.records import InVain, Order
+from reprieve.decisions.phrases import count
+from reprieve.decisions.records import FailedPreemption, OrderRecord
 from reprieve.plugins.gang_scheduling import RETRY
 from reprieve.preemption.outcome import NoRoom
-from reprieve.python.wording import count
 
 MOST_REASONS: Final = 12
 
@@ -22,7 +22,7 @@ _OUT_OF_THE_QUESTION: Final = {
 }
 
 
-def in_vain_sentences(found: InVain, priority: int) -> list[str]:
+def in_vain_sentences(found: FailedPreemption, priority: int) -> list[str]:
     """Why no room was made for a group of that priority: the potential victims, and why they did not help."""
     if found.reason in _OUT_OF_THE_QUESTION:
         return [_OUT_OF_THE_QUESTION[found.reason]]
@@ -42,7 +42,7 @@ def in_vain_sentences(found: InVain, priority: int) -> list[str]:
     return sentences
 
 
-def order_sentence(order: Order) -> str:
+def order_sentence(order: OrderRecord) -> str:
     """Of a gang that nothing but the order of its pods is known to keep from being placed (scheduling.md 3.9)."""
     text = "A placement may exist: pods are tried one after another, and an early one may have taken a later one's room"
     if order.search == RETRY:
@@ -51,3 +51,8 @@ def order_sentence(order: Order) -> str:
     if order.placed:
         return f"{text}. In another order {count(order.placed, 'pod')} would find a place: {retry}."
     return f"{text}. {retry}."
+
+
+def time_text(stamp: str) -> str:
+    """Return `at 2026-07-01 12:00:00 UTC` of a time in RFC 3339; empty stays empty."""
+    return f"at {stamp[:10]} {stamp[11:19]} UTC" if stamp else ""

@@ -14,8 +14,8 @@ import numpy.typing as npt
 from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.resources import LIMIT, readable
 from reprieve.cluster.state import ClusterState
+from reprieve.decisions.records import OversizedRequest, Shortage, Shortfall
 from reprieve.framework.diagnosis import Diagnosis
-from reprieve.observability.records import Shortage, Shortfall, TooBig
 from reprieve.preemption.outcome import Missing, scarcest_first
 
 _MOST_NAMES = 3
@@ -36,7 +36,8 @@ def lack_of(cluster: ClusterState, pod: PodRecord, diagnosis: Diagnosis, *, plac
     columns = [column for column, _ in wanted]
     asked = np.array([[amount] for _, amount in wanted], dtype=np.int64)
     have = nodes.allocatable[columns, :n]
-    lack = Shortfall(more=more, too_big=_too_big(cluster, wanted, have[:, nodes.alive[:n]]))
+    too_big = _too_big(cluster, wanted, have[:, nodes.alive[:n]])
+    lack = Shortfall(more=more, too_big=too_big)
     rows = diagnosis.resolvable_rows()
     if not len(rows):
         return lack
@@ -51,8 +52,8 @@ def lack_of(cluster: ClusterState, pod: PodRecord, diagnosis: Diagnosis, *, plac
         rows, free = rows[larger], (free - fits * asked)[:, larger]
         if not len(rows):
             return lack
-    lack.closest = _closest(cluster, columns, rows, np.maximum(asked - free, 0), asked)
-    return lack
+    closest = _closest(cluster, columns, rows, np.maximum(asked - free, 0), asked)
+    return Shortfall(more=more, too_big=too_big, closest=closest)
 
 
 def _of_fellows(cluster: ClusterState, pod: PodRecord, columns: Sequence[int], rows: npt.NDArray[np.int64]) -> Amounts:
@@ -66,25 +67,21 @@ def _of_fellows(cluster: ClusterState, pod: PodRecord, columns: Sequence[int], r
     return found
 
 
-def _too_big(cluster: ClusterState, wanted: Sequence[tuple[int, int]], have: Amounts) -> list[TooBig]:
-    """Requests above what any node has in all; none where some node could hold everything."""
+def _too_big(cluster: ClusterState, wanted: Sequence[tuple[int, int]], have: Amounts) -> tuple[OversizedRequest, ...]:
+    """Return requests above what any node has in all; none where some node could hold everything."""
     if not have.shape[1] or bool((have >= [[amount] for _, amount in wanted]).all(axis=0).any()):
-        return []
+        return ()
     names = cluster.resources.names
-    found = []
-    for (column, amount), row in zip(wanted, have, strict=True):
-        largest = int(row.max())
-        if amount > largest:
-            name = names[column]
-            found.append(
-                TooBig(
-                    resource=name,
-                    asked=readable(name, amount),
-                    largest=readable(name, largest),
-                    or_more=amount >= LIMIT,
-                )
-            )
-    return found
+    return tuple(
+        OversizedRequest(
+            resource=names[column],
+            asked=readable(names[column], amount),
+            largest=readable(names[column], int(row.max())),
+            or_more=amount >= LIMIT,
+        )
+        for (column, amount), row in zip(wanted, have, strict=True)
+        if amount > row.max()
+    )
 
 
 def _hold(
@@ -123,5 +120,5 @@ def _closest(
     return Shortage(
         missing={one.resource: readable(one.resource, one.short) for one in missing_there},
         nodes=len(same),
-        names=[nodes.names[row] for row in first.tolist()],
+        names=tuple(nodes.names[row] for row in first.tolist()),
     )

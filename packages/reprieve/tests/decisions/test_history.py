@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from reprieve.observability.history import History, history_of
-from reprieve.observability.records import DecisionRecord
+from reprieve.decisions.history import PreemptionHistory, history_of
+from reprieve.decisions.records import DecisionRecord
 
 
 def unit(name: str, **more: Any) -> dict[str, Any]:
@@ -90,7 +90,7 @@ def test_a_preemption_lists_its_victims_and_what_it_cost() -> None:
 def test_newest_first_and_preemptions_alone() -> None:
     records = [record(1, 1, unit("b/x")), record(2, 3, unit("b/y")), record(3, 5), record(4, 2, unit("b/z"))]
     assert [item.victims[0].unit for item in history_of(records, None).items] == ["b/y", "b/z", "b/x"]
-    assert history_of([record(1, 0)], None) == History(items=())
+    assert history_of([record(1, 0)], None) == PreemptionHistory(items=())
 
 
 @pytest.mark.parametrize(

@@ -8,19 +8,19 @@ from typing import Any
 
 import pytest
 
-from reprieve.preemption.cost import UPSTREAM, criteria_of
-from reprieve.preemption.cost_report import (
+from reprieve.decisions.costs import (
     by_criterion,
     cost_sentences,
     counts_work,
     decisive,
+    in_turn,
     lost_by,
     lost_text,
-    names_of,
     plain,
-    turns,
     value_text,
 )
+from reprieve.decisions.records import EvictionInTurn
+from reprieve.preemption.cost import UPSTREAM, criteria_of
 from reprieve.preemption.lost_work import LostWork, is_gpu
 from reprieve.preemption.outcome import (
     CascadeAvoided,
@@ -249,7 +249,7 @@ def test_the_sentences_about_lost_work_and_the_deciding_criterion() -> None:
     compared = Compared("n2", (0, 5, 10, 3, 0.0), (("fewest victim pods", 1),))
     made = _decision(world, "p0", "p1", cost=(0, 5, 10, 1, 0.0), compared=compared)
     assert cost_sentences(world.engine.cluster, made) == (
-        "2 GPU-hours and 1 CPU-hours of unsaved work are lost.",
+        "Unsaved work lost: 2 GPU-hours and 1 CPU-hours.",
         "n1 over n2: fewest victim pods (1 pod against 3 pods).",
     )
 
@@ -288,13 +288,13 @@ def test_an_alternative_that_would_evict_more_is_reported() -> None:
     one, two = _unit(world, "p1"), _unit(world, "p2")
     made = _decision(world, "p0", avoided=CascadeAvoided((one, two), (CascadeStep(1, one, (pair,)),)))
     assert cost_sentences(world.engine.cluster, made) == (
-        "Evicting default/p1, default/p2 instead would end in more: when it comes back, "
-        "default/p1 would evict default/pair; 4 pods would go in all.",
+        "Evicting default/p1, default/p2 instead would lead to more evictions: when it comes back, "
+        "default/p1 would evict default/pair; 4 pods in all.",
     )
     made = _decision(world, "p0", avoided=CascadeAvoided((pair,), ()))
     assert cost_sentences(world.engine.cluster, made) == (
-        "Evicting default/pair instead would end in more: when it comes back, it would find no room; "
-        "2 pods would go in all.",
+        "Evicting default/pair instead would lead to more evictions: when it comes back, "
+        "no capacity would be free for it; 2 pods in all.",
     )
 
 
@@ -302,7 +302,6 @@ def test_evictions_in_turn_as_data() -> None:
     world = _world()
     pair = PreemptionUnit("default/pair", (world.record("p3"), world.record("p4")), (0, 0), 0, False, None)
     one, two = _unit(world, "p1"), _unit(world, "p2")
-    assert [tuple(turn) for turn in turns([CascadeStep(2, one, (pair, two))])] == [
-        (2, "default/p1", ("default/pair", "default/p2"), 3)
-    ]
-    assert names_of([pair, one]) == ("default/pair", "default/p1")
+    assert in_turn([CascadeStep(2, one, (pair, two))]) == (
+        EvictionInTurn(round=2, by="default/p1", evicted=("default/pair", "default/p2"), pods=3),
+    )

@@ -1,0 +1,226 @@
+"""Preemptions as text, in `plan`, `explain` and the demo: victims and why, what is spared, what it costs.
+
+Invariant: nothing here reads a clock; the same decision gives the same text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from reprieve.cli.sections import BUDGET_OVERRULED, Row, Section, Tone
+from reprieve.cli.units import UnitSummary, unit_table
+from reprieve.decisions.phrases import count, seconds_text
+from reprieve.decisions.records import DecisionRecord, PreemptionRecord, UnitRecord
+from reprieve.decisions.wording import order_sentence, time_text
+from reprieve.preemption.cost import BY_NAME
+from reprieve.preemption.outcome import CLUSTER_DOMAIN
+from reprieve.simulation.report import PlannedPreemption
+
+MOST_ROWS: Final = 20
+"""Rows of one table; the rest is counted. `-o json` lists everything."""
+MOST_UNITS: Final = 15
+MOST_SPARED: Final = 5
+_STATES: Final = {
+    "UnderWay": "the victims are being told to go",
+    "Done": "every victim was told to go",
+}
+
+# -- plan --------------------------------------------------------------------------------------------------------------
+
+
+def planned_sections(made: PlannedPreemption) -> list[Section]:
+    """Return what a plan evicts for one preemptor, and what it spares."""
+    outcome, record = made.outcome, made.record
+    amounts: tuple[str, ...] = ()
+    for resource, needed in outcome.needed.items():
+        before = f" and {made.free_before} free before" if made.free_before else ""
+        amounts = (f"{outcome.freed[resource]} {resource} freed{before}, {needed} needed.",)
+        break
+    title = f"Evicted for {outcome.preemptor} (priority {outcome.preemptor.priority}), {seconds_text(made.at)} in"
+    columns, rows = unit_table(unit_summary(unit, made.evicted_before) for unit in record.evicted)
+    shown, more = first_rows(rows)
+    notes = (*_domain(made), *amounts, *_saved(made), *record.cost_notes, *more)
+    return [Section(title, columns, shown, notes, tone=Tone.BAD), _planned_spared(made)]
+
+
+def _planned_spared(made: PlannedPreemption) -> Section:
+    record = made.record
+    if not record.reprieved_total:
+        return Section(
+            f"Spared: nobody, everything of lower priority that {made.outcome.preemptor} could push out has to go"
+        )
+    total = record.reprieved_total
+    notes = (f"{made.protected} of them first of all because a PodDisruptionBudget protects them.",)
+    title = f"Spared: {count(total, 'workload')} of lower priority, the most important first"
+    return _spared(record, title, notes if made.protected else ())
+
+
+def _saved(made: PlannedPreemption) -> tuple[str, ...]:
+    """Return what the search for the cheapest eviction saved."""
+    other = made.outcome.by_score
+    if other is None or not other.pods:
+        return ()
+    units = made.record.evicted
+    gone, highest = sum(unit.pods for unit in units), max((unit.priority for unit in units), default=None)
+    if (gone, highest or 0) == (other.pods, other.highest_priority or 0):
+        return ()
+    freed = next((f" ({amount} {resource})" for resource, amount in made.outcome.freed.items()), "")
+    verb = "goes" if gone == 1 else "go"
+    higher = f", of priority up to {other.highest_priority}" if other.highest_priority != highest else ""
+    return (f"{count(gone, 'pod')}{freed} {verb}; placing by score would have cost {other.pods}{higher}.",)
+
+
+def _domain(made: PlannedPreemption) -> tuple[str, ...]:
+    """Return where a group with a topology constraint is placed as a whole."""
+    outcome = made.outcome
+    if outcome.preemptor.kind != "PodGroup" or outcome.domain == CLUSTER_DOMAIN:
+        return ()
+    candidates = made.record.comparison.candidates
+    others = f", the cheapest of {candidates} domains" if candidates > 1 else ""
+    return (f"The group is placed in {outcome.domain}{others}.",)
+
+
+def first_rows(rows: Sequence[Row]) -> tuple[tuple[Row, ...], tuple[str, ...]]:
+    """Return the first rows, and a note that counts the others."""
+    more = len(rows) - MOST_ROWS
+    return tuple(rows[:MOST_ROWS]), (f"... and {more} more (-o json lists them all)",) if more > 0 else ()
+
+
+# -- the demo ----------------------------------------------------------------------------------------------------------
+
+
+def decision_sections(preemptor: str, priority: int, made: PreemptionRecord) -> list[Section]:
+    """Return what is evicted and what is spared, without times: pods of one node and priority together, sorted by name.
+
+    The same decision gives the same text, whenever it was made and whatever UIDs the pods have.
+    """
+    sections = []
+    for title, units, tone in (
+        (f"Evicted for {preemptor} (priority {priority})", made.evicted, Tone.BAD),
+        ("Spared of those with a lower priority", made.reprieved, Tone.GOOD),
+    ):
+        ordered = sorted(units, key=lambda unit: (-unit.priority, unit.kind == "Pod", unit.nodes, natural(unit.unit)))
+        columns, rows = unit_table(map(unit_summary, ordered), ages=False)
+        shown, notes = first_rows(rows)
+        sections.append(Section(title, columns, shown, notes, tone=tone))
+    return sections
+
+
+def natural(name: str) -> list[tuple[int, str]]:
+    """Return a key that sorts batch-4 before batch-12."""
+    return [(int(part), "") if part.isdecimal() else (0, part) for part in re.split(r"(\d+)", name)]
+
+
+# -- explain -----------------------------------------------------------------------------------------------------------
+
+
+def recorded_sections(record: DecisionRecord, *, would: bool) -> list[Section]:
+    """Return what a record evicts and spares; `would`: it was computed, and nothing is evicted."""
+    made = record.preemption
+    if made is None:
+        return []
+    if made.state == "Failed":
+        return [_failed(record, made)]
+    cost = made.cost
+    verb = "would be evicted" if would else "evicted"
+    notes = []
+    if not would:
+        notes.append(f"Decided {time_text(record.time)}; {_STATES.get(made.state, made.state)}.")
+    if cost.pdb_violations:
+        notes.append(f"{count(cost.pdb_violations, 'workload')} although a PodDisruptionBudget forbids it.")
+    if cost.running_seconds_lost >= 1:
+        notes.append(f"{seconds_text(cost.running_seconds_lost)} of running time is lost, over all pods.")
+    notes += comparison_sentences(made)
+    other = made.comparison.runner_up
+    notes += [text for text in made.cost_notes if f"over {other.domain if other is not None else ''}:" not in text]
+    notes += _held(made) if not would else []
+    if record.order is not None:
+        notes.append(order_sentence(record.order))
+    title = f"To make room: {count(cost.units, 'workload')} ({count(cost.pods, 'pod')}) {verb}"
+    sections = [_victims(title, made, (), notes)]
+    if made.reprieved_total:
+        title = f"Spared: {count(made.reprieved_total, 'workload')} of lower priority; with them running everything "
+        sections.append(_spared(made, f"{title}still fits", ()))
+    return sections
+
+
+def _failed(record: DecisionRecord, made: PreemptionRecord) -> Section:
+    """The calls to evict failed: nothing is reserved, and only what was evicted is lost."""
+    cost = made.cost
+    notes = [f"Decided {time_text(record.time)}; the calls to evict its victims failed: {made.error}"]
+    if cost.pods:
+        notes.append(f"Before that {count(cost.pods, 'pod')} of {count(cost.units, 'workload')} had been evicted.")
+        if cost.running_seconds_lost >= 1:
+            notes.append(f"{seconds_text(cost.running_seconds_lost)} of running time is lost by that.")
+    else:
+        notes.append("No pods were evicted.")
+    notes.append("No capacity is reserved for it. It is tried again.")
+    return _victims(f"Preemption failed: {count(len(made.evicted), 'workload')} to be evicted", made, notes, ())
+
+
+def _victims(title: str, made: PreemptionRecord, before: Sequence[str], after: Sequence[str]) -> Section:
+    """Return the table of victims; notes `before` and `after` the one that counts the victims that are not shown."""
+    columns, rows = unit_table(map(unit_summary, made.evicted))
+    more = len(rows) - MOST_UNITS
+    notes = (*before, *([f"... and {more} more (-o json lists them all)"] if more > 0 else []), *after)
+    return Section(title, columns if rows else (), tuple(rows[:MOST_UNITS]), notes, tone=Tone.BAD)
+
+
+def _held(made: PreemptionRecord) -> list[str]:
+    """Return for how long capacity is reserved, or how it was released."""
+    if not made.released and made.held_until:
+        return [f"The room is held for it until {time_text(made.held_until)[3:]} at the latest."]
+    return release_sentences(made)
+
+
+def release_sentences(made: PreemptionRecord | None) -> list[str]:
+    """Return a sentence for each time that capacity of a preemption was released."""
+    lines = []
+    for one in made.released if made is not None else ():
+        more = f" and {one.nodes_total - len(one.nodes)} more" if one.nodes_total > len(one.nodes) else ""
+        lines.append(
+            f"The room held on {', '.join(one.nodes)}{more} was released {time_text(one.time)}: {one.message}."
+        )
+    return lines
+
+
+def comparison_sentences(made: PreemptionRecord) -> list[str]:
+    """Return how the domain was chosen, where there was a choice."""
+    comparison = made.comparison
+    if comparison.candidates < 2:
+        return []
+    text = f"{comparison.candidates} domains would have worked; {comparison.chosen.domain} was chosen"
+    other = comparison.runner_up
+    if other is None:
+        return [f"{text}."]
+    if comparison.decided_by in ("", BY_NAME):
+        return [f"{text}: as good as {other.domain}, and first by name."]
+    values = f" ({comparison.values[0]} against {comparison.values[1]})" if len(comparison.values) == 2 else ""
+    return [f"{text} over {other.domain}: {comparison.decided_by}{values}."]
+
+
+# -- units -------------------------------------------------------------------------------------------------------------
+
+
+def _spared(made: PreemptionRecord, title: str, notes: Sequence[str]) -> Section:
+    """Return the first of the spared units, and how many more there are."""
+    columns, rows = unit_table(map(unit_summary, made.reprieved[:MOST_SPARED]), together=False)
+    more = made.reprieved_total - len(rows)
+    counted = (f"... and {more} more",) if more > 0 else ()
+    return Section(title, columns, tuple(Row(row.cells) for row in rows), (*counted, *notes), tone=Tone.GOOD)
+
+
+def unit_summary(unit: UnitRecord, evicted_before: Iterable[str] = ()) -> UnitSummary:
+    """Return the row of a unit, with lines on why it is evicted or what spares it first."""
+    below = []
+    if unit.outcome == "Reprieved":
+        below += ["first of all because a PodDisruptionBudget protects them"] if unit.violates_pdb else []
+    elif unit.reason:
+        below += [f"why: {unit.reason}"] + [BUDGET_OVERRULED] * unit.violates_pdb
+        below += ["leaving already for an earlier preemptor, whose room this is"] * (unit.unit in evicted_before)
+    kind = {"PodGroup": "group", "CompositePodGroup": "tree"}.get(unit.kind, "pod")
+    total = unit.nodes_total or len(unit.nodes)
+    ran = unit.running_seconds
+    return UnitSummary(kind, unit.unit, unit.pods, unit.nodes, total, unit.priority, ran, tuple(below))

@@ -1,0 +1,216 @@
+"""An attempt as a decision record.
+
+The work is linear in the verdicts of a preemption and in the nodes for a rejection; the same rejection of identical
+pods is worked out once while nothing changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from kube_rules.durations import micro_time
+from reprieve.cluster.pods import PodRecord
+from reprieve.cluster.state import ClusterState
+from reprieve.decisions.preemptions import failed_preemption, owners_of, preemption_record, reason_counts
+from reprieve.decisions.records import (
+    API_VERSION,
+    KIND,
+    MOST_LEVELS,
+    MOST_MESSAGES,
+    MOST_NAMES,
+    DecisionRecord,
+    DeferralRecord,
+    EntityReference,
+    LevelRecord,
+    MemberCounts,
+    MessageCount,
+    OrderRecord,
+    Shortfall,
+    Timings,
+)
+from reprieve.decisions.shortages import lack_of
+from reprieve.plugins.gang_scheduling import GREEDY, RETRY
+from reprieve.preemption.outcome import Preemption, PutOff
+from reprieve.scheduling.decision import WAITING_FOR_QUORUM, Decision, Rejection, Result
+from reprieve.scheduling.engine import Engine
+from reprieve.scheduling.group_orders import retries
+
+RESULTS: Final = {
+    Result.SCHEDULED: "PartlyScheduled",
+    Result.UNSCHEDULABLE: "Unschedulable",
+    Result.WAITING: "Preempting",
+    Result.ERROR: "Error",
+}
+
+
+ObjectName = tuple[str, str, str]
+"""(kind, namespace, name)."""
+
+
+class RecordBuilder:
+    """Builds the records of one engine's decisions, each right after its decision."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._lack: tuple[tuple[object, ...], Shortfall] | None = None
+        self._changes = engine.cluster.changes()
+
+    def record(self, decision: Decision, *, seconds: float, now: float) -> DecisionRecord | None:
+        """Return the record of an attempt that took so many seconds, with the id 0; None if it is not recorded.
+
+        Recorded is what ended in a rejection or a preemption, unless the rest is tried again at once.
+        """
+        if not decision.rejections and decision.preemption is None:
+            return None
+        if decision.result is Result.SCHEDULED and decision.retry_now:
+            return None
+        cluster, diagnosis, rejections = self._engine.cluster, decision.diagnosis, decision.rejections
+        condition = decision.condition
+        message = condition.message if condition is not None and condition.message else ""
+        if not message and rejections:
+            message = rejections[0].message
+        members = _members(cluster, decision) if decision.key.startswith("group/") else None
+        preemption, order, failed = decision.preemption, decision.order_matters, decision.in_vain
+        lacking = decision.result is Result.UNSCHEDULABLE and rejections
+        return DecisionRecord(
+            id=0,
+            api_version=API_VERSION,
+            kind=KIND,
+            time=micro_time(now),
+            entity=_entity(cluster, decision),
+            result=RESULTS[decision.result],
+            message=message,
+            attempt=decision.attempt,
+            profile=decision.profile,
+            timings=Timings(attempt_seconds=seconds, waiting_seconds=max(0.0, now - decision.queued)),
+            nodes=diagnosis.nodes if diagnosis is not None else 0,
+            reasons=reason_counts(diagnosis),
+            rejected_by=tuple(sorted(decision.rejected_by)),
+            pods=_messages(rejections),
+            members=members,
+            levels=_levels(decision),
+            lack=self._lacking(cluster, decision, members) if lacking else None,
+            preemption=preemption_record(cluster, preemption, now, held_until=decision.held_until)
+            if preemption is not None
+            else None,
+            in_vain=failed_preemption(cluster, failed, now) if failed is not None else None,
+            waits=_deferral(decision.put_off) if decision.put_off is not None else None,
+            order=OrderRecord(search=self._search(decision), placed=order.placed) if order is not None else None,
+        )
+
+    def _search(self, decision: Decision) -> str:
+        return RETRY if retries(self._engine.running[decision.profile]) else GREEDY
+
+    def _lacking(self, cluster: ClusterState, decision: Decision, members: MemberCounts | None) -> Shortfall | None:
+        diagnosis = decision.diagnosis
+        if diagnosis is None:
+            return None
+        pods = [rejection.pod for rejection in decision.rejections]
+        pod, placed, more = pods[0], 0, 1
+        if members is not None:
+            if any(other.signature is not pod.signature for other in pods):
+                return None
+            placed = members.placed
+            more = max(1, members.min_count - members.already_scheduled - placed)
+        key = (pod.signature.id, pod.priority, placed, more)
+        as_before = self._changes.take() == []
+        if as_before and members is None and self._lack is not None and self._lack[0] == key:
+            return self._lack[1]
+        lack = lack_of(cluster, pod, diagnosis, placed=placed, more=more)
+        self._lack = (key, lack)
+        return lack
+
+
+def _members(cluster: ClusterState, decision: Decision) -> MemberCounts:
+    group = cluster.groups.get(decision.key.removeprefix("group/"))
+    placed = sum(1 for rejection in decision.rejections if rejection.message == WAITING_FOR_QUORUM)
+    return MemberCounts(
+        tried=len(decision.rejections) + len(decision.bindings) + len(decision.waiting),
+        placed=placed + len(decision.bindings) + len(decision.waiting),
+        min_count=group.min_count if group is not None else 0,
+        already_scheduled=group.scheduled if group is not None else 0,
+    )
+
+
+def _deferral(put_off: PutOff) -> DeferralRecord:
+    return DeferralRecord(
+        reason=put_off.why.value,
+        message=put_off.message,
+        until=micro_time(put_off.until) if put_off.until is not None else "",
+        pods=tuple(pod.key for pod in put_off.pods[:MOST_NAMES]),
+        pods_total=len(put_off.pods),
+    )
+
+
+def _entity(cluster: ClusterState, decision: Decision) -> EntityReference:
+    kind, _, key = decision.key.partition("/")
+    if kind != "pod":
+        namespace, _, name = key.partition("/")
+        group = cluster.trees.find(decision.key)
+        spec = group.spec if group is not None else None
+        return EntityReference(
+            kind="PodGroup" if kind == "group" else "CompositePodGroup",
+            namespace=namespace,
+            name=name,
+            uid=group.uid if group is not None else "",
+            priority=spec.priority if spec is not None else 0,
+        )
+    pod = _pod_of(decision)
+    return EntityReference(kind="Pod", namespace=pod.namespace, name=pod.name, uid=pod.uid, priority=pod.priority)
+
+
+def _levels(decision: Decision) -> tuple[LevelRecord, ...]:
+    """Return the results of the groups of a tree; those that failed first, where there are many."""
+    many = len(decision.levels) > MOST_LEVELS
+    shown = sorted(decision.levels, key=lambda level: level.ok) if many else decision.levels
+    return tuple(
+        LevelRecord(
+            kind=level.kind,
+            name=level.group,
+            ok=level.ok,
+            needed=level.needed,
+            succeeded=level.succeeded,
+            of=level.of,
+            why=level.why,
+            short=level.short[:MOST_NAMES],
+        )
+        for level in shown[:MOST_LEVELS]
+    )
+
+
+def _pod_of(decision: Decision) -> PodRecord:
+    if decision.rejections:
+        return decision.rejections[0].pod
+    assert decision.preemption is not None
+    return decision.preemption.nominations[0][0]
+
+
+def _messages(rejections: Iterable[Rejection]) -> tuple[MessageCount, ...]:
+    """Return pods by the message of their condition, in the order in which the messages come up."""
+    names: dict[tuple[str, str], list[str]] = {}
+    for rejection in rejections:
+        key = (rejection.reason, rejection.message)
+        if key in names or len(names) < MOST_MESSAGES:
+            names.setdefault(key, []).append(rejection.pod.key)
+    return tuple(
+        MessageCount(message=message, reason=reason, pods=len(pods), names=tuple(pods[:MOST_NAMES]))
+        for (reason, message), pods in names.items()
+    )
+
+
+def involved_names(
+    cluster: ClusterState, entity: EntityReference, preemption: Preemption | None
+) -> tuple[ObjectName, ...]:
+    """Return the names that a record is found by: the entity, and all that is evicted with its owners."""
+    names = {(entity.kind, entity.namespace, entity.name): None}
+    if preemption is not None:
+        for verdict in preemption.verdicts:
+            if verdict.reason is None:
+                continue
+            for group in verdict.unit.groups[:MOST_LEVELS]:
+                names[group.kind, group.namespace, group.name] = None
+            for pod in verdict.unit.pods:
+                names["Pod", pod.namespace, pod.name] = None
+            names |= dict.fromkeys(owners_of(cluster, verdict.unit))
+    return tuple(names)

@@ -1,0 +1,37 @@
+"""Parts of sentences, the same wherever a decision is reported: numbers, times, names, why a victim is evicted."""
+
+from collections.abc import Mapping, Sequence
+
+from reprieve.cluster.resources import shortages_text
+
+
+def count(number: int, noun: str) -> str:
+    """Return `1 pod`, `2 pods`."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def names_text(names: Sequence[str], most: int, total: int = 0) -> str:
+    """Return the first `most` names, and how many more there are of `total`."""
+    more = max(total, len(names)) - most
+    return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
+
+
+def seconds_text(seconds: float) -> str:
+    """Return the two largest units of a time: `0 s`, `31 s`, `2 h 5 min`, `3 d 4 h`."""
+    if seconds < 60:
+        return f"{seconds:.3f}".rstrip("0").rstrip(".") + " s"
+    left = round(seconds)
+    parts: list[tuple[int, str]] = []
+    for size, name in ((86400, "d"), (3600, "h"), (60, "min"), (1, "s")):
+        if left >= size or parts:
+            parts.append((left // size, name))
+            left %= size
+    return " ".join(f"{number} {name}" for number, name in parts[:2] if number)
+
+
+def would_not_fit(pod: str, node: str, missing: Mapping[str, str], reason: str) -> str:
+    """Return why a victim is not spared: with it back, `pod` would not fit on `node`.
+
+    `missing`: amounts by resource, the scarcest first; where there are none, `reason` says why.
+    """
+    return f"with it back, {pod} would not fit on {node}: {shortages_text(missing) if missing else reason}"
