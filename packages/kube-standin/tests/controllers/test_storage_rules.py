@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from kube_standin.controllers.garbage import Item
-from kube_standin.controllers.volumes import size_of
 from tests.admission.plane import pod
 from tests.controllers.test_lifecycle import config_map, reference
 from tests.controllers.test_volumes import (
@@ -170,11 +169,6 @@ def test_a_claim_of_the_same_name_is_another_s(world: World) -> None:
     ]
 
 
-@pytest.mark.parametrize(("amounts", "size"), [(None, 0), ({}, 0), ({"storage": "1Ki"}, 1024), ({"cpu": "5"}, 0)])
-def test_sizes(amounts: Json | None, size: int) -> None:
-    assert size_of(amounts) == size
-
-
 # -- classes and provisioning
 
 
@@ -215,9 +209,10 @@ def test_the_newest_default_class_counts(world: World) -> None:
     assert the_claim(world, "d")["spec"]["storageClassName"] == "", "none is not the same as any"
 
 
-def test_of_defaults_of_one_moment_the_last_name_counts(world: World) -> None:
+def test_of_defaults_of_one_moment_the_first_name_counts(world: World) -> None:
+    """Upstream's GetDefaultClass: the newest, then by name."""
     make(world, default_class("a"), default_class("b"), claim("c", of=None))
-    assert the_claim(world, "c")["spec"]["storageClassName"] == "b"
+    assert the_claim(world, "c")["spec"]["storageClassName"] == "a"
 
 
 def test_a_volume_that_is_made(world: World) -> None:

@@ -9,18 +9,15 @@ import msgspec
 import pytest
 
 from kube_rules import objects
+from kube_rules.controllers.volumes import class_of, refers_to, storage
 from kube_rules.storage import BIND_COMPLETED, CLASS_BETA, SELECTED_NODE, ObjectReference
 from reprieve.cluster.pod_volumes import InlineDisk, UsedClaim, volumes_of
 from reprieve.cluster.volumes import (
     Reservation,
     VolumeObjects,
-    class_of,
     fully_bound,
     key_of,
     not_found,
-    refers_to,
-    storage,
-    volume_class,
 )
 from tests.building import World, node
 from tests.plugins.storage import attachment, capacity, claim, csi_node, driver, pod, storage_class, volume
@@ -80,10 +77,10 @@ def test_which_claim_a_volume_is_held_for(held: Any, key: str, uid: str, refers:
 def test_classes_by_field_or_by_the_older_annotation() -> None:
     """The annotation goes before the field, also where it is empty."""
     assert [class_of(one) for one in (claim("c", of="a"), claim("c", of=""))] == ["a", ""]
-    assert volume_class(volume("v", of="a")) == "a"
+    assert class_of(volume("v", of="a")) == "a"
     for text in ("b", ""):
         assert class_of(_noted(claim("c", of="a"), **{CLASS_BETA: text})) == text
-        assert volume_class(_noted(volume("v", of="a"), **{CLASS_BETA: text})) == text
+        assert class_of(_noted(volume("v", of="a"), **{CLASS_BETA: text})) == text
     unset = claim("c")
     assert class_of(replace(unset, spec=replace(unset.spec, storage_class_name=None))) == ""
 

@@ -7,6 +7,7 @@ the ephemeral-volume and attach-detach controllers.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -22,6 +23,8 @@ from kube_rules.storage import (
     CSIStorageCapacity,
     PersistentVolume,
     PersistentVolumeClaim,
+    TopologySelectorLabelRequirement,
+    TopologySelectorTerm,
     VolumeAttachment,
     VolumeAttachmentSource,
     VolumeAttachmentSpec,
@@ -185,6 +188,33 @@ def test_a_claim_without_a_class_gets_the_default(defaults: tuple[str, ...], giv
         first = order[2].metadata.name if len(defaults) == 2 and order[1].metadata.name == "c" else given
         assert Cluster(*order).claim("c").spec.storage_class_name == first
     assert Cluster(*classes, new("c", of="")).claim("c").spec.storage_class_name == ""
+
+
+def test_of_default_classes_the_newest_counts() -> None:
+    """Upstream's GetDefaultClass: creation time, then name."""
+    newest = storage_class("z", wait=False, default=True)
+    newest = replace(newest, metadata=replace(newest.metadata, creation_timestamp=datetime(2026, 1, 1, tzinfo=UTC)))
+    cluster = Cluster(storage_class("a", wait=False, default=True), newest, no_class(new("c")))
+    assert cluster.claim("c").spec.storage_class_name == "z"
+
+
+def test_a_held_volume_is_bound_though_its_class_waits_for_a_pod() -> None:
+    """Upstream's syncUnboundClaim: with delayed binding a claim still gets the volume that is held for it."""
+    cluster = Cluster(storage_class("wait"), volume("v", of="wait", held="c"), new("c", of="wait"))
+    assert bound(cluster) == "v"
+
+
+def test_a_volume_made_at_once_is_in_the_topologies_of_its_class() -> None:
+    """As external-provisioner makes it where no node is chosen."""
+    terms = (
+        TopologySelectorTerm(match_label_expressions=(TopologySelectorLabelRequirement(key=ZONE, values=("a",)),)),
+    )
+    cluster = Cluster(replace(PROVISIONED, allowed_topologies=terms), new("c", of="now"))
+    affinity = cluster.volume(bound(cluster)).spec.node_affinity
+    assert affinity is not None
+    assert affinity.required is not None
+    [term] = affinity.required.node_selector_terms
+    assert [(each.key, each.operator, each.values) for each in term.match_expressions] == [(ZONE, "In", ("a",))]
 
 
 # -- what PreBind writes ---------------------------------------------------------------------------

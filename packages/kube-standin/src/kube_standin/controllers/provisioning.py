@@ -14,16 +14,19 @@ import copy
 from functools import partial
 from typing import Any
 
+import msgspec
+
+from kube_rules.controllers.volumes import WAIT_FOR_CONSUMER, class_of, topology_terms
 from kube_rules.json import Json
+from kube_rules.storage import SELECTED_NODE, CSINode, StorageClass
 from kube_standin.controllers.reconciling import Controller
-from kube_standin.controllers.views import Key, PodSeen, StorageSeen
+from kube_standin.controllers.sources import Source
+from kube_standin.controllers.views import Key, PodSeen, StorageClassSeen, VolumeClaimSeen, VolumeSeen
 from kube_standin.controllers.volumes import (
     CLAIMS,
     CLASSES,
     PROVISIONER,
-    SELECTED_NODE,
     VOLUMES,
-    class_of,
     reference_of,
 )
 from kube_standin.errors import StatusError
@@ -41,34 +44,35 @@ class Provisioner(Controller):
 
     def connect(self) -> None:
         """Queue claims that are handed over and not bound."""
-        self._claims = self.context.sources.of(CLAIMS, StorageSeen)
-        self._classes = self.context.sources.of(CLASSES, StorageSeen)
+        self._claims = self.context.sources.of(CLAIMS, VolumeClaimSeen)
+        self._classes = self.context.sources.of(CLASSES, StorageClassSeen)
         self._claims.add_handler(self._changed)
 
-    def _changed(self, _old: StorageSeen | None, new: StorageSeen | None) -> None:
-        if new is not None and PROVISIONER in new.annotations and not new.spec.get("volumeName"):
+    def _changed(self, _old: VolumeClaimSeen | None, new: VolumeClaimSeen | None) -> None:
+        if new is not None and PROVISIONER in new.item.metadata.annotations and not new.item.spec.volume_name:
             self.queue(new.metadata.key)
 
     def reconcile(self, key: Key) -> None:
         """Make the volume of a claim; the binder does the rest."""
         claim = self._claims.items.get(key)
-        found = self._classes.items.get(("", (class_of(claim) if claim is not None else None) or ""))
-        if claim is None or found is None or claim.spec.get("volumeName") or claim.metadata.deletion_timestamp:
+        seen = self._classes.items.get(("", class_of(claim.item))) if claim is not None else None
+        if claim is None or seen is None or claim.item.spec.volume_name or claim.metadata.deletion_timestamp:
             return
-        node = claim.annotations.get(SELECTED_NODE)
-        if found.fields.get("volumeBindingMode") == "WaitForFirstConsumer" and node is None:
+        annotations, found = claim.item.metadata.annotations, seen.item
+        node = annotations.get(SELECTED_NODE)
+        if found.volume_binding_mode == WAIT_FOR_CONSUMER and node is None:
             return
-        driver, meta = claim.annotations[PROVISIONER], claim.metadata
+        driver, meta, wanted = annotations[PROVISIONER], claim.metadata, claim.item.spec
         kind = self.context.kind("v1", "PersistentVolume")
         name = f"pvc-{meta.uid}"
         if self.context.registry.head(kind, "", name) is not None:
             return
         spec: Json = {
-            "capacity": {"storage": claim.spec["resources"]["requests"]["storage"]},
-            "accessModes": claim.spec.get("accessModes") or ["ReadWriteOnce"],
-            "volumeMode": claim.spec.get("volumeMode", "Filesystem"),
-            "storageClassName": found.metadata.name,
-            "persistentVolumeReclaimPolicy": found.fields.get("reclaimPolicy") or "Delete",
+            "capacity": {"storage": wanted.resources.requests["storage"]},
+            "accessModes": list(wanted.access_modes) or ["ReadWriteOnce"],
+            "volumeMode": wanted.volume_mode,
+            "storageClassName": found.name,
+            "persistentVolumeReclaimPolicy": found.reclaim_policy,
             "csi": {"driver": driver, "volumeHandle": name},
             "claimRef": reference_of(claim),
         }
@@ -81,26 +85,16 @@ class Provisioner(Controller):
         if about is not None:
             self.context.event(about, "ProvisioningSucceeded", f"Successfully provisioned volume {name}", source=driver)
 
-    def _affinity(self, found: StorageSeen, driver: str, node: str | None) -> list[Json]:
-        """Node selector terms: the chosen node's topology of the driver, else the class's topologies."""
+    def _affinity(self, found: StorageClass, driver: str, node: str | None) -> list[Json]:
+        """Return the node selector terms of a volume."""
         store = self.context.registry.store
         csi_node = store.head(_CSI_NODES, "", node) if node is not None else None
         state = store.head("nodes", "", node) if node is not None else None
-        drivers = ((csi_node.decode().get("spec") or {}).get("drivers") or ()) if csi_node is not None else ()
-        keys = next((one.get("topologyKeys") or () for one in drivers if one.get("name") == driver), ())
-        labels = (state.decode()["metadata"].get("labels") or {}) if state is not None else {}
-        chosen = [{"key": key, "operator": "In", "values": [labels[key]]} for key in keys if key in labels]
-        if chosen:
-            return [{"matchExpressions": chosen}]
+        drivers = msgspec.json.decode(csi_node.raw, type=CSINode).spec.drivers if csi_node is not None else ()
+        keys = next((one.topology_keys for one in drivers if one.name == driver), ())
+        terms = topology_terms(found, keys, state.labels if state is not None else {})
         return [
-            {
-                "matchExpressions": [
-                    {"key": one["key"], "operator": "In", "values": one["values"]}
-                    for one in term.get("matchLabelExpressions") or ()
-                ]
-            }
-            for term in found.fields.get("allowedTopologies") or ()
-            if term.get("matchLabelExpressions")
+            {"matchExpressions": msgspec.json.decode(msgspec.json.encode(term.match_expressions))} for term in terms
         ]
 
 
@@ -162,11 +156,15 @@ class StorageProtection(Controller):
         }
         self._held: dict[str, set[str]] = {}
         """Namespace -> claims that are deleted and in use."""
-        for resource in (CLAIMS, VOLUMES):
-            sources.of(resource, StorageSeen).add_handler(partial(self._changed, resource))
+        self._seen: dict[str, Source[Any]] = {
+            CLAIMS: sources.of(CLAIMS, VolumeClaimSeen),
+            VOLUMES: sources.of(VOLUMES, VolumeSeen),
+        }
+        for resource, source in self._seen.items():
+            source.add_handler(partial(self._changed, resource))
         sources.pods.add_handler(self._pod_changed)
 
-    def _changed(self, resource: str, old: StorageSeen | None, new: StorageSeen | None) -> None:
+    def _changed(self, resource: str, old: VolumeSeen | None, new: VolumeSeen | None) -> None:
         if new is None:
             if old is not None:
                 self._held.get(old.metadata.namespace, set()).discard(old.metadata.name)
@@ -183,7 +181,7 @@ class StorageProtection(Controller):
         """Add the finalizer, or take it off what is deleted and not in use."""
         resource, namespace, name = key
         kind, finalizer = self._kinds[resource]
-        found = self.context.sources.of(resource, StorageSeen).items.get((namespace, name))
+        found = self._seen[resource].items.get((namespace, name))
         if found is None:
             return
         has = finalizer in (found.metadata.finalizers or ())
@@ -195,7 +193,7 @@ class StorageProtection(Controller):
             return
         if resource == CLAIMS and self._used(namespace, name):
             self._held.setdefault(namespace, set()).add(name)
-        elif resource == CLAIMS or found.phase != "Bound":
+        elif resource == CLAIMS or found.item.status.phase != "Bound":
             self._held.get(namespace, set()).discard(name)
             self._write(kind, (namespace, name), lambda kept: [one for one in kept if one != finalizer])
 

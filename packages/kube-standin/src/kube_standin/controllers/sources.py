@@ -15,6 +15,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 
+from kube_rules.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
 from kube_standin.controllers.views import (
     ClaimSeen,
     GroupSeen,
@@ -27,10 +28,12 @@ from kube_standin.controllers.views import (
     Seen,
     SelectingSeen,
     SliceSeen,
-    StorageSeen,
+    StorageClassSeen,
+    VolumeClaimSeen,
+    VolumeSeen,
     read_group,
     read_pod,
-    read_storage,
+    typed_reader,
 )
 from kube_standin.storage import Store, Subscription
 
@@ -52,7 +55,6 @@ def _reader(view: type[msgspec.Struct]) -> _Read:
 
 
 _SELECTING = (SelectingSeen, _reader(SelectingSeen))
-_STORAGE = (StorageSeen, read_storage)
 _GROUP = (GroupSeen, read_group)
 VIEWS: Mapping[str, tuple[type[msgspec.Struct], _Read]] = {
     "pods": (PodSeen, read_pod),
@@ -71,9 +73,9 @@ VIEWS: Mapping[str, tuple[type[msgspec.Struct], _Read]] = {
     "batch/jobs": _SELECTING,
     "replicationcontrollers": _SELECTING,
     "resourcequotas": _SELECTING,
-    "persistentvolumes": _STORAGE,
-    "persistentvolumeclaims": _STORAGE,
-    "storage.k8s.io/storageclasses": _STORAGE,
+    "persistentvolumes": (VolumeSeen, typed_reader(VolumeSeen, PersistentVolume)),
+    "persistentvolumeclaims": (VolumeClaimSeen, typed_reader(VolumeClaimSeen, PersistentVolumeClaim)),
+    "storage.k8s.io/storageclasses": (StorageClassSeen, typed_reader(StorageClassSeen, StorageClass)),
 }
 """Storage key -> view and its decoder; other resources are seen as their metadata."""
 _PLAIN = (Seen, _reader(Seen))

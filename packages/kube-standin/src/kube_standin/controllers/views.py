@@ -7,13 +7,17 @@ no cycles and are kept from the garbage collector (``gc=False``): it would trave
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from sys import intern
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
 from kube_rules.admission import PREEMPTION_PRIORITY_CLASS
+from kube_rules.meta import Struct
+from kube_rules.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
 
+T = TypeVar("T", bound=msgspec.Struct)
 Key = tuple[str, str]
 """(namespace, name); cluster-scoped objects have the namespace ``""``."""
 
@@ -393,46 +397,31 @@ class SelectingSeen(msgspec.Struct, rename="camel"):
     spec: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
-class _Notes(msgspec.Struct, rename="camel", gc=False):
-    annotations: dict[str, str] | None = None
-
-
-class _StoragePhase(msgspec.Struct, rename="camel", gc=False):
-    phase: str = ""
-
-
-class _Storage(msgspec.Struct, rename="camel"):
-    metadata: _Notes
-    spec: dict[str, Any] = msgspec.field(default_factory=dict)
-    status: _StoragePhase | None = None
-    provisioner: str | None = None
-    reclaim_policy: str | None = None
-    volume_binding_mode: str | None = None
-    allowed_topologies: list[Any] | None = None
-
-
-class StorageSeen(msgspec.Struct):
-    """A volume, claim or storage class: `spec` (volumes, claims), `fields` (the top level of a class), annotations."""
+class VolumeSeen(msgspec.Struct):
+    """A PersistentVolume."""
 
     metadata: Meta
-    annotations: dict[str, str]
-    spec: dict[str, Any]
-    fields: dict[str, Any]
-    phase: str
+    item: PersistentVolume
+
+
+class VolumeClaimSeen(msgspec.Struct):
+    """A PersistentVolumeClaim."""
+
+    metadata: Meta
+    item: PersistentVolumeClaim
+
+
+class StorageClassSeen(msgspec.Struct):
+    """A StorageClass."""
+
+    metadata: Meta
+    item: StorageClass
 
 
 _decode_seen = msgspec.json.Decoder(Seen).decode
-_decode_storage = msgspec.json.Decoder(_Storage).decode
 
 
-def read_storage(raw: bytes) -> StorageSeen:
-    """Decode the view of a volume, claim or storage class."""
-    found = _decode_storage(raw)
-    fields = {
-        "provisioner": found.provisioner,
-        "reclaimPolicy": found.reclaim_policy,
-        "volumeBindingMode": found.volume_binding_mode,
-        "allowedTopologies": found.allowed_topologies,
-    }
-    phase = found.status.phase if found.status is not None else ""
-    return StorageSeen(_decode_seen(raw).metadata, found.metadata.annotations or {}, found.spec, fields, phase)
+def typed_reader(view: Callable[[Meta, Any], T], kind: type[Struct]) -> Callable[[bytes], T]:
+    """Return a decoder of objects of a kind to views of them."""
+    decode = msgspec.json.Decoder(kind).decode
+    return lambda raw: view(_decode_seen(raw).metadata, decode(raw))

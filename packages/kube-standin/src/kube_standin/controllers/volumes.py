@@ -12,25 +12,26 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import msgspec
-
+from kube_rules.controllers.volumes import (
+    WAIT_FOR_CONSUMER,
+    best_volume,
+    class_of,
+    default_class,
+    is_provisioned,
+    refers_to,
+)
 from kube_rules.errors import FieldError
 from kube_rules.json import Json
-from kube_rules.quantity import QuantityError, value_of
-from kube_rules.selectors import SelectorError, compile_selector
+from kube_rules.quantity import QuantityError
+from kube_rules.selectors import SelectorError
+from kube_rules.storage import BIND_COMPLETED, BOUND_BY_CONTROLLER, CLASS_BETA, SELECTED_NODE
 from kube_standin.controllers.reconciling import Controller
-from kube_standin.controllers.views import Key, StorageSeen
+from kube_standin.controllers.views import Key, StorageClassSeen, VolumeClaimSeen, VolumeSeen
 
 CLAIMS = "persistentvolumeclaims"
 VOLUMES = "persistentvolumes"
 CLASSES = "storage.k8s.io/storageclasses"
-BIND_COMPLETED = "pv.kubernetes.io/bind-completed"
-BOUND_BY_CONTROLLER = "pv.kubernetes.io/bound-by-controller"
-SELECTED_NODE = "volume.kubernetes.io/selected-node"
 PROVISIONER = "volume.kubernetes.io/storage-provisioner"
-DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
-NO_PROVISIONER = "kubernetes.io/no-provisioner"
-_CLASS_BETA = "volume.beta.kubernetes.io/storage-class"
 
 
 class Item(NamedTuple):
@@ -41,20 +42,7 @@ class Item(NamedTuple):
     name: str
 
 
-def class_of(view: StorageSeen) -> str | None:
-    """The name of a claim's or volume's class; None if a claim leaves it to the cluster."""
-    beta = view.annotations.get(_CLASS_BETA)
-    found: str | None = beta if beta is not None else view.spec.get("storageClassName")
-    return found
-
-
-def size_of(amounts: Json | None) -> int:
-    """Bytes of storage; 0 without an amount."""
-    text = (amounts or {}).get("storage")
-    return value_of(text) if text is not None else 0
-
-
-def reference_of(claim: StorageSeen) -> Json:
+def reference_of(claim: VolumeClaimSeen) -> Json:
     """The claimRef of a volume that is held for a claim."""
     meta = claim.metadata
     return {
@@ -76,17 +64,17 @@ class VolumeBinder(Controller):
         sources = self.context.sources
         self._claim_row = self.context.kind("v1", "PersistentVolumeClaim")
         self._volume_row = self.context.kind("v1", "PersistentVolume")
-        self._claims = sources.of(CLAIMS, StorageSeen)
-        self._volumes = sources.of(VOLUMES, StorageSeen)
-        self._classes = sources.of(CLASSES, StorageSeen)
-        self._claims.index("unbound", lambda one: () if one.spec.get("volumeName") else (True,))
-        self._volumes.index("claim", lambda one: (_claim_of(one),) if _claim_of(one) else ())
-        self._volumes.index("class", lambda one: (class_of(one) or "",))
+        self._claims = sources.of(CLAIMS, VolumeClaimSeen)
+        self._volumes = sources.of(VOLUMES, VolumeSeen)
+        self._classes = sources.of(CLASSES, StorageClassSeen)
+        self._claims.index("unbound", lambda one: () if one.item.spec.volume_name else (True,))
+        self._volumes.index("claim", lambda one: (key,) if (key := _claim_of(one)) else ())
+        self._volumes.index("class", lambda one: (class_of(one.item),))
         self._claims.add_handler(self._claim_changed)
         self._volumes.add_handler(self._volume_changed)
         self._classes.add_handler(lambda _old, _new: self._wake_unbound())
 
-    def _claim_changed(self, old: StorageSeen | None, new: StorageSeen | None) -> None:
+    def _claim_changed(self, old: VolumeClaimSeen | None, new: VolumeClaimSeen | None) -> None:
         seen = new or old
         if seen is None:
             return
@@ -96,14 +84,16 @@ class VolumeBinder(Controller):
         for volume in self._volumes.keys_by("claim", key):
             self.queue(Item(VOLUMES, *volume))
 
-    def _volume_changed(self, old: StorageSeen | None, new: StorageSeen | None) -> None:
+    def _volume_changed(self, old: VolumeSeen | None, new: VolumeSeen | None) -> None:
         for seen in (old, new):
             claim = _claim_of(seen) if seen is not None else None
             if claim is not None:
                 self.queue(Item(CLAIMS, *claim))
         if new is not None:
             self.queue(Item(VOLUMES, "", new.metadata.name))
-            if _claim_of(new) is None and (old is None or old.phase != new.phase or old.spec != new.spec):
+            if _claim_of(new) is None and (
+                old is None or old.item.status != new.item.status or old.item.spec != new.item.spec
+            ):
                 self._wake_unbound()
 
     def _wake_unbound(self) -> None:
@@ -123,10 +113,10 @@ class VolumeBinder(Controller):
 
     # -- claims
 
-    def _reconcile_claim(self, claim: StorageSeen) -> None:
-        named = claim.spec.get("volumeName")
-        if BIND_COMPLETED in claim.annotations:
-            volume = self._volumes.items.get(("", named or ""))
+    def _reconcile_claim(self, claim: VolumeClaimSeen) -> None:
+        named, annotations = claim.item.spec.volume_name, claim.item.metadata.annotations
+        if BIND_COMPLETED in annotations:
+            volume = self._volumes.items.get(("", named))
             if volume is None or not _held_for(volume, claim):
                 self._lose(claim)
             else:
@@ -139,62 +129,43 @@ class VolumeBinder(Controller):
             if volume is not None and (_claim_of(volume) is None or _held_for(volume, claim)):
                 self._bind(claim, volume)
             return
-        if class_of(claim) is None and self._take_default(claim):
+        unclassed = claim.item.spec.storage_class_name is None and CLASS_BETA not in annotations
+        if unclassed and self._take_default(claim):
             return  # it is queued again with its class
-        found = self._classes.items.get(("", class_of(claim) or ""))
-        waits = found is not None and found.fields.get("volumeBindingMode") == "WaitForFirstConsumer"
-        chosen = SELECTED_NODE in claim.annotations
+        seen = self._classes.items.get(("", class_of(claim.item)))
+        found = seen.item if seen is not None else None
+        waits = found is not None and found.volume_binding_mode == WAIT_FOR_CONSUMER
         volume = self._match(claim, held_only=waits)
         if volume is not None:
             self._bind(claim, volume)
-        elif waits and not chosen:
+        elif waits and SELECTED_NODE not in annotations:
             return  # the scheduler's turn
-        elif found is not None and found.fields.get("provisioner") not in (None, "", NO_PROVISIONER):
-            self._hand_over(claim, str(found.fields["provisioner"]))
+        elif found is not None and is_provisioned(found):
+            self._hand_over(claim, found.provisioner)
 
-    def _take_default(self, claim: StorageSeen) -> bool:
-        """Give a claim without a class the newest default class, if there is one."""
-        marked = [one for one in self._classes.items.values() if one.annotations.get(DEFAULT_CLASS) == "true"]
-        if not marked:
+    def _take_default(self, claim: VolumeClaimSeen) -> bool:
+        """Give a claim without a class the default class, if there is one."""
+        best = default_class(seen.item for seen in self._classes.items.values())
+        if best is None:
             return False
-        best = max(marked, key=lambda one: (one.metadata.creation_timestamp or "", one.metadata.name))
 
         def change(obj: Json) -> None:
-            obj["spec"]["storageClassName"] = best.metadata.name
+            obj["spec"]["storageClassName"] = best.name
 
         self.context.modify(self._claim_row, claim.metadata.key, change)
         return True
 
-    def _match(self, claim: StorageSeen, *, held_only: bool) -> StorageSeen | None:
-        """The volume held for the claim, else the smallest that is free and fits."""
+    def _match(self, claim: VolumeClaimSeen, *, held_only: bool) -> VolumeSeen | None:
+        """Return the volume held for the claim, else the smallest that is free and fits."""
+        candidates = [self._volumes.items[key] for key in self._volumes.keys_by("class", class_of(claim.item))]
+        offers = [(one.item, None if _claim_of(one) is None else _held_for(one, claim)) for one in candidates]
         try:
-            wanted = size_of((claim.spec.get("resources") or {}).get("requests"))
-            text = claim.spec.get("selector")
-            selector = compile_selector(text) if text is not None else None
-        except (QuantityError, SelectorError, FieldError, msgspec.ValidationError):
+            best = best_volume(claim.item, offers, held_only=held_only)
+        except (QuantityError, SelectorError, FieldError):
             return None
-        best: tuple[int, str] | None = None
-        for key in self._volumes.keys_by("class", class_of(claim) or ""):
-            volume = self._volumes.items[key]
-            held = _held_for(volume, claim)
-            size = size_of(volume.spec.get("capacity"))
-            if (_claim_of(volume) is not None and not held) or volume.metadata.deletion_timestamp or size < wanted:
-                continue
-            if volume.spec.get("volumeMode", "Filesystem") != claim.spec.get("volumeMode", "Filesystem"):
-                continue
-            if held:
-                return volume
-            if held_only or volume.phase != "Available":
-                continue
-            if selector is not None and not selector.matches(volume.metadata.labels or {}):
-                continue
-            if not set(claim.spec.get("accessModes") or ()) <= set(volume.spec.get("accessModes") or ()):
-                continue
-            if best is None or (size, key[1]) < best:
-                best = (size, key[1])
-        return self._volumes.items["", best[1]] if best is not None else None
+        return self._volumes.items["", best.name] if best is not None else None
 
-    def _bind(self, claim: StorageSeen, volume: StorageSeen) -> None:
+    def _bind(self, claim: VolumeClaimSeen, volume: VolumeSeen) -> None:
         """Write both sides; what is there already is not written again."""
         meta = claim.metadata
         held = _held_for(volume, claim)
@@ -222,13 +193,13 @@ class VolumeBinder(Controller):
         status = {
             **before,
             "phase": "Bound",
-            "accessModes": volume.spec.get("accessModes") or [],
-            "capacity": volume.spec.get("capacity") or {},
+            "accessModes": list(volume.item.spec.access_modes),
+            "capacity": volume.item.spec.capacity,
         }
         self.context.set_status(claims, meta.key, status)
 
-    def _lose(self, claim: StorageSeen) -> None:
-        if claim.phase == "Lost":
+    def _lose(self, claim: VolumeClaimSeen) -> None:
+        if claim.item.status.phase == "Lost":
             return
         self.context.set_status(self._claim_row, claim.metadata.key, {"phase": "Lost"})
         found = self.context.find(self._claim_row, claim.metadata.key)
@@ -236,8 +207,8 @@ class VolumeBinder(Controller):
             text = "Bound claim has lost its PersistentVolume. Data on the volume is lost!"
             self.context.event(found, "ClaimLost", text, "Warning", "persistentvolume-controller")
 
-    def _hand_over(self, claim: StorageSeen, provisioner: str) -> None:
-        if claim.annotations.get(PROVISIONER) == provisioner:
+    def _hand_over(self, claim: VolumeClaimSeen, provisioner: str) -> None:
+        if claim.item.metadata.annotations.get(PROVISIONER) == provisioner:
             return
 
         def change(obj: Json) -> None:
@@ -247,32 +218,31 @@ class VolumeBinder(Controller):
 
     # -- volumes
 
-    def _reconcile_volume(self, volume: StorageSeen) -> None:
+    def _reconcile_volume(self, volume: VolumeSeen) -> None:
         kind = self._volume_row
         key = volume.metadata.key
         owner = _claim_of(volume)
-        ref = volume.spec.get("claimRef") or {}
+        ref = volume.item.spec.claim_ref
         claim = self._claims.items.get(owner) if owner is not None else None
-        if owner is None or not ref.get("uid"):
+        if owner is None or ref is None or not ref.uid:
             # Free, or held beforehand for a claim that may come.
-            if volume.phase != "Bound":
+            if volume.item.status.phase != "Bound":
                 self.context.set_status(kind, key, {"phase": "Available"})
-        elif claim is None or claim.metadata.uid != ref["uid"]:
+        elif claim is None or claim.metadata.uid != ref.uid:
             self.context.set_status(kind, key, {"phase": "Released"})
             deleted = volume.metadata.deletion_timestamp is not None
-            if volume.spec.get("persistentVolumeReclaimPolicy") == "Delete" and not deleted:
+            if volume.item.spec.persistent_volume_reclaim_policy == "Delete" and not deleted:
                 self.context.delete(kind, key)
-        elif claim.spec.get("volumeName") == volume.metadata.name:
+        elif claim.item.spec.volume_name == volume.metadata.name:
             self.context.set_status(kind, key, {"phase": "Bound"})
-        elif volume.phase == "Pending":
+        elif volume.item.status.phase == "Pending":
             self.context.set_status(kind, key, {"phase": "Available"})
 
 
-def _claim_of(volume: StorageSeen) -> Key | None:
-    ref = volume.spec.get("claimRef")
-    return (ref.get("namespace", ""), ref.get("name", "")) if ref else None
+def _claim_of(volume: VolumeSeen) -> Key | None:
+    ref = volume.item.spec.claim_ref
+    return (ref.namespace, ref.name) if ref is not None and ref.name else None
 
 
-def _held_for(volume: StorageSeen, claim: StorageSeen) -> bool:
-    ref = volume.spec.get("claimRef") or {}
-    return _claim_of(volume) == claim.metadata.key and ref.get("uid", "") in ("", claim.metadata.uid)
+def _held_for(volume: VolumeSeen, claim: VolumeClaimSeen) -> bool:
+    return refers_to(volume.item, claim.item.key, claim.metadata.uid)

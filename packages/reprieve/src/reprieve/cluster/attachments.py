@@ -17,12 +17,13 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from kube_rules.controllers.volumes import class_of
 from kube_rules.storage import CSINode, PersistentVolume
 from reprieve.cluster.changes import ChangeReader
 from reprieve.cluster.nodes import NodeColumns
 from reprieve.cluster.pod_volumes import InlineDisk
 from reprieve.cluster.pods import PodRecord
-from reprieve.cluster.volumes import MIGRATED, VolumeObjects, class_of
+from reprieve.cluster.volumes import MIGRATED, VolumeObjects
 
 Attached = tuple[str, str]
 """(driver, what names the volume there)."""

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from kube_rules.controllers.volumes import WAIT_FOR_CONSUMER, class_of, is_provisioned, storage, suits
 from kube_rules.quantity import value_of
 from kube_rules.selectors import SelectorError, compile_label_selector
 from kube_rules.storage import (
@@ -29,14 +30,10 @@ from reprieve.cluster.nodes import ABSENT, NodeColumns
 from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.state import ClusterState
 from reprieve.cluster.volumes import (
-    NO_PROVISIONER,
-    WAIT_FOR_CONSUMER,
     AssumedPodVolumes,
     VolumeObjects,
-    class_of,
     fully_bound,
     key_of,
-    storage,
 )
 
 NODE_CONFLICT = "node(s) didn't match PersistentVolume's node affinity"
@@ -180,29 +177,19 @@ def _search(
     store, n = cluster.volumes, len(cluster.nodes)
     taken = np.full(n, NONE, dtype=np.int64)
     key = key_of(claim)
-    wanted = storage(claim.spec.resources.requests)
     free: list[tuple[int, str, PersistentVolume]] = []
     labels = compile_label_selector(claim.spec.selector) if claim.spec.selector is not None else None
     for name, volume in store.by_class.get(class_of(claim), {}).items():
         held = store.has_volume_for(volume, claim)
         if name in others:
             held = others[name] == key
-        if held is False or volume.spec.volume_mode != claim.spec.volume_mode:
-            continue
-        size = storage(volume.spec.capacity)
-        if size < wanted or volume.metadata.deletion_timestamp is not None:
+        if not suits(claim, volume, held, labels):
             continue
         if held:
             rows = reach.rows(cluster, volume)
             taken[slice(None) if rows is None else rows] = 0
             return [volume], taken
-        if volume.status.phase not in ("Available", ""):
-            continue
-        if labels is not None and not labels.matches(volume.metadata.labels):
-            continue
-        if not set(claim.spec.access_modes) <= set(volume.spec.access_modes):
-            continue
-        free.append((size, name, volume))
+        free.append((storage(volume.spec.capacity), name, volume))
     free.sort(key=lambda entry: entry[:2])
     offered = [volume for _, _, volume in free]
     for number, volume in enumerate(offered):
@@ -231,7 +218,7 @@ def _check_provisioning(cluster: ClusterState, result: Matching, unmatched: Sequ
         if not needed.any():
             continue
         found = cluster.volumes.classes.get(class_of(claim))
-        if found is None or found.provisioner in ("", NO_PROVISIONER):
+        if found is None or not is_provisioned(found):
             conflict |= needed
             continue
         outside = needed & ~topologies_mask(cluster.nodes, found)

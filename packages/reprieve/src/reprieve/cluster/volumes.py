@@ -16,12 +16,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from kube_rules import objects
+from kube_rules.controllers.volumes import class_of, refers_to
 from kube_rules.meta import KubernetesObject
-from kube_rules.quantity import value_of
 from kube_rules.storage import (
     BIND_COMPLETED,
-    CLASS_BETA,
     SELECTED_NODE,
     CSIDriver,
     CSINode,
@@ -52,8 +50,6 @@ VolumeObject = (
     | VolumeAttachment
 )
 
-NO_PROVISIONER = "kubernetes.io/no-provisioner"
-WAIT_FOR_CONSUMER = "WaitForFirstConsumer"
 ONCE_POD = "ReadWriteOncePod"
 MIGRATED = "storage.alpha.kubernetes.io/migrated-plugins"
 """Annotation of a CSINode: in-tree plugins whose volumes its drivers serve."""
@@ -116,18 +112,6 @@ def key_of(item: KubernetesObject) -> str:
     return item.metadata.name
 
 
-def class_of(claim: PersistentVolumeClaim) -> str:
-    """The name of a claim's storage class; "" for none."""
-    beta = claim.metadata.annotations.get(CLASS_BETA)
-    return beta if beta is not None else claim.spec.storage_class_name or ""
-
-
-def volume_class(volume: PersistentVolume) -> str:
-    """The name of a volume's storage class; "" for none."""
-    beta = volume.metadata.annotations.get(CLASS_BETA)
-    return beta if beta is not None else volume.spec.storage_class_name
-
-
 def not_found(name: str) -> str:
     """The API's words for a claim that is not there."""
     return f'persistentvolumeclaim "{name}" not found'
@@ -138,19 +122,6 @@ def fully_bound(claim: PersistentVolumeClaim) -> bool:
     return bool(claim.spec.volume_name) and (
         BIND_COMPLETED in claim.metadata.annotations or claim.status.phase == "Bound"
     )
-
-
-def storage(amounts: Mapping[str, objects.QuantityText]) -> int:
-    """Bytes of storage that are asked for or there."""
-    return value_of(amounts["storage"]) if "storage" in amounts else 0
-
-
-def refers_to(volume: PersistentVolume, key: str, uid: str) -> bool:
-    """The volume's claimRef is this claim (its UID counts where both have one)."""
-    ref = volume.spec.claim_ref
-    if ref is None or f"{ref.namespace or 'default'}/{ref.name}" != key:
-        return False
-    return not ref.uid or not uid or ref.uid == uid
 
 
 class VolumeObjects:
@@ -202,7 +173,7 @@ class VolumeObjects:
         if isinstance(before, PersistentVolume):
             self._unlist(before)
         if isinstance(item, PersistentVolume):
-            self.by_class.setdefault(volume_class(item), {})[key] = item
+            self.by_class.setdefault(class_of(item), {})[key] = item
             kept, ref = self.kept.get(key), item.spec.claim_ref
             if kept is not None and ref is not None and (ref.uid or not refers_to(item, kept, "")):
                 del self.kept[key]  # the API shows who has it
@@ -366,7 +337,7 @@ class VolumeObjects:
         stale.settle()
 
     def _unlist(self, volume: PersistentVolume) -> None:
-        name = volume_class(volume)
+        name = class_of(volume)
         there = self.by_class.get(name, {})
         there.pop(volume.metadata.name, None)
         if not there:

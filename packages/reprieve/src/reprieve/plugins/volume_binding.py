@@ -15,6 +15,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from kube_rules.controllers.volumes import refers_to
 from kube_rules.meta import KubernetesObject
 from kube_rules.storage import (
     BOUND_BY_CONTROLLER,
@@ -34,7 +35,6 @@ from reprieve.cluster.volumes import (
     fully_bound,
     key_of,
     not_found,
-    refers_to,
 )
 from reprieve.framework.events import ClusterEvent, EventKind, Hints, about_own_claim, always
 from reprieve.framework.instructions import AwaitObject, Instruction, PatchObject

@@ -12,11 +12,12 @@ from typing import ClassVar, Final
 
 import numpy as np
 
+from kube_rules.controllers.volumes import WAIT_FOR_CONSUMER, class_of
 from kube_rules.storage import PersistentVolume, StorageClass
 from reprieve.cluster.nodes import ABSENT, NodeColumns
 from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.state import ClusterState
-from reprieve.cluster.volumes import WAIT_FOR_CONSUMER, class_of, not_found
+from reprieve.cluster.volumes import not_found
 from reprieve.framework.events import ClusterEvent, EventKind, Hints, about_own_claim, always
 from reprieve.framework.plugin import Codes, CycleState, FilterPlugin, Mask, Rows, Scope, row_count
 from reprieve.framework.status import SUCCESS, UNRESOLVABLE, Code, Status

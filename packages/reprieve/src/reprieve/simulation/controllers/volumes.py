@@ -20,6 +20,16 @@ import msgspec
 from msgspec.structs import replace
 
 from kube_rules import objects
+from kube_rules.controllers.volumes import (
+    WAIT_FOR_CONSUMER,
+    best_volume,
+    class_of,
+    default_class,
+    is_provisioned,
+    refers_to,
+    storage,
+    topology_terms,
+)
 from kube_rules.quantity import format_quantity, value_of
 from kube_rules.selectors import compile_label_selector
 from kube_rules.storage import (
@@ -36,20 +46,14 @@ from kube_rules.storage import (
 )
 from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.volumes import (
-    NO_PROVISIONER,
-    WAIT_FOR_CONSUMER,
     VolumeObject,
-    class_of,
     fully_bound,
     key_of,
-    refers_to,
-    storage,
 )
 from reprieve.framework.instructions import AwaitObject, Instruction, PatchObject
 from reprieve.framework.status import SUCCESS, Code, Status
 from reprieve.scheduling.engine import Engine
 
-_DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
 _NANO = 1_000_000_000
 T = TypeVar("T", PersistentVolume, PersistentVolumeClaim)
 
@@ -190,28 +194,20 @@ class Storage:
                 volume_mode=claim.spec.volume_mode,
                 csi=CSIPersistentVolumeSource(driver=found.provisioner, volume_handle=name),
                 persistent_volume_reclaim_policy=found.reclaim_policy,
-                node_affinity=self._topology(found, node) if node is not None else None,
+                node_affinity=self._topology(found, node),
             ),
         )
         if node is not None:
             self._shrink(claim, found, node, now)
         self._bind(claim, volume, now)
 
-    def _topology(self, found: StorageClass, node: str) -> VolumeNodeAffinity | None:
-        csi_node = self._store.csi_nodes.get(node)
-        row = self._engine.cluster.nodes.row_of.get(node)
+    def _topology(self, found: StorageClass, node: str | None) -> VolumeNodeAffinity | None:
+        csi_node = self._store.csi_nodes.get(node or "")
+        row = self._engine.cluster.nodes.row_of.get(node or "")
         drivers = csi_node.spec.drivers if csi_node is not None else ()
         keys = next((driver.topology_keys for driver in drivers if driver.name == found.provisioner), ())
-        if row is None or not keys:
-            return None
-        labels = self._engine.cluster.nodes.labels[row]
-        wanted = tuple(
-            objects.NodeSelectorRequirement(key=key, operator="In", values=(labels[key],))
-            for key in keys
-            if key in labels
-        )
-        term = objects.NodeSelectorTerm(match_expressions=wanted)
-        return VolumeNodeAffinity(required=objects.NodeSelector(node_selector_terms=(term,))) if wanted else None
+        terms = topology_terms(found, keys, self._engine.cluster.nodes.labels[row] if row is not None else {})
+        return VolumeNodeAffinity(required=objects.NodeSelector(node_selector_terms=terms)) if terms else None
 
     def _shrink(self, claim: PersistentVolumeClaim, found: StorageClass, node: str, now: float) -> None:
         driver = self._store.drivers.get(found.provisioner)
@@ -229,39 +225,26 @@ class Storage:
                 return
 
     def _bind_new(self, key: str, now: float) -> None:
-        """A claim that somebody is about to create, as the controllers would find it."""
+        """Treat a claim that is about to be created as the controllers do."""
         claim = self._store.claims[key]
         if claim.spec.storage_class_name is None:
-            default = next((n for n, c in sorted(self._store.classes.items()) if _is_default(c)), None)
+            default = default_class(self._store.classes.values())
             if default is None:
                 return
-            claim = replace(claim, spec=replace(claim.spec, storage_class_name=default))
+            claim = replace(claim, spec=replace(claim.spec, storage_class_name=default.name))
             self._engine.set_resource(claim, now)
-        found = self._store.classes.get(class_of(claim))
-        named = claim.spec.volume_name
-        if found is not None and found.volume_binding_mode == WAIT_FOR_CONSUMER and not named:
-            return
-        volume = self._store.volumes.get(named) if named else self._smallest(claim)
+        found, named = self._store.classes.get(class_of(claim)), claim.spec.volume_name
+        waits = found is not None and found.volume_binding_mode == WAIT_FOR_CONSUMER
+        if named:
+            volume = self._store.volumes.get(named)
+        else:
+            candidates = self._store.by_class.get(class_of(claim), {}).values()
+            offers = ((candidate, self._store.has_volume_for(candidate, claim)) for candidate in candidates)
+            volume = best_volume(claim, offers, held_only=waits)
         if volume is not None and self._store.has_volume_for(volume, claim) is not False:
             self._bind(claim, volume, now)
-        elif volume is None and not named and found is not None and found.provisioner not in ("", NO_PROVISIONER):
+        elif volume is None and not named and found is not None and not waits and is_provisioned(found):
             self._provision(claim, found, None, now)
-
-    def _smallest(self, claim: PersistentVolumeClaim) -> PersistentVolume | None:
-        selector = compile_label_selector(claim.spec.selector) if claim.spec.selector is not None else None
-        fitting = []
-        for name, volume in self._store.by_class.get(class_of(claim), {}).items():
-            held = self._store.has_volume_for(volume, claim)
-            size = storage(volume.spec.capacity)
-            if held is False or size < storage(claim.spec.resources.requests):
-                continue
-            if volume.spec.volume_mode != claim.spec.volume_mode or volume.status.phase not in ("", "Available"):
-                continue
-            if not held and selector is not None and not selector.matches(volume.metadata.labels):
-                continue
-            if held or set(claim.spec.access_modes) <= set(volume.spec.access_modes):
-                fitting.append((not held, size, name, volume))
-        return min(fitting, key=lambda entry: entry[:3])[3] if fitting else None
 
     def _reclaim(self, claim: PersistentVolumeClaim, now: float) -> None:
         volume = self._store.volumes.get(claim.spec.volume_name)
@@ -271,10 +254,6 @@ class Storage:
             self._engine.remove_resource("PersistentVolume", "", volume.metadata.name, now)
         else:
             self._engine.set_resource(replace(volume, status=PersistentVolumeStatus(phase="Released")), now)
-
-
-def _is_default(found: StorageClass) -> bool:
-    return found.metadata.annotations.get(_DEFAULT_CLASS) == "true"
 
 
 def _patched(item: T, patch: Mapping[str, Any]) -> T:
