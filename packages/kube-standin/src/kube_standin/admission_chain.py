@@ -23,7 +23,7 @@ Operation = Literal["CREATE", "UPDATE", "DELETE"]
 
 @dataclass(frozen=True)
 class User:
-    """Who asks: the name and groups that authorisation decides on; ``extra`` is only shown."""
+    """A user that sends requests: the name and groups that authorisation decides on; ``extra`` is only shown."""
 
     name: str
     groups: tuple[str, ...] = ()
@@ -52,7 +52,7 @@ class Request:
     """One write on its way through admission.
 
     ``object`` and ``old`` are in the storage form of ``kind`` (which is its storage row); ``object`` is
-    None for DELETE, ``old`` is None for CREATE. Mutating steps may change ``object`` in place; nobody may
+    None for DELETE, ``old`` is None for CREATE. Mutating steps may change ``object`` in place; no step may
     change ``old``. ``warnings`` are sent to the client as Warning headers.
     """
 

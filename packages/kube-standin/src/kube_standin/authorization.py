@@ -1,4 +1,4 @@
-"""Who may do what: a fixed model for the server's own users, RBAC objects for everybody else.
+"""What users may do: a fixed model for the server's own users, RBAC objects for all other users.
 
 ``system:masters`` may everything; ``reprieve:readers`` may read everything; every authenticated user may
 discover the API and ask about himself; anonymous users (if let in at all) see health and version. Beyond
@@ -216,7 +216,7 @@ class ClaimStatus(Step):
         self._authorizer = authorizer
 
     def validate(self, request: Request) -> None:
-        """Refuse (403) a change by somebody who may not make it."""
+        """Refuse (403) a change that the user may not make."""
         if request.operation != "UPDATE" or request.subresource != "status":
             return
         new, old = request.new.get("status") or {}, (request.old or {}).get("status") or {}

@@ -54,7 +54,7 @@ class PodOverhead(Step):
     """Overhead is what a RuntimeClass adds; there are none here, so a pod may not state any (recorded 182).
 
     Overhead without a resource in it is stated as well. A pod may name a class all the same: they are not served, so
-    nobody could make the one that a kube-apiserver would ask for.
+    no user could make the one that a kube-apiserver would ask for.
     """
 
     kinds = frozenset(("pods",))

@@ -142,7 +142,7 @@ class Decoder:
             schema.complete(obj)
 
     def check_applied(self, kind: Kind, obj: Json) -> None:
-        """Refuse an apply body without kind and apiVersion, or whose metadata cannot be read; raises 400.
+        """Refuse an apply body without kind and apiVersion, or with metadata that cannot be read; raises 400.
 
         Afterwards there is metadata, and what names the object and its version there are strings.
         """

@@ -171,8 +171,8 @@ class Deletion:
     def _grace(self, new: Json, options: DeleteOptions) -> bool:
         """Set a pod's deletionTimestamp from its grace; False if it already terminates at least as soon.
 
-        One whose grace is over goes on to its finalizers, and goes if it has none: the process may have ended between
-        the write of its last state and that of its end.
+        After its grace period it waits for its finalizers, and is deleted if it has none: the process may have ended
+        between the write of its last state and that of its end.
         """
         metadata, spec, status = new["metadata"], new.get("spec") or {}, new.get("status") or {}
         running = metadata.get("deletionTimestamp")

@@ -1,10 +1,10 @@
-"""Nobody grants by RBAC what he does not hold: the check on writes of roles and bindings.
+"""Users grant by RBAC only what they hold: the check on writes of roles and bindings.
 
-Rules: kube-apiserver 1.36 (registry/rbac, ``policybased`` storages). Who writes a role must hold all its rules in the
-namespace of the write, or have the verb ``escalate`` on roles or clusterroles; who writes a binding must hold all
-rules of the role it refers to, or have ``bind`` on that role. An aggregation rule can gather anything, so it needs
-everything, ``escalate`` included. ``system:masters`` may all of this, and so may anybody change what only concerns
-garbage collection.
+Rules: kube-apiserver 1.36 (registry/rbac, ``policybased`` storages). A user that writes a role must hold all its rules
+in the namespace of the write, or have the verb ``escalate`` on roles or clusterroles; one that writes a binding must
+hold all rules of the role it refers to, or have ``bind`` on that role. An aggregation rule can gather anything, so it
+needs everything, ``escalate`` included. ``system:masters`` may all of this, and so may any user change what only
+concerns garbage collection.
 
 Terms: an *atomic* rule has one API group, resource and verb, and at most one resource name (or one path and verb);
 one owner rule covers it or none does, so comparing atomic rules is exact. A role that would break down into more than
@@ -85,7 +85,7 @@ def _path_covered(owned: Iterable[str], path: str) -> bool:
 
 
 class _Owned:
-    """A rule somebody holds, ready to be compared with many."""
+    """A rule that a user holds, ready to be compared with many."""
 
     __slots__ = ("_groups", "_names", "_paths", "_resources", "_verbs")
 
@@ -159,7 +159,7 @@ class EscalationCheck(Step):
             return
         self._confirm(request, request.new.get("rules") or ())
         if request.new.get("aggregationRule") or (request.old or {}).get("aggregationRule"):
-            # Whoever holds everything may escalate, and was let through before.
+            # A user that holds everything may escalate, and was let through before.
             raise self._refused(request, "must have cluster-admin privileges to use an aggregationRule")
 
     def _check_binding(self, request: Request) -> None:

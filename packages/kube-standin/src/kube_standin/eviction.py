@@ -91,7 +91,7 @@ def _too_many(message: str, retry: int | None = None) -> StatusError:
 def _take_disruption(registry: Registry, budget: Json, pod: str, options: WriteOptions, *, dry_run: bool) -> None:
     """Check the budget and write down that ``pod`` uses one of its disruptions.
 
-    Numbers that whoever wrote the status left out are zero; none is negative.
+    Numbers that the status does not have are zero; none is negative.
     """
     metadata, status = budget["metadata"], budget.get("status") or {}
     name = metadata["name"]

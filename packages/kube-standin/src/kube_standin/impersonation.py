@@ -1,4 +1,4 @@
-"""Acting as somebody else: the Impersonate headers (``kubectl --as``), each part requested and authorised by itself.
+"""Acting as another user: the Impersonate headers (``kubectl --as``), each part requested and authorised by itself.
 
 Rules and texts: kube-apiserver 1.36 (endpoints/filters/impersonation). The user needs ``impersonate`` on users (or, for
 the name of a service account, on serviceaccounts in its namespace), on groups, on uids and on userextras/KEY. A part
@@ -42,7 +42,7 @@ _RESOURCES = {
 
 
 def impersonated(user: User, headers: Iterable[tuple[bytes, bytes]], authorizer: Authorizer) -> User:
-    """Return whom ``user`` acts as, himself if no header names anybody; raises 400, or 403 for a part he may not take.
+    """Return the user that ``user`` acts as, itself without headers; raises 400, or 403 for a part it may not take.
 
     ``headers`` are those of the request as they came, names in lower case.
     """

@@ -342,7 +342,7 @@ class KindTable:
         return sorted(rows, key=lambda kind: kind.plural)
 
     def storage_kind(self, kind: Kind) -> Kind:
-        """Return the row whose form objects of ``kind`` are stored in (itself for most)."""
+        """Return the row of the form in which objects of ``kind`` are stored (itself for most)."""
         if kind.storage_version == kind.api_version:
             return kind
         found = self.of(kind.storage_version, kind.kind)

@@ -1,8 +1,8 @@
-"""Objects of files, a whole cluster's among them, put into the store in one transaction, before anybody is served.
+"""Objects of files, a whole cluster's among them, put into the store in one transaction, before any client is served.
 
 Each object goes the way of every write (decoded, defaulted, admitted, validated). What is taken over from another
-cluster besides: status, creation time, and who owns what. UIDs are new, and everything that names one of the input by
-its UID follows it, so that garbage collection takes nobody for an orphan. An object whose name is there already is kept
+cluster besides: status, creation time, and what owns what. UIDs are new, and everything that names one of the input by
+its UID follows it, so that garbage collection takes no object for an orphan. An object with a name that exists is kept
 as it is, unless its manifest was edited since it was loaded: that is refused (`loading_again`).
 
 Invariant: either all of it is staged, or nothing, with an `InputError` that names the object at fault. Where
@@ -46,7 +46,7 @@ _FIRST: Final = (
     ("apps", "StatefulSet"),
     ("apps", "DaemonSet"),
 )
-"""What admission of others reads, and owners whose template identifies their pods."""
+"""What admission of others reads, and owners with a template that identifies their pods."""
 _LAST: Final = (("", "LimitRange"), ("", "ResourceQuota"))
 """What is there is not judged by them: they are for what comes."""
 _DEFINITION: Final = _FIRST[0]
@@ -55,7 +55,7 @@ _SERVER_FIELDS: Final = ("resourceVersion", "managedFields", "selfLink", "genera
 _UNDATED: Final = "~"
 """Sorts after every time."""
 _OPTIONS: Final = WriteOptions(manager="")
-"""Fields of what is loaded have no manager: whoever applies them later does not find them taken."""
+"""Fields of what is loaded have no manager: a client that applies them later does not find them taken."""
 
 
 @dataclass
@@ -70,7 +70,7 @@ class Loaded:
     left_out: list[str] = field(default_factory=list)
     """Objects that cannot be served here, and why."""
     orphaned: int = 0
-    """Objects whose owner is not in the input: they are loaded without it."""
+    """Objects with an owner that is not in the input: they are loaded without it."""
     warnings: list[str] = field(default_factory=list)
     digests: dict[str, str] = field(default_factory=dict)
     """Of the manifests that are loaded now, or were before (`loading_again`)."""
@@ -121,7 +121,7 @@ class _Loading:
         """Creation time of objects that have none, where that is not now."""
         self.report = Loaded()
         self.refused: dict[int, InputError] = {}
-        """Where that is lenient: by their number in the input, who cannot be there and why."""
+        """Where that is lenient: by their number in the input, which cannot be loaded and why."""
 
     def load(self, objects: Sequence[PlainObject]) -> None:
         for definitions in (True, False):

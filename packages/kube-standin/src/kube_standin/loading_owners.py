@@ -1,4 +1,4 @@
-"""Who owns whom among objects that are loaded: UIDs that follow, and what an input left out.
+"""Owners of objects that are loaded: UIDs that follow, and what an input left out.
 
 Terms: a *light* owner is one of a snapshot, which has no pod template (`reprieve snapshot`).
 """

@@ -1,7 +1,7 @@
 """Work of a write that takes long, done in a thread beside the event loop.
 
-A write is decided in one turn of the loop, so nobody else is served meanwhile: for an object of some megabytes a
-second or more. Most of that is pure: applying a patch, finding out who owns what, validating. A write that may be
+A write is decided in one turn of the loop, so no other client is served meanwhile: for an object of some megabytes a
+second or more. Most of that is pure: applying a patch, finding out what owns what, validating. A write that may be
 large therefore hands these steps to an `OffLoopSteps`. The first time one is reached the write is broken off
 (`NotYetDoneError`) before it has changed anything; the step is done in a thread; the write begins anew, and where it
 comes to the step with the same input it finds the result. If what it depends on has changed meanwhile, it is done
@@ -52,7 +52,7 @@ class OffLoopSteps:
         return msgspec.json.decode(self._done(step, given, lambda: msgspec.json.encode(work())))
 
     def findings(self, step: str, given: Any, work: Callable[[], ResultT]) -> ResultT:
-        """The same, off the loop in any case, for a result that nobody changes."""
+        """The same, off the loop in any case, for a result that is not changed."""
         return cast("ResultT", self._done(step, given, work))
 
     def _done(self, step: str, given: Any, work: Callable[[], Any]) -> Any:
@@ -93,7 +93,7 @@ class Turn:
 
 
 INLINE = OffLoopSteps(always=False)
-"""For writes that nobody waits beside: every step is done where it stands."""
+"""For writes that delay no other client: every step is done where it stands."""
 
 
 async def off_loop(work: Callable[..., ResultT], *given: Any) -> ResultT:

@@ -28,7 +28,7 @@ def before_create(kind: Kind, new: Json, stamp: str) -> None:
 
 
 def date_taints(kind: Kind, new: Json, old: Json | None, stamp: str) -> None:
-    """Set since when a device taint is there, where nobody did; of a rule a new effect begins now (KEP-5055)."""
+    """Set since when a device taint is there, where it is not set; of a rule a new effect begins now (KEP-5055)."""
     spec = new.get("spec") or {}
     if kind.resource == "devicetaintrules.resource.k8s.io":
         taint, before = spec.get("taint") or {}, ((old or {}).get("spec") or {}).get("taint") or {}
@@ -44,7 +44,7 @@ def date_taints(kind: Kind, new: Json, old: Json | None, stamp: str) -> None:
 
 
 def drop_foreign_status(kind: Kind, new: Json) -> None:
-    """Drop a status that came with a create, for kinds whose status has its own door."""
+    """Drop a status that came with a create, for kinds with a status subresource."""
     if "status" in kind.subresources and not kind.status_on_create:
         new.pop("status", None)
 

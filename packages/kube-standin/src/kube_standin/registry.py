@@ -3,7 +3,7 @@
 The walk of a write: decode (types, unknown fields) -> default -> field ownership -> mutating admission ->
 the server's bookkeeping (``preparing``) -> validation -> validating admission -> staged in the store. All
 of it is synchronous, so no other write can come in between and no lock or retry is needed: the ``*_now`` methods
-stage, and whoever answers waits for the ticket of their outcome. Invariant: nothing is answered that is not durable,
+stage, and the handler waits for the ticket of their outcome. Invariant: nothing is answered that is not durable,
 nothing is stored that was not validated.
 """
 
@@ -113,7 +113,7 @@ class Registry:
         return self._admit_create(kind, namespace, obj, options)
 
     def _admit_create(self, kind: Kind, namespace: str, obj: Json, options: WriteOptions) -> Outcome:
-        """Stage a create whose field ownership is settled."""
+        """Stage a create with settled field ownership."""
         metadata = obj["metadata"]
         request = self.admission_request("CREATE", kind, namespace, metadata.get("name", ""), "", obj, None, options)
         obj = self._mutated(kind, request)

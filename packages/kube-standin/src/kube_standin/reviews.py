@@ -1,4 +1,4 @@
-"""Reviews: questions that are answered and not stored (who am I, may I, what may I, is this token good)."""
+"""Reviews: questions that are answered and not stored (which user am I, may I, what may I, is this token good)."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ PKI = "pki"
 """The directory of the certificates, in the data directory."""
 _TOKENS = "tokens.json"
 AUDIENCE = "https://kubernetes.default.svc"
-"""Who this server is to those who ask for tokens."""
+"""The issuer that tokens of this server name."""
 
 ADMIN = User("admin", (MASTERS, AUTHENTICATED), "admin")
 READER = User("reader", (READERS, AUTHENTICATED), "reader")
@@ -107,7 +107,7 @@ def _load_key(path: Path) -> ec.EllipticCurvePrivateKey:
 
 
 def _load_certificate(path: Path) -> x509.Certificate:
-    """Read a certificate whose key we can hold against ours; raises ValueError that names the file."""
+    """Read a certificate with a key to compare with ours; raises ValueError that names the file."""
     try:
         found = x509.load_pem_x509_certificate(path.read_bytes())
         found.public_key()
@@ -270,7 +270,7 @@ class Bound:
 
 @dataclass(frozen=True)
 class Verified:
-    """The claims of a valid token: who, and for which audiences of those asked for."""
+    """Return the claims of a valid token: the user, and for which audiences of those asked for."""
 
     user: User
     audiences: tuple[str, ...]
@@ -303,7 +303,7 @@ class Tokens:
         self._users[_digest(token)] = user
 
     def user(self, token: str) -> User | None:
-        """Return whom a token presented to this server stands for, or None."""
+        """Return the user that a token presented to this server stands for, or None."""
         try:
             return self.verify(token).user
         except TokenError:

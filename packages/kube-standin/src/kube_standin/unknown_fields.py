@@ -1,7 +1,7 @@
 """Unknown fields of manifests that come from a file: the packed schemas as `kube_rules.unknown_fields.Schemas`.
 
 What strict validation of the API server finds (`schema.decoding`) is found here without decoding: values of the wrong
-type are somebody else's business. Two walks with one meaning. The *quick* one is a type built of the schema, in which
+type are not its concern. Two walks with one meaning. The *quick* one is a type built of the schema, in which
 every leaf is left alone: the decoder of msgspec refuses what has other fields, and does so for 100,000 pods a second.
 The *thorough* one runs only after that, and names them.
 """
@@ -26,7 +26,7 @@ _SAME_AS: Final[Mapping[str, str]] = {
     "resource.k8s.io/v1beta2": "resource.k8s.io/v1",
     "storage.k8s.io/v1beta1": "storage.k8s.io/v1",
 }
-"""Versions that are read here and have no schema of their own -> the version whose fields they have."""
+"""Versions that are read here and have no schema of their own -> the version that has their fields."""
 
 _Place = tuple[str, str]
 """apiVersion and kind."""
@@ -94,7 +94,7 @@ class PackedSchemas:
 
 
 def _place(api_version: str, kind: str) -> _Place:
-    """Version and kind whose schema is that of another version and kind."""
+    """Return the version and kind that have the schema of this version and kind."""
     return ("", kind) if kind == "Scenario" else (_SAME_AS.get(api_version, api_version), kind)
 
 
@@ -148,7 +148,7 @@ _RECURSIVE: Final = object()
 
 
 def _type_of(node: Node, made: dict[int, Any], leaf: Any) -> Any:
-    """A type that takes every value whose fields the node has, and some more; or `_RECURSIVE`."""
+    """Return a type that takes every value with fields that the node has, and some more; or `_RECURSIVE`."""
     if node.type is Type.STRUCT:
         known = made.get(id(node))
         if known is not None:

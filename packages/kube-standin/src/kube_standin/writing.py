@@ -36,7 +36,7 @@ class WriteOptions:
     """Where steps that take long are done."""
     uid: str = ""
     created: str = ""
-    """The identity of a new object, where somebody who takes it over from elsewhere has settled it; else made anew."""
+    """The identity of a new object, where it is given because the object is taken over; else made anew."""
     may_create: Callable[[], None] = no_further_right
     """Called before a write creates an object; raises 403 where a PUT or an apply has not the right to create."""
 

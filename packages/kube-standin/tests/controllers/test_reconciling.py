@@ -110,7 +110,7 @@ def test_a_sync_that_goes_on_can_be_put_off(world: World, recording: Recording) 
     def put_off(key: Any) -> None:
         if key == "a" and left[0]:
             left[0] -= 1
-            recording.put_off(key)
+            recording.sync_again_later(key)
 
     recording.does = put_off
     recording.queue("a")

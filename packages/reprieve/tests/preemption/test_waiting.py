@@ -52,8 +52,8 @@ def replica_set(name: str, deployment: str) -> objects.ReplicaSet:
 
 def put_offs(world: World) -> list[tuple[str, float | None]]:
     """What was put off, why and until when (seconds after START), each once."""
-    made = world.virtual.put_off.values()
-    return [(each.put_off.why.name, each.put_off.until and each.put_off.until - START) for each in made]
+    made = world.virtual.deferred.values()
+    return [(each.deferral.why.name, each.deferral.until and each.deferral.until - START) for each in made]
 
 
 def last_put_off(world: World) -> PutOff:

@@ -206,7 +206,7 @@ def test_what_has_gone_is_forgotten() -> None:
     run = replay([job(f"j{at}", at, 5, workers=1 + at % 2, priority=at % 3) for at in range(300)], gpu_nodes(1, 2))
     world = run._world
     assert run.unfinished == 0
-    kept = (world.records, world.rejections, world.conditions, world.evicted, world.put_off, world.preemptions)
+    kept = (world.records, world.rejections, world.conditions, world.evicted, world.deferred, world.preemptions)
     assert [len(each) for each in kept] == [0] * len(kept)
     assert not run.engine.cluster.pods
     assert not run.engine.cluster.groups

@@ -497,21 +497,21 @@ def test_an_entity_awaits_room_until_its_next_attempt_ends_otherwise() -> None:
     world = rolling().drain()
     assert world.virtual.awaits_room("pod/uid-new")
     assert not world.virtual.awaits_room("pod/uid-old")
-    [made] = world.virtual.put_off.values()
-    assert (made.at, [one.name for one in made.put_off.pods]) == (START, ["old"])
+    [made] = world.virtual.deferred.values()
+    assert (made.at, [one.name for one in made.deferral.pods]) == (START, ["old"])
     world.settle()
     assert world.where == {"bystander": "n2", "new": "n1"}
     assert not world.virtual.awaits_room("pod/uid-new")
-    assert len(world.virtual.put_off) == 1, "a plan reports it"
+    assert len(world.virtual.deferred) == 1, "a plan reports it"
 
 
 def test_with_a_watcher_what_was_put_off_goes_with_its_pod() -> None:
     world = rolling()
     world.virtual.watcher = Noted()
     world.drain()
-    assert len(world.virtual.put_off) == 1
+    assert len(world.virtual.deferred) == 1
     world.virtual.delete("Pod", "default", "new")
-    assert (world.virtual.put_off, world.virtual.awaits_room("pod/uid-new")) == ({}, False)
+    assert (world.virtual.deferred, world.virtual.awaits_room("pod/uid-new")) == ({}, False)
 
 
 def test_whoever_is_waited_for_goes_when_it_is_expected_to_end_and_others_run_on() -> None:

@@ -206,7 +206,7 @@ GONE = {
         True,
         "it has a pod template at spec.workers[0], and there is no row for its kind",
     ),
-    "a kind that nobody knows": (made("example.com/v1", "Certificate"), False, "whether it holds pods cannot be told"),
+    "a kind that nobody knows": (made("example.com/v1", "Certificate"), False, "whether it holds pods is unknown"),
     "by the clock": (
         made("batch/v1", "CronJob", {"schedule": "* * * * *", "jobTemplate": {"spec": {"template": TEMPLATE}}}),
         False,
@@ -359,7 +359,7 @@ def test_the_jobs_of_a_run_jobset_are_used_as_they_are() -> None:
         ("policy/v1", "PodDisruptonBudget", 'did you mean "PodDisruptionBudget"?'),
         ("scheduling.k8s.i/v1beta1", "PodGroup", 'did you mean version "scheduling.k8s.io/v1beta1"?'),
         ("ray.io/v1", "RayClustr", 'did you mean "RayCluster"?'),
-        ("example.com/v1", "Certificate", "whether it holds pods cannot be told"),
+        ("example.com/v1", "Certificate", "whether it holds pods is unknown"),
     ],
 )
 def test_a_misspelt_kind_is_named_with_the_nearest_known_one(version: str, kind: str, hint: str) -> None:

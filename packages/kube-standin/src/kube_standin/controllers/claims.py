@@ -1,13 +1,13 @@
-"""Device claims: made from templates for pods, taken off pods that ended, given back when nobody uses them.
+"""Device claims: made from templates for pods, taken off pods that ended, given back when they have no users.
 
 Rules (upstream's resource claim controller):
 - A pod that names a ResourceClaimTemplate gets a claim of its own; its status names it (`resourceClaimStatuses`).  A
   claim made before a crash is found again by its owner and the annotation with the name in the pod.
 - A PodGroup that names a template gets a claim, too, shared by its pods (KEP-5729): a pod means it by an entry equal to
   the group's.  The group's status names the claim, and so does that of each such pod.  A pod of a group that does not
-  exist yet gets nothing made: whose claim it means is not known.
+  exist yet gets nothing made: which claim it means is not known.
 - A consumer in `status.reservedFor` that is gone, has ended, or was deleted before it was bound is taken off.  With no
-  consumer left the allocation ends and the finalizer goes; so, too, when a claim is deleted that nobody uses.
+  consumer left the allocation ends and the finalizer goes; so, too, when a claim is deleted that has no users.
 - A claim made for a pod that is done is deleted; when the pod is gone the garbage collector does it.
   A PodGroup is a consumer until it is gone.
 - A pod that was bound without a scheduler reserves its allocated claims, for its group if they are the group's.
@@ -59,7 +59,7 @@ class _Lacking:
             self._drop(self._waiting, template, task)
 
     def found(self, template: Key) -> set[Task]:
-        """The template is there: who has waited for it, and does no longer."""
+        """Return the tasks that waited for the template, and forget that they did."""
         tasks = self._waiting.pop(template, set())
         for task in tasks:
             self._drop(self._wanted, task, template)
@@ -79,7 +79,7 @@ class ResourceClaims(Controller):
     name = "resourceclaim"
 
     def connect(self) -> None:
-        """Queue pods and groups with claims, claims, and those who wait for a template."""
+        """Queue pods and groups with claims, claims, and all that wait for a template."""
         sources = self.context.sources
         self._lacking = _Lacking()
         self._pods = sources.pods

@@ -1,4 +1,4 @@
-"""Device taints of effect NoExecute: pods whose claims do not tolerate one are deleted; rules have status.
+"""Device taints of effect NoExecute: pods with claims that do not tolerate one are deleted; rules have status.
 
 Rules (devices.md 3; upstream's device taint eviction controller):
 - A taint is a driver's, in its slice, or a DeviceTaintRule's. It concerns every pod that an allocation of a tainted
@@ -45,7 +45,7 @@ _SOURCE = "device-taint-eviction-controller"
 
 @dataclass(frozen=True, slots=True)
 class Eviction:
-    """When the pods of a claim have to go, and because of which rules."""
+    """When the pods of a claim must be evicted, and because of which rules."""
 
     when: datetime
     rules: frozenset[str] = frozenset()
@@ -78,7 +78,7 @@ class DeviceTaintEviction(Controller):
         self._claims.add_handler(self._claim_changed)
         self._pods.add_handler(self._pod_changed)
 
-    # -- who is queued ------------------------------------------------------------------------------------------------
+    # -- what is queued -----------------------------------------------------------------------------------------------
 
     def _rule_changed(self, old: RuleSeen | None, new: RuleSeen | None) -> None:
         if new is None and old is not None:
@@ -128,7 +128,7 @@ class DeviceTaintEviction(Controller):
         group = self._groups.items.get((pod.metadata.namespace, pod.group)) if pod.group else None
         return group.metadata.uid if group is not None else None
 
-    # -- when somebody has to go -------------------------------------------------------------------------------------
+    # -- when a pod must be evicted ------------------------------------------------------------------------------------
 
     def _eviction(self, claim: ClaimSeen, rules: Iterable[RuleSeen]) -> Eviction | None:
         """The earliest end of what the claim's requests tolerate, with all rules that end something."""
@@ -181,7 +181,7 @@ class DeviceTaintEviction(Controller):
     # -- the work ----------------------------------------------------------------------------------------------------
 
     def reconcile(self, key: Task) -> None:
-        """Delete a pod whose time has come; update the status of a rule."""
+        """Delete a pod at its time; update the status of a rule."""
         if key[0] == "rule":
             self._update_status(key[2])
         else:
@@ -271,7 +271,7 @@ class DeviceTaintEviction(Controller):
         return {"type": _IN_PROGRESS, "status": status, "reason": reason, "message": message}
 
     def _concerned(self, rule: RuleSeen) -> tuple[int, int]:
-        """Pods that have to go because of a rule (as if it had the effect NoExecute), and their namespaces."""
+        """Return pods that must be evicted for a rule, as if its effect were NoExecute, and their namespaces."""
         concerned: set[Key] = set()
         for claim in self._claims.items.values():
             if any(rule.selects(one) for one in claim.results):

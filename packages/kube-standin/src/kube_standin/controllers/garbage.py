@@ -32,7 +32,7 @@ class Item(NamedTuple):
 
 
 class GarbageCollector(Controller):
-    """Deletes what nobody owns any more; keys are items, of every kind."""
+    """Deletes what has no owner any more; keys are items, of every kind."""
 
     name = "garbage-collector"
 
@@ -40,7 +40,7 @@ class GarbageCollector(Controller):
         """Watch every resource, also those of definitions to come."""
         self._dependents: dict[str, set[Item]] = {}
         self._blocking: dict[str, set[Item]] = {}
-        self._begun: set[str] = set()  # uids of waiting owners whose dependents were queued
+        self._begun: set[str] = set()  # uids of waiting owners with dependents that were queued
         self._rows: dict[str, Kind] = {}
         self._watch_all()
         definitions = self.context.sources.of("apiextensions.k8s.io/customresourcedefinitions", Seen)
@@ -164,7 +164,7 @@ class GarbageCollector(Controller):
         return str(metadata["uid"]) if waits else None
 
     def _judge(self, row: Kind, key: Item, metadata: Json) -> None:
-        """Delete an item whose owners are all gone; with a solid owner left, drop references to the others."""
+        """Delete an item if its owners are all gone; with a solid owner left, drop references to the others."""
         solid, dangling, waiting = False, set(), False
         for reference in metadata["ownerReferences"]:
             owner_row = self.context.registry.kinds.of(reference["apiVersion"], reference["kind"])

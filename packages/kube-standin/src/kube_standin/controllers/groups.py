@@ -1,4 +1,4 @@
-"""Groups that go: the protection finalizers stay while somebody needs the group.
+"""Groups that are deleted: the protection finalizers stay while the group is needed.
 
 Rules: api.md ("it is not removed while a pod that references it is neither Succeeded nor Failed") for PodGroups,
 composite.md 1 for CompositePodGroups, which stay while a PodGroup or CompositePodGroup names them as its parent.

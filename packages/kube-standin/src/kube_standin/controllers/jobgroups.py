@@ -5,13 +5,13 @@ those of the group, and a gang without a minimum needs as many pods as the Job's
 
 - Both objects are made before the first pod, and never for a Job that has started. The Job controls both; the group is
   the Workload's as well.
-- A Job whose template names a group of its own gets none. One that somebody else controls (a JobSet, a CronJob) gets
+- A Job with a template that names a group gets none. One that another object controls (a JobSet, a CronJob) gets
   none either, unless its annotation ``scheduling.k8s.io/group-template-name`` names a template in the Workload of that
   parent: then a group is made from it.
 - When the minimum changes, by the field or with the parallelism, that of both objects does.
 
-Or it asks by the annotation ``reprieve.dev/pod-group: "true"``: both are made under the Job's own name, a gang whose
-``minCount`` is the Job's parallelism (or its completions, if fewer). ``reprieve.dev/disruption-mode: all`` makes it
+Or it asks by the annotation ``reprieve.dev/pod-group: "true"``: both are made under the Job's own name, a gang with a
+``minCount`` of the Job's parallelism (or its completions, if fewer). ``reprieve.dev/disruption-mode: all`` makes it
 leave as a whole; ``reprieve.dev/topology-key`` keeps it in one domain of that node label.
 
 Priority class and preemption policy are those of the pod template, because a group and its pods must agree on them
@@ -38,7 +38,7 @@ TOPOLOGY_KEY = "reprieve.dev/topology-key"
 """The node label of its topology constraint: all pods run on nodes with the same value."""
 TEMPLATE = "workers"
 DELEGATED = "scheduling.k8s.io/group-template-name"
-"""Annotation of a Job that somebody controls: the template in that one's Workload to make its group from."""
+"""Annotation of a Job with a controller: the template in the controller's Workload to make its group from."""
 _VERSION = "scheduling.k8s.io/v1beta1"
 _FIELDS = ("schedulingPolicy", "schedulingConstraints", "disruptionMode", "resourceClaims")
 _LONGEST = 253
@@ -123,7 +123,7 @@ def _set_minimum(context: Context, namespace: str, workload: str, group: str, le
 
 
 def _ensure_delegated(context: Context, job: Json, parent: Json, *, new: bool) -> str:
-    """The group of a Job whose parent has the Workload; none while that, or the template in it, is not there."""
+    """Return the group of a Job if its parent has the Workload; none while that or its template does not exist."""
     namespace: str = job["metadata"]["namespace"]
     wanted = annotations_of(job)[DELEGATED]
     controls = {
@@ -198,7 +198,7 @@ def _hash(text: str) -> str:
 
 
 def _controlled(obj: Json, job: Json) -> bool:
-    """Whether the Job made it, and nobody wants it gone: what users made beforehand is not touched."""
+    """Whether the Job made it and it is not being deleted: what users made beforehand is not touched."""
     metadata: Json = obj["metadata"]
     if metadata.get("deletionTimestamp"):
         return False

@@ -103,7 +103,7 @@ class Jobs(PodOwner):
     # -- counting
 
     def _free_strays(self, key: Key, job: Json | None) -> None:
-        """Take the finalizer off pods whose Job is gone."""
+        """Take the finalizer off pods if their Job is gone."""
         uid = job["metadata"]["uid"] if job is not None else None
         for pod in self._named(key):
             owner = pod.metadata.controller
@@ -312,7 +312,7 @@ class Jobs(PodOwner):
         return parse_integer((pod.metadata.labels or {}).get(INDEX, ""))
 
     def _surplus_indexes(self, sync: _Sync, active: list[PodSeen]) -> list[PodSeen]:
-        """Active pods whose index is done, out of range or taken twice."""
+        """Return active pods with an index that is done, out of range or taken twice."""
         seen: set[int] = set()
         surplus = []
         for pod in sorted(active, key=lambda one: (one.metadata.creation_timestamp or "", one.key)):
@@ -369,7 +369,7 @@ class Jobs(PodOwner):
         self.context.set_status(self.row, key, status)
 
     def _expire(self, key: Key, sync: _Sync) -> None:
-        """Delete a finished Job whose time to live is over."""
+        """Delete a finished Job after its time to live."""
         ttl = sync.spec.get("ttlSecondsAfterFinished")
         if ttl is None or sync.job["metadata"].get("deletionTimestamp"):
             return

@@ -1,4 +1,4 @@
-"""Owners of pods: which pods are whose, adoption and release, making pods from a template, which go first.
+"""Owners of pods: which pods they have, adoption and release, pods of a template, which are deleted first.
 
 Terms: the *controller* of a pod is its owner reference with ``controller: true``; an *orphan* has none. An owner
 adopts orphans its selector matches and releases pods it no longer matches (upstream: controller ref manager).
@@ -48,7 +48,7 @@ def index_owners(source: Source[V]) -> None:
 
 
 class PodOwner(Controller):
-    """A controller whose objects own pods; keys are those of the owners."""
+    """A controller of objects that own pods; keys are those of the owners."""
 
     of_kind: ClassVar[tuple[str, str]]
 
@@ -143,7 +143,7 @@ class PodOwner(Controller):
             try:
                 self.create_pod(owner, make())
             except StatusError as error:
-                self.put_off(key)
+                self.sync_again_later(key)
                 return error.message
         if count > CREATES_AT_ONCE:
             self.queue(key)

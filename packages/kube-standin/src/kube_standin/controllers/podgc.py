@@ -1,4 +1,4 @@
-"""Pods nobody else will end: on nodes that are gone, terminating without a node, and too many finished ones.
+"""Pods that no other controller ends: on nodes that are gone, terminating without a node, and too many finished ones.
 
 Rule: upstream's pod garbage collector. A node must have been missing for 40 s; its pods are then failed with
 the condition DisruptionTarget (reason DeletionByPodGC) and removed without grace.

@@ -104,7 +104,7 @@ class EphemeralVolumes(Controller):
     name = "ephemeral-volume"
 
     def connect(self) -> None:
-        """Queue every new pod, and one whose claim has gone."""
+        """Queue every new pod."""
         self.context.sources.pods.add_handler(self._changed)
 
     def _changed(self, old: PodSeen | None, new: PodSeen | None) -> None:

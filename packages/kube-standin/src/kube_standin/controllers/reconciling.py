@@ -187,7 +187,7 @@ class Controller:
         self.context = context
         self._waiting: dict[Any, None] = {}
         self._failures: dict[Any, int] = {}
-        self._put_off: set[Any] = set()
+        self._sync_again_later: set[Any] = set()
         self._rests: dict[Any, datetime] = {}
         self._ready: asyncio.Event | None = None
         self._writes_left = WRITES_AT_ONCE
@@ -248,9 +248,9 @@ class Controller:
             log.exception("%s: %s", self.name, key)
             self._retry(key)
         else:
-            if key not in self._put_off:
+            if key not in self._sync_again_later:
                 self._failures.pop(key, None)
-        self._put_off.discard(key)
+        self._sync_again_later.discard(key)
         ticket = self.context.registry.store.ticket
         if self._uncommitted and self._uncommitted[-1][1] is not ticket:
             self._uncommitted.clear()
@@ -258,15 +258,15 @@ class Controller:
             self._uncommitted.append((key, ticket))
 
     def _queue_undone(self) -> None:
-        """Queue the keys again whose writes were undone: no event will report them."""
+        """Queue the keys of writes that were undone again: no event will report them."""
         uncommitted, self._uncommitted = self._uncommitted, []
         for key, ticket in uncommitted:
             if ticket.error is not None:
                 self._retry(key)
 
-    def put_off(self, key: Any) -> None:
+    def sync_again_later(self, key: Any) -> None:
         """Have the key that is being synced synced again later, as after a failure, though this sync goes on."""
-        self._put_off.add(key)
+        self._sync_again_later.add(key)
         self._retry(key)
 
     def _retry(self, key: Any) -> None:

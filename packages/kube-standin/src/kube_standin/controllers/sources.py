@@ -1,4 +1,4 @@
-"""What is there: per resource, the views of all its objects, kept in step with the store; shared by all who watch.
+"""What is there: per resource, the views of all its objects, kept in step with the store; shared by all watchers.
 
 A *source* subscribes to one resource, decodes each change once and notifies its handlers (old view, new view).
 ``Sources.sync`` commits what is staged and takes in every change made so far, synchronously. A reconciler that

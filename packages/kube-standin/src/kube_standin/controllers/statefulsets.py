@@ -122,7 +122,7 @@ class StatefulSets(PodOwner):
                 raise
             # A pod of that name that is not ours: nothing to do until it goes.
             self.context.event(owner, "FailedCreate", str(error), "Warning", self.source)
-            self.put_off(key_of(owner))
+            self.sync_again_later(key_of(owner))
 
     def _make_claims(self, owner: Json, pod_name: str) -> None:
         """Make the claims of a pod that are not there yet."""

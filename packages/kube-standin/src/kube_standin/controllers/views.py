@@ -250,7 +250,7 @@ class _ClaimStatus(msgspec.Struct, rename="camel", gc=False):
 
 
 class ClaimSeen(msgspec.Struct, rename="camel", gc=False):
-    """A device claim: whose it is, who uses it, what it got."""
+    """A device claim: its owner, its users, its devices."""
 
     metadata: Meta
     status: _ClaimStatus | None = None
@@ -391,7 +391,7 @@ class LeaseSeen(msgspec.Struct, rename="camel", gc=False):
 
 
 class SelectingSeen(msgspec.Struct, rename="camel"):
-    """An object whose whole ``spec`` matters: owners of pods, budgets, quotas."""
+    """An object of which the whole ``spec`` matters: owners of pods, budgets, quotas."""
 
     metadata: Meta
     spec: dict[str, Any] = msgspec.field(default_factory=dict)

@@ -1,10 +1,10 @@
 """Volumes and claims find each other: binding, loss, release, reclaim.
 
 Rules: upstream's persistent volume controller. A claim takes the volume that is held for it, else the smallest that
-is available, of its class, large enough and of its modes and labels; a claim whose class waits for a pod is bound only
+is available, of its class, large enough and of its modes and labels. If the class waits for a pod, it is bound only
 once the scheduler has held a volume for it or chosen a node. A claim that finds nothing is handed to its class's
-provisioner by an annotation. A volume whose claim is gone is Released, and deleted if that is its policy; a bound claim
-whose volume is gone is Lost. Terms: a volume is *held* for a claim by its claimRef; the two are *bound* once the claim
+provisioner by an annotation. A volume without its claim is Released, and deleted if that is its policy; a bound claim
+without its volume is Lost. Terms: a volume is *held* for a claim by its claimRef; the two are *bound* once the claim
 names the volume, too.
 """
 

@@ -1,7 +1,7 @@
 """Simulated nodes and kubelets: pods that are bound start, run, end and stop, without a container anywhere.
 
-``Kubelets`` plays them over the sources and timers of a set of controllers; see ``settings`` for what can be
-said about nodes and pods.
+``Kubelets`` plays them over the sources and timers of a set of controllers; ``settings`` lists what objects
+can state about nodes and pods.
 """
 
 from __future__ import annotations

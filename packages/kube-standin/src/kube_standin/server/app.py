@@ -1,4 +1,4 @@
-"""The ASGI application: who asks, what for, may he; then the resource, discovery, or a plain path.
+"""The ASGI application: the user, the request, the permission; then the resource, discovery, or a plain path.
 
 One function per request, no framework routing in between: the paths of the API follow from the table of
 kinds. Invariant: every request gets exactly one answer; an unexpected error is logged and answered as a 500
@@ -42,7 +42,7 @@ log = logging.getLogger("reprieve.apiserver")
 
 _LENGTH = re.compile(r"[0-9]{1,18}", re.ASCII)
 _CLIENT_CLOSED = 499
-"""What is counted for a request whose client left before its answer."""
+"""What is counted for a request if its client left before the answer."""
 
 _OPENAPI_PROTOBUF = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
 _CHECKS = ("ping", "log", "etcd", "informer-sync", "poststarthook/start-apiextensions-controllers", "shutdown")
@@ -144,7 +144,7 @@ class App:
             log.error("storage: %s", error)
             return error_reply(StatusError(500, "InternalError", f"Internal error occurred: {error}"))
         except RecursionError:
-            # Depth is bounded where bodies are read; what gets here is deep in a way nobody thought of.
+            # Depth is bounded where bodies are read; what gets here is deep in an unforeseen way.
             log.warning("%s %.200s: nested too deeply", scope["method"], scope["path"])
             return error_reply(errors.bad_request("the request is nested too deeply"))
         except MemoryError:
@@ -209,7 +209,7 @@ class App:
                 body = await read_body(receive, length, arriving.came)
             return await self.resources.handle(Call(target, kind, user, headers, body))
 
-    # -- who -----------------------------------------------------------------------------------------------
+    # -- users ----------------------------------------------------------------------------------------------
 
     def _authenticate(self, headers: Mapping[str, str]) -> User:
         header = headers.get("authorization", "")
@@ -344,7 +344,7 @@ async def _listening(receive: Receive) -> AsyncIterator[asyncio.Event]:
 
 
 async def _while_connected(receive: Receive, sending: Coroutine[Any, Any, None]) -> None:
-    """Send an answer that costs something to make, and stop where nobody reads it any more."""
+    """Send an answer that costs something to make, and stop when the client has left."""
     sender = asyncio.ensure_future(sending)
     async with _listening(receive) as disconnected:
         leaving = asyncio.ensure_future(disconnected.wait())

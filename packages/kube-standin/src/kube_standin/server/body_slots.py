@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager
 from kube_standin.errors import StatusError
 
 LARGE_BODIES = 16
-"""Large bodies that are held at a time; whoever sends another one waits until one of them is answered."""
+"""Large bodies that are held at a time; a client that sends another one waits until one of them is answered."""
 
 _GRACE_SECONDS = 5.0
 _BYTES_PER_SECOND = 16 * 1024

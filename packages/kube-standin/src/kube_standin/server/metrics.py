@@ -1,6 +1,6 @@
 """``/metrics`` of the server: names, labels and buckets of kube-apiserver 1.36, in Prometheus' text form.
 
-Requests are counted as they end; what is a state (objects, requests under way) is read when somebody scrapes.
+Requests are counted as they end; what is a state (objects, requests under way) is read when metrics are scraped.
 Invariants: every request is counted once; label values are verbs, codes, and resources that are served at that moment,
 never what a client made up, and at most ``MOST_SERIES`` combinations are kept apart (clients with the right to define
 resources could make up any number of those): what comes later is counted without its resource.

@@ -98,8 +98,8 @@ def _check_verb(kind: Kind, target: Target) -> None:
 
 
 LARGE = 64 * 1024
-"""Bytes of a body, or of an object that is changed, whose handling is left to `off_loop_steps`; such requests come one
-by one, so that the memory they take together is bounded.
+"""Bytes of a body, or of an object that is changed, from which `off_loop_steps` handles it; such requests come one by
+one, so that the memory they take together is bounded.
 """
 
 _SIDE_BODIES = {

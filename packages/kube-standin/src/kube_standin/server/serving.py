@@ -274,7 +274,7 @@ class Serving:
     async def __aenter__(self) -> Serving:
         try:
             await self._start()
-        except BaseException as error:  # whoever is cancelled here leaves nothing open either
+        except BaseException as error:  # a task that is cancelled here leaves nothing open either
             await self.__aexit__(type(error), error, error.__traceback__)
             raise
         return self

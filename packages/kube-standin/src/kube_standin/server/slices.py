@@ -43,7 +43,7 @@ def is_large(states: Sequence[Stored]) -> bool:
 
 
 def as_json(envelope: Json, field: str, raws: Iterator[list[bytes]]) -> Iterator[bytes]:
-    """Yield a list whose last field is ``field``; ``raws`` are its items, some at a time, as JSON."""
+    """Yield a list with ``field`` as its last field; ``raws`` are its items, some at a time, as JSON."""
     yield encode(envelope)[:-1] + b',"%s":[' % field.encode()
     first = True
     for items in raws:

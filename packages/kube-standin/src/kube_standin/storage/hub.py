@@ -57,7 +57,7 @@ class Subscription:
         self.overflowed = False
         self.closed = False
         self.on_overflow: Callable[[], None] | None = None
-        """Called once when the buffer overflows, also while nobody waits."""
+        """Called once when the buffer overflows, also while no reader waits."""
         self._match = match
         self._past: deque[Change] = deque()
         self._events: deque[WatchEvent] = deque()

@@ -1,9 +1,9 @@
 """The high-water mark: a small file beside the log that knows what the log must hold, ``state.db-mark``.
 
 SQLite drops what follows a damaged frame of its write-ahead log silently, as if it had never been written. So after
-every commit and before anybody is notified of it, the mark is given the last revision and the number and the digest
+every commit and before any client is notified of it, the mark is given the last revision and the number and the digest
 of all rows; at the next start the rows up to that revision must add up to it. Rows beyond it were committed by a
-process that died before it could acknowledge them: nobody was notified of them, and they stay.
+process that died before it could acknowledge them: no client was notified of them, and they stay.
 
 The file has two slots that are written in turn, each with a checksum, so a slot that was torn leaves the one before
 it. A compaction deletes rows: before it commits, the mark is given both sums, and either is right until it is given

@@ -54,7 +54,7 @@ def field_value(body: Json, path: tuple[str, ...]) -> str:
 
 
 class Stored:
-    """One state of one object at one revision: its key, its JSON bytes, and its labels once somebody asked."""
+    """One state of one object at one revision: its key, its JSON bytes, and its labels once they were needed."""
 
     __slots__ = ("_fields", "_labels", "name", "namespace", "raw", "resource", "revision")
 

@@ -1,7 +1,7 @@
 """Before a log is written to: is it ours, is it whole, and what can be saved of one that is not.
 
 ``examine`` reads a data file once, read-only, and refuses one that is foreign, of a newer format, damaged, or that
-holds less than its mark has as acknowledged. ``salvage`` is for a user who accepts the loss: what can still be read
+holds less than its mark has as acknowledged. ``salvage`` is for a user that accepts the loss: what can still be read
 goes into a new file, and the damaged ones are kept beside it.
 """
 
@@ -194,7 +194,7 @@ def _identity(path: Path, meta: dict[str, str]) -> bytes:
 def _hold_against(path: Path, found: Examined, marked: Marked | None) -> None:
     if marked is None:
         raise DamagedError(
-            f"{mark_path(path)}: missing or damaged, so nobody can tell whether {path.name} holds everything that was "
+            f"{mark_path(path)}: missing or damaged, so it is unknown whether {path.name} holds everything that was "
             f"acknowledged; it was left as it is; --accept-loss goes on with what is there"
         )
     if found.database != marked.database:

@@ -4,8 +4,8 @@ Writes are staged synchronously (so read-modify-write needs no lock in one event
 together: everything staged in one turn of the loop becomes one transaction. A write returns a *ticket*, which has
 when it is durable or why it could not be written; a refusal undoes the whole transaction in memory and reaches the
 holders of its tickets, whenever they ask. Invariants: a reader or watcher never sees a change that is not committed,
-and reading commits nothing; revisions grow by one per change and never go back, also over restarts; a write whose
-``Ticket.settled`` returned is durable.
+and reading commits nothing; revisions grow by one per change and never go back, also over restarts; a write is
+durable once its ``Ticket.settled`` has returned.
 """
 
 from __future__ import annotations
@@ -322,7 +322,7 @@ class Store:
     ) -> Staged:
         """Stage a new state that builds on ``expected`` (None: the object must not exist); raises MovedError.
 
-        ``body`` gets its resourceVersion and loses kind and apiVersion. Wait for the ticket before answering anyone
+        ``body`` gets its resourceVersion and loses kind and apiVersion. Wait for the ticket before answering
         that it is written. ``longest``: bytes that the state may have, else TooLargeError is raised and nothing staged.
         """
         table = self._table(resource)
@@ -409,7 +409,7 @@ class Store:
         self._checkpoint()
 
     def discard(self) -> None:
-        """Undo what is staged, all of it: somebody found that the whole of it must not be written."""
+        """Undo all that is staged: it turned out that the whole of it must not be written."""
         staged, ticket = self._staged, self._ticket
         if staged:
             self._staged = []

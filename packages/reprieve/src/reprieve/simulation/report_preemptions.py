@@ -73,13 +73,13 @@ def deferred_preemptions(world: VirtualCluster) -> tuple[DeferredPreemption, ...
             preemptor=preemptor_name(
                 made.decision.rejections[0].pod, world.engine.cluster.trees.find(made.decision.key)
             ),
-            reason=made.put_off.why.value,
-            message=made.put_off.message,
+            reason=made.deferral.why.value,
+            message=made.deferral.message,
             at=_since(world, made.at),
-            until=_since(world, made.put_off.until) if made.put_off.until is not None else None,
-            pods=tuple(sorted(pod.key for pod in made.put_off.pods)),
+            until=_since(world, made.deferral.until) if made.deferral.until is not None else None,
+            pods=tuple(sorted(pod.key for pod in made.deferral.pods)),
         )
-        for made in world.put_off.values()
+        for made in world.deferred.values()
     )
 
 

@@ -1,4 +1,4 @@
-"""A cluster in virtual time around the engine.
+"""A cluster in simulated time around the engine.
 
 It does what an API server, kubelets and the scheduler's own shell would do to the objects - bind, evict, let grace
 periods run out, delete - and reports back to the engine, at virtual times.  Nothing sleeps: when nothing is ready, time
@@ -8,7 +8,7 @@ Rules of this world, where the API leaves room:
 - A binding is confirmed at once; the pod counts as started then.
 - A victim goes when its grace period is over.  A pod that was already terminating in the input stays: when it goes is
   not the scheduler's to predict; made a victim (again), or waited for, it goes after its grace period like the others.
-- Who says when it ends, and is waited for because of that, ends then; others run on.
+- A pod that states when it ends, and is waited for because of that, ends then; others run on.
 - A PodGroup that is deleted stays while pods that have not ended reference it (the protection finalizer, api.md); a
   CompositePodGroup while a group names it as its parent (composite.md 1.5).
 - A deleted node takes its pods along after 40 s, as the pod garbage collector does.
@@ -52,7 +52,7 @@ _HOPELESS = 3
 
 @dataclass(frozen=True, slots=True)
 class Preempted:
-    """A decision to preempt and when it was made (seconds of virtual time)."""
+    """A decision to preempt and when it was made (seconds of simulated time)."""
 
     at: float
     decision: Decision
@@ -60,12 +60,12 @@ class Preempted:
 
 
 @dataclass(frozen=True, slots=True)
-class PutOffAt:
-    """A preemption that was put off, and when that was decided (seconds of virtual time)."""
+class DeferredAt:
+    """A deferred preemption, and when that was decided (seconds of simulated time)."""
 
     at: float
     decision: Decision
-    put_off: PutOff
+    deferral: PutOff
 
 
 class Observed(Protocol):
@@ -76,7 +76,7 @@ class Observed(Protocol):
 
 
 class Watcher(Protocol):
-    """Who is notified of what becomes of pods, and lets more happen (`VirtualCluster.at`): a replay."""
+    """Receives what becomes of pods, and lets more happen (`VirtualCluster.at`): a replay."""
 
     def placed(self, pod: PodRecord) -> None:
         """It is on its node now."""
@@ -91,7 +91,7 @@ class Watcher(Protocol):
 class VirtualCluster:
     """See the module docstring. `now` is in seconds since the epoch; `start` is where it began.
 
-    With a `watcher` what has gone is forgotten: months hold more pods than anybody wants to keep.
+    With a `watcher` what has gone is forgotten: months hold more pods than memory can keep.
     """
 
     def __init__(self, engine: Engine, start: float) -> None:
@@ -99,10 +99,10 @@ class VirtualCluster:
         self.start = start
         self.now = start
         self.preemptions: list[Preempted] = []
-        self.put_off: dict[tuple[str, str, float | None], PutOffAt] = {}
-        """Preemptions that were put off: by preemptor, why and until when, in order of time."""
-        self._last_put_off: dict[str, PutOff | None] = {}
-        """What the last attempt of an entity was put off for."""
+        self.deferred: dict[tuple[str, str, float | None], DeferredAt] = {}
+        """Deferred preemptions: by preemptor, why and until when, in order of time."""
+        self._last_deferral: dict[str, PutOff | None] = {}
+        """Why the last attempt of an entity was deferred."""
         self.released: list[ReleasedRoom] = []
         """Room that was held and given back unused."""
         self.rejections: dict[str, Rejection] = {}
@@ -112,7 +112,7 @@ class VirtualCluster:
         self.levels: dict[str, tuple[TreeLevel, ...]] = {}
         """What became of the groups of a tree in its last attempt, by the root's `ref`."""
         self.evicted: dict[str, str] = {}
-        """UID of a pod that went or is going -> who needed its room (preemptor key)."""
+        """UID of a pod that is gone or terminating -> the preemptor that needed its capacity (key)."""
         self.lost: dict[str, str] = {}
         """UID of a pod that went or is going with its node -> the node's name."""
         self.deleted: set[str] = set()
@@ -169,7 +169,7 @@ class VirtualCluster:
         """Create an object; kinds the scheduler does not read are ignored. Returns the record of a pod that lives.
 
         What admission refuses does not come into being (`admission.refused`).
-        A pod whose UID is in use already (names stand in for missing UIDs) gets one of its own.
+        A pod with a UID that is in use already (names stand in for missing UIDs) gets one of its own.
         """
         engine, now = self.engine, self.now
         item = self._resolved.get(id(item), item)
@@ -238,7 +238,7 @@ class VirtualCluster:
 
     def awaits_room(self, key: str) -> bool:
         """Whether the entity's last attempt ended with room held for it that others are leaving."""
-        last = self._last_put_off.get(key)
+        last = self._last_deferral.get(key)
         return last is not None and bool(last.nominations)
 
     def runs(self, key: str) -> bool:
@@ -411,8 +411,8 @@ class VirtualCluster:
         if decision.levels:
             self.levels[decision.key] = decision.levels
         self._claims.carry_out(engine.take_deferred_writes(), self.now)
-        if decision.put_off is not None or decision.key in self._last_put_off:
-            self._last_put_off[decision.key] = decision.put_off
+        if decision.put_off is not None or decision.key in self._last_deferral:
+            self._last_deferral[decision.key] = decision.put_off
         if decision.put_off is not None:
             self._wait_for(decision, decision.put_off)
         if failed:
@@ -454,11 +454,11 @@ class VirtualCluster:
             self._leave_at(pod, self.now + pod.grace)
         self.engine.preemption_done(preemption.key, self.now)
 
-    def _wait_for(self, decision: Decision, put_off: PutOff) -> None:
-        """Those who are waited for go when they are expected to."""
-        made = PutOffAt(self.now, decision, put_off)
-        self.put_off.setdefault((decision.key, put_off.why.value, put_off.until), made)
-        for pod in put_off.pods:
+    def _wait_for(self, decision: Decision, deferral: PutOff) -> None:
+        """Let the pods that are waited for end when they are expected to."""
+        made = DeferredAt(self.now, decision, deferral)
+        self.deferred.setdefault((decision.key, deferral.why.value, deferral.until), made)
+        for pod in deferral.pods:
             if pod.terminating:
                 self._leave_at(pod, self.now + pod.grace)
             else:
@@ -510,7 +510,7 @@ class VirtualCluster:
             self._finish_groups()
 
     def _make_refused(self) -> None:
-        """Controllers whose pods were refused try again, as quota was released."""
+        """Let controllers of refused pods try again, as quota was released."""
         for item in self.admission.retry(self.now):
             record = self._admit(item, self.now)
             if record is not None:
@@ -519,10 +519,10 @@ class VirtualCluster:
     def _forget(self, key: str) -> None:
         """An entity is no more."""
         self._errors.pop(key, None)
-        last = self._last_put_off.pop(key, None)
+        last = self._last_deferral.pop(key, None)
         if last is not None:
-            for known in [known for known in self.put_off if known[0] == key]:
-                del self.put_off[known]
+            for known in [known for known in self.deferred if known[0] == key]:
+                del self.deferred[known]
 
     def _finish_groups(self) -> None:
         cluster = self.engine.cluster

@@ -1,1 +1,1 @@
-"""What controllers of a cluster do, in virtual time: volumes and provisioning, device claims, disruption budgets."""
+"""What controllers of a cluster do, in simulated time: volumes and provisioning, device claims, disruption budgets."""

@@ -1,10 +1,10 @@
-"""The world's side of device claims in virtual time: what the claim controller and the API server would do.
+"""The world's side of device claims in simulated time: what the claim controller and the API server would do.
 
 - A pod that names a ResourceClaimTemplate gets a claim `POD-NAME` of its own, as soon as the template is there.
 - A PodGroup that names a template gets a claim `GROUP-NAME`, which its pods share (KEP-5729). Pods of a group that does
-  not exist yet get no claims: whose they mean is not known.
+  not exist yet get no claims: which they mean is not known.
 - What the scheduler writes to a claim is the claim's state at once; devices are ready as soon as they are allocated.
-- A pod that has ended or is gone is taken off its claims; a claim that nobody uses gives its devices back, and one that
+- A pod that has ended or is gone is taken off its claims; a claim without users gives its devices back, and one that
   was made for the pod goes with it. What a PodGroup has goes back when the group is gone.
 """
 
@@ -33,7 +33,7 @@ class Claims:
         self._claims: dict[str, objects.ResourceClaim] = {}
         self._templates: dict[str, objects.ResourceClaimTemplate] = {}
         self._waiting: dict[str, objects.Pod] = {}
-        """Pods whose template, or whose group's, or whose group is not there, by UID."""
+        """Pods that lack their template, their group's template or their group, by UID."""
         self._groups: dict[str, objects.PodGroup] = {}
 
     def set_claim(self, claim: objects.ResourceClaim, now: float) -> None:

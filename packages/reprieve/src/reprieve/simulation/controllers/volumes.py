@@ -1,4 +1,4 @@
-"""The world's side of volumes in virtual time: what the volume controllers and a provisioner would do.
+"""The world's side of volumes in simulated time: what the volume controllers and a provisioner would do.
 
 - A generic ephemeral volume gets its claim with the pod, and loses it with the pod.
 - What PreBind wants written is written, and answered at once: a volume with a claimRef and its claim become bound, and
@@ -8,9 +8,9 @@
 - A claim without a class gets the default class.  A claim that was never created (it has no UID) and does not wait for
   a pod is bound or provisioned as soon as that is possible; one that a cluster has and has not bound stays as it is:
   why it is not bound is not the scheduler's to know.
-- A volume is detached from a node as soon as the last pod there that used it is gone. What is attached and used by
-  nobody when the world begins stays attached: why, is not known.
-- A claim that goes takes a volume with it whose reclaim policy is Delete; any other is Released.
+- A volume is detached from a node as soon as the last pod there that used it is gone. What is attached without
+  users when the world begins stays attached: the reason is not known.
+- A claim that is deleted takes its volume with it if the reclaim policy is Delete; any other is Released.
 """
 
 from collections.abc import Iterable, Mapping
@@ -119,7 +119,7 @@ class Storage:
                 self.remove("PersistentVolumeClaim", pod.namespace, used.name, now)
 
     def _detach(self, pod: PodRecord, node: str, now: float) -> None:
-        """What nobody on the node uses any more."""
+        """Detach the volumes that no pod on the node uses any more."""
         row = self._engine.cluster.nodes.row_of.get(node, -1)
         claims = [self._store.claims.get(used.key) for used in pod.volumes.claims] if pod.volumes is not None else []
         names = {claim.spec.volume_name for claim in claims if claim is not None and claim.spec.volume_name}

@@ -45,7 +45,7 @@ class _Gang:
     workload: Workload
     name: str
     min_count: int | None
-    """None: of everybody."""
+    """None: all pods."""
     more: Mapping[str, Any] = field(default_factory=dict)
     """disruptionMode, schedulingConstraints, resourceClaims."""
     basic: bool = False
@@ -69,7 +69,7 @@ class _Gang:
 
     @property
     def is_made(self) -> bool:
-        """Whether there is a group: one that has all it needs already, or nobody, is none.
+        """Whether there is a group: one that has all it needs already, or no pods, is none.
 
         Where pods name the group by an annotation they would wait for it.
         """

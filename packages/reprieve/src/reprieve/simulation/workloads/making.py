@@ -1,6 +1,6 @@
 """What makes pods for workloads: the order in which they are expanded, and what the rules of their kinds ask for.
 
-The rules are in `controllers` and `by_row`; who expands an input (`expanding`) hands them over.
+The rules are in `controllers` and `by_row`; `expanding` hands them over.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ from reprieve.simulation.workloads.surroundings import Surroundings
 _DEEPEST: Final = 6
 _ROW_HINT: Final = " (--workload-kinds: a row for its kind; --lenient: plan without)"
 _TEMPLATES_ONLY: Final = {"trainer.kubeflow.org": ("ClusterTrainingRuntime", "TrainingRuntime")}
-"""Kinds from whose templates others make pods."""
+"""Kinds with templates from which others make pods."""
 
 
 class Unexpanded(NamedTuple):
-    """An object that calls for pods nobody planned, and why."""
+    """An object that calls for pods that are not planned, and why."""
 
     origin: Origin
     subject: str
@@ -123,7 +123,7 @@ class Maker:
         return depth
 
     def judge(self, found: UnknownObject) -> bool:
-        """Of a kind that nobody knows: it may hold pods. False: it surely does, as there is a template in it."""
+        """Judge an object of an unknown kind: it may hold pods. False: it surely does, as there is a template in it."""
         key = key_of(found.manifest)
         if not is_unknown_kind(found) or found.kind in _TEMPLATES_ONLY.get(group_of(found.api_version), ()):
             return True
@@ -225,7 +225,7 @@ class Maker:
         owner: Mapping[str, Any] | None = None,
         tolerations: Sequence[Any] | None = None,
     ) -> Batch:
-        """A batch to add pods to. `owner`: who owns them, if not the workload."""
+        """A batch to add pods to. `owner`: their owner, if not the workload."""
         reference = reference_to(owner if owner is not None else workload.manifest)
         if owner is not None:
             meta = {**mapping(owner.get("metadata")), "namespace": workload.namespace}
@@ -358,8 +358,8 @@ def _shown(value: object) -> str:
 
 
 def unknown_kind(found: UnknownObject) -> str:
-    """What there is to say of an object of a kind that nobody knows."""
-    hint = f", did you mean {found.nearest}?" if found.nearest else ": whether it holds pods cannot be told"
+    """Return the message about an object of an unknown kind."""
+    hint = f", did you mean {found.nearest}?" if found.nearest else ": whether it holds pods is unknown"
     return f'no kind "{found.kind[:64]}" is known in version "{found.api_version[:128]}"{hint}'
 
 

@@ -1,4 +1,4 @@
-"""Who owns whom in an input, so that what is there is not made again (whatif.md 1.2).
+"""Owners of the objects of an input, so that what is there is not made again (whatif.md 1.2).
 
 By the controlling owner reference: kind, name and, where both sides have one, UID.  A ReplicaSet that is not in the
 input is recognised by its name as one of a Deployment that is.
@@ -25,7 +25,7 @@ PodKey = tuple[str, str]
 
 
 class Owners:
-    """Pods of the input by everybody above them, and the owned objects that make pods themselves."""
+    """Pods of the input by all owners above them, and the owned objects that make pods themselves."""
 
     def __init__(self, makers: Iterable[PodMaker], unknown: Iterable[UnknownObject] = (), pods: Iterable[Pod] = ()):
         self._above: dict[Owner, tuple[Owner, str]] = {}
@@ -36,7 +36,7 @@ class Owners:
         self._direct: dict[Owner, dict[PodKey, Pod]] = {}
         self._all: dict[Owner, dict[PodKey, Pod]] = {}
         self._listed: dict[PodKey, set[Owner]] = {}
-        """Pod -> the owners among whose pods it is."""
+        """Pod -> the owners that have it among their pods."""
         self._deployments_sets: dict[Owner, Owner] = {}
         """Deployment -> a ReplicaSet of it that is not in the input, by the name in a pod's reference."""
         for maker in makers:
@@ -52,7 +52,7 @@ class Owners:
         return cls(manifests.pod_makers, manifests.unknown, (loaded.object for loaded in manifests.pods))
 
     def add_pod(self, pod: Pod) -> None:
-        """A pod, below everybody who was found so far."""
+        """Add a pod, below all owners that were found so far."""
         reference = reference_of(pod)
         if reference is None:
             return
@@ -110,7 +110,7 @@ class Owners:
         return list(self._all.get(key, {}).values())
 
     def direct(self, key: Owner, uid: str = "") -> list[Pod]:
-        """Pods whose controlling reference names the object, which need not be in the input.
+        """Return pods with a controlling reference to the object, which need not be in the input.
 
         `uid`: the object's, which theirs has to be if they have one; a reference to a Deployment's ReplicaSet has not.
         """
@@ -133,7 +133,7 @@ class Owners:
                 self._below.setdefault(above, []).append(key)
 
     def _chain(self, above: tuple[Owner, str] | None) -> Iterator[Owner]:
-        """Owners that are in the input, from below; a reference by another UID is to somebody who is gone."""
+        """Owners that are in the input, from below; a reference by another UID is to an object that is gone."""
         for _ in range(_DEEPEST):
             if above is None:
                 return

@@ -75,7 +75,7 @@ class PodSet(Row, frozen=True, kw_only=True):
     annotations: dict[str, str] = {}
     hostname: str = ""
     owner: str = ""
-    """`apps/v1 StatefulSet {name}`: who owns the pods, if not the object itself."""
+    """`apps/v1 StatefulSet {name}`: the owner of the pods, if not the object itself."""
     makes: str = "v1 Pod"
     """apiVersion and kind."""
     template_of: str = ""

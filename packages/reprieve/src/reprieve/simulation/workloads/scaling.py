@@ -288,7 +288,7 @@ class Workloads:
     def _with_own_runtime(
         self, manifest: Mapping[str, Any], found: Named, name: str, number: int
     ) -> tuple[Mapping[str, Any], int]:
-        """A TrainJob whose runtime has another priority: a copy for it alone, as others may use that runtime too."""
+        """Return a TrainJob with another priority in its runtime: a copy for it alone, as others may use it."""
         runtime = runtime_of(manifest, self._manifests.unknown)
         if runtime is None:
             return manifest, 0
@@ -406,7 +406,7 @@ def _ordinal(name: str) -> int:
 
 
 def _with_priority(manifest: Mapping[str, Any], name: str, number: int) -> tuple[Mapping[str, Any], int]:
-    """An object whose pod templates have another priority, and how many templates there are."""
+    """Return an object with another priority in its pod templates, and how many templates there are."""
     places = [path for path, _ in templates_in(manifest)]
     for path in places:
         at: Any = manifest
