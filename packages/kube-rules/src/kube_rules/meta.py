@@ -6,7 +6,7 @@ Invariants: see `kube_rules.objects`, which re-exports every public name here. R
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any, ClassVar, Final, NoReturn, Self
+from typing import Any, ClassVar, Final, NamedTuple, NoReturn, Self
 
 import msgspec
 
@@ -157,6 +157,24 @@ class Condition(Struct, frozen=True, kw_only=True):
     observed_generation: int = 0
 
 
+class ObjectRef(NamedTuple):
+    """What names an object: its kind and key (`namespace/name`, or `name`), and its UID where that is known."""
+
+    kind: str
+    key: str = ""
+    uid: str = ""
+
+    @property
+    def namespace(self) -> str:
+        """Empty where the key has none."""
+        return self.key.rpartition("/")[0]
+
+    @property
+    def name(self) -> str:
+        """The last part of the key."""
+        return self.key.rpartition("/")[2]
+
+
 class KubernetesObject(Struct, frozen=True, kw_only=True):
     """Base of the kinds: `KIND`, `API_VERSION` and `NAMESPACED` describe the class, `metadata` the object."""
 
@@ -187,3 +205,8 @@ class KubernetesObject(Struct, frozen=True, kw_only=True):
         """`namespace/name`, or `name` for cluster-scoped kinds."""
         meta = self.metadata
         return f"{meta.namespace}/{meta.name}" if meta.namespace else meta.name
+
+    @property
+    def ref(self) -> ObjectRef:
+        """What names the object."""
+        return ObjectRef(self.KIND, self.key, self.metadata.uid)

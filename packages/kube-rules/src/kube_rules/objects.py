@@ -60,6 +60,7 @@ from kube_rules.meta import NodeSelector as NodeSelector
 from kube_rules.meta import NodeSelectorRequirement as NodeSelectorRequirement
 from kube_rules.meta import NodeSelectorTerm as NodeSelectorTerm
 from kube_rules.meta import ObjectMeta as ObjectMeta
+from kube_rules.meta import ObjectRef as ObjectRef
 from kube_rules.meta import OwnerReference as OwnerReference
 from kube_rules.meta import QuantityText as QuantityText
 from kube_rules.meta import ResourceList as ResourceList

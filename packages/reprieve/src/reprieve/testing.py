@@ -21,6 +21,7 @@ from typing import Any, Self, TypeVar
 from msgspec.structs import replace
 
 from kube_rules import objects
+from kube_rules.meta import ObjectRef
 from reprieve.cluster.pods import PodRecord
 from reprieve.framework.configuration_reading import configuration_of
 from reprieve.framework.gates import FeatureGates
@@ -33,6 +34,7 @@ from reprieve.preemption.outcome import MINIMIZE_VICTIMS
 from reprieve.queueing.entity import Entity, QueueState
 from reprieve.queueing.queue import Timing
 from reprieve.scheduling.decision import Decision
+from reprieve.scheduling.effects import NO_EFFECTS, Effects
 from reprieve.scheduling.engine import Engine
 from reprieve.scheduling.engine_options import EngineOptions
 from reprieve.scheduling.held_room import ReleasedRoom
@@ -333,18 +335,27 @@ class WatchedEngine(Engine):
     def __init__(self, options: EngineOptions) -> None:
         super().__init__(options)
         self.decisions: list[Decision] = []
+        self.effects: list[Effects] = []
+        """What every call returned that had an effect."""
         self.before_step: Callable[[], None] = lambda: None
         self.after_step: Callable[[Decision], None] = lambda _: None
 
-    def step(self, now: float) -> Decision | None:
+    def finished(self, **outcome: Any) -> Effects:
+        """See `Engine.finished`."""
+        effects = super().finished(**outcome)
+        if effects is not NO_EFFECTS:
+            self.effects.append(effects)
+        return effects
+
+    def step(self, now: float) -> Effects:
         """See `Engine.step`."""
         self.before_step()
-        decision = super().step(now)
-        if decision is not None:
-            self.decisions.append(decision)
+        effects = super().step(now)
+        if effects.decision is not None:
+            self.decisions.append(effects.decision)
             check_queue(self)
-            self.after_step(decision)
-        return decision
+            self.after_step(effects.decision)
+        return effects
 
 
 class PluginFailedError(AssertionError):
@@ -437,7 +448,9 @@ class World:
 
     def step(self) -> Decision:
         """One cycle, decided and assumed but not acted on; there must be one to run."""
-        decision = self.engine.step(self.now)
+        effects = self.engine.step(self.now)
+        self.virtual.keep_effects(effects)
+        decision = effects.decision
         assert decision is not None, "nothing is ready"
         self._checked()
         return decision
@@ -446,7 +459,7 @@ class World:
         """Check the queue, and that no plugin failed. Raises AssertionError."""
         check_queue(self.engine)
         if not self._contained:
-            errors = [trouble for trouble in self.engine.take_plugin_incidents() if trouble.kind == "error"]
+            errors = [incident for incident in self.incidents() if incident.kind == "error"]
             if errors:
                 raise PluginFailedError(errors[0])
         return self
@@ -505,9 +518,14 @@ class World:
 
     def released(self) -> list[ReleasedRoom]:
         """Room that was held and given back unused, since the last call."""
-        found = [*self.virtual.released, *self.engine.take_released()]
-        self.virtual.released.clear()
-        return found
+        released, self.virtual.released = self.virtual.released, []
+        return released
+
+    def incidents(self) -> list[PluginIncident]:
+        """What went wrong in plugins since the last call."""
+        incidents = list(self.virtual.incidents)
+        self.virtual.incidents.clear()
+        return incidents
 
     def message(self, name: str) -> str:
         """The PodScheduled=False message of a pod."""
@@ -527,7 +545,7 @@ class World:
 
     def gone(self, name: str) -> Self:
         """A pod vanishes."""
-        self.engine.pod_gone(self.record(name).uid, self.now)
+        self.virtual.keep_effects(self.engine.remove(ObjectRef("Pod", uid=self.record(name).uid), self.now))
         check_queue(self.engine)
         return self
 
@@ -535,7 +553,7 @@ class World:
         """A pod's object changes."""
         uid = self.record(name).uid
         self.objects[uid] = change(self.objects[uid])
-        self.engine.set_pod(self.objects[uid], self.now)
+        self.virtual.keep_effects(self.engine.set(self.objects[uid], self.now))
         check_queue(self.engine)
         return self
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from kube_rules import objects
+from kube_rules.meta import ObjectRef
 from kube_rules.storage import CSIPersistentVolumeSource, NamedSource
 from reprieve.cluster.attachments import ALL_MIGRATED, IN_TREE, attached_by, limits_of, migrated_plugins, of_volume
 from tests.building import World, node
@@ -129,7 +130,7 @@ def test_where_volumes_are_attached_and_used() -> None:
     assert store.attachments_of("w") == []
     assert {one.metadata.name for one in store.attachments_on("m")} == {"v-on-m", "None-on-m"}
     assert [store.used_on("v", row) for row in (0, 1, 2)] == [True, True, False]
-    world.engine.remove_resource("VolumeAttachment", "", "v-on-m", world.now)
+    world.engine.remove(ObjectRef("VolumeAttachment", "v-on-m"), world.now)
     assert [one.spec.node_name for one in store.attachments_of("v")] == ["n"]
     world.add(attachment("w", "n").__class__(metadata=attachment("v", "n").metadata, spec=attachment("w", "m").spec))
     assert store.attachments_of("v") == []
@@ -179,7 +180,7 @@ def test_columns_of_attachments_equal_a_count_row_by_row(seed: int) -> None:
             }
             world.add(csi_node(f"n{row}", limits, chance.choice(MIGRATIONS)))
         elif what == 3:
-            engine.remove_resource("CSINode", "", f"n{row}", world.now)
+            engine.remove(ObjectRef("CSINode", f"n{row}"), world.now)
         elif what == 4:
             name = f"p{turn}"
             world.add(pod(name, *chance.sample(names, 2), node=f"n{row}"))
@@ -190,7 +191,7 @@ def test_columns_of_attachments_equal_a_count_row_by_row(seed: int) -> None:
         elif what == 6:
             world.add(attachment(f"v{chance.choice(names)}", f"n{row}", attacher=chance.choice([CSI, EBS])))
         elif what == 7:
-            engine.remove_resource("VolumeAttachment", "", f"v{chance.choice(names)}-on-n{row}", world.now)
+            engine.remove(ObjectRef("VolumeAttachment", f"v{chance.choice(names)}-on-n{row}"), world.now)
         else:
             world.add(driver(chance.choice([CSI, EBS]), required=chance.random() < 0.7))
         some = np.array(chance.sample(range(nodes), chance.randint(1, nodes)), dtype=np.int64)
@@ -267,5 +268,5 @@ def test_a_node_more_is_a_row_more() -> None:
     assert full() == [True, True, False]
     world.gone("there")
     assert full() == [False, True, False]
-    world.engine.remove_resource("CSINode", "", "b", world.now)
+    world.engine.remove(ObjectRef("CSINode", "b"), world.now)
     assert full() == [False, False, False]

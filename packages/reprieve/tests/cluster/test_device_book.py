@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from kube_rules import objects
+from kube_rules.meta import ObjectRef
 from reprieve.cluster import devices as device_book
 from reprieve.cluster.device_allocation import (
     MOST_GIVEN_UP,
@@ -292,7 +293,7 @@ def test_a_claim_of_the_group_is_reserved_for_it() -> None:
     )
     assert [book.reserver(one, c) for one in (p, q, r)] == [ours, None, None]
     assert book.reserver(p, d) is None
-    world.engine.remove_group("default/g", world.now)
+    world.engine.remove(ObjectRef("PodGroup", "default/g"), world.now)
     assert book.reserver(p, c) is None
 
 
@@ -350,7 +351,7 @@ def test_where_devices_can_be_had_is_known_after_any_change(seed: int) -> None:
             listed = [device(f"d{i}", {"far": False}) for i in range(chance.randrange(4))]
             world.add(slice_of(where, listed, name=f"s-{where}", generation=turn))
         elif what == 1:
-            engine.remove_resource("ResourceSlice", "", f"s-{where}", world.now)
+            engine.remove(ObjectRef("ResourceSlice", f"s-{where}"), world.now)
         elif what == 2:
             reach: Json = chance.choice([{"allNodes": True}, {"nodeSelector": zone}])
             world.add(slice_of(None, [device("x", {"far": True})], name="s-net", generation=turn, **reach))
@@ -359,7 +360,7 @@ def test_where_devices_can_be_had_is_known_after_any_change(seed: int) -> None:
         elif what == 4:
             world.add(taint_rule(chance.choice(["NoSchedule", "None"]), name=f"rule{chance.randrange(2)}", device="d0"))
         elif what == 5:
-            engine.remove_resource("DeviceTaintRule", "", f"rule{chance.randrange(2)}", world.now)
+            engine.remove(ObjectRef("DeviceTaintRule", f"rule{chance.randrange(2)}"), world.now)
         elif what in (6, 7):
             world.add(user(f"p{turn}", f"c{chance.randrange(4)}", cpu=0))
             state.place(world.record(f"p{turn}"), state.nodes.row_of[where])
@@ -455,7 +456,7 @@ def test_which_rows_can_use_devices_together() -> None:
     terms = [{"matchExpressions": [{"key": "zone", "operator": "In", "values": ["y"]}]}]
     world.add(slice_of(None, devices(1), driver="a.example.com", pool="y", nodeSelector={"nodeSelectorTerms": terms}))
     assert book.reaches(claims) == [(1, 2), (3,)]
-    world.engine.remove_node("c", world.now)
+    world.engine.remove(ObjectRef("Node", "c"), world.now)
     assert book.reaches(claims) == [(1,), (3,)]
     world.add(slice_of(None, devices(1), driver="0.example.com", pool="all", allNodes=True))
     assert book.reaches(claims) == [(0, 1, 3)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from kube_rules.meta import ObjectRef
 from kube_rules.quantity import QuantityError
 from reprieve.cluster.budgets import BudgetIndex, budget_of, violating
 from reprieve.cluster.resources import CPU, PODS, ResourceTable, insufficient
@@ -107,7 +108,7 @@ def test_rows_are_reused_without_leftovers() -> None:
     world = World(node("old", cpu=8, gpu=4, labels={"zone": "a"}, taints=[("k", "", "NoSchedule")], unschedulable=True))
     nodes = world.engine.cluster.nodes
     assert nodes.label_column("zone")[0].tolist() == [0]
-    world.engine.remove_node("old", world.now)
+    world.engine.remove(ObjectRef("Node", "old"), world.now)
     world.add(node("new", cpu=2), pod("p", cpu=1))
     assert nodes.row_of == {"new": 0}
     assert nodes.label_column("zone")[0].tolist() == [-1]
@@ -117,7 +118,7 @@ def test_rows_are_reused_without_leftovers() -> None:
 def test_a_removed_node_keeps_its_pods_until_they_go() -> None:
     """Its row is dead: nobody new comes; it is free again when the last pod is gone."""
     world = World(node("n"), pod("r", node="n"))
-    world.engine.remove_node("n", world.now)
+    world.engine.remove(ObjectRef("Node", "n"), world.now)
     world.add(pod("p")).drain()
     assert world.message("p") == "no nodes available to schedule pods"
     assert world.where == {"r": "n"}
@@ -130,7 +131,7 @@ def test_a_removed_node_keeps_its_pods_until_they_go() -> None:
 def test_a_node_that_comes_back_finds_its_pods() -> None:
     """Removed and added again under the same name: what runs there still counts."""
     world = World(node("n", cpu=1), pod("r", cpu=1, node="n", priority=9), pod("p", cpu=1)).drain()
-    world.engine.remove_node("n", world.now)
+    world.engine.remove(ObjectRef("Node", "n"), world.now)
     world.add(node("n", cpu=1)).settle()
     assert world.pending == ["p"]
     world.gone("r")
@@ -244,8 +245,8 @@ def test_a_cut_log_changes_no_decision() -> None:
     """Many events between two identical pods: the shared view starts over."""
     world = World(node("n1", cpu=2), node("n2", cpu=2), pod("a", cpu=1)).settle()
     for i in range(3000):
-        world.engine.set_pod(pod(f"x{i}", cpu=1, node="n2"), world.now)
-        world.engine.pod_gone(f"uid-x{i}", world.now)
+        world.engine.set(pod(f"x{i}", cpu=1, node="n2"), world.now)
+        world.engine.remove(ObjectRef("Pod", uid=f"uid-x{i}"), world.now)
     assert world.engine.cluster.touched.epoch > 0
     assert len(world.engine.cluster.touched.rows) < 6000
     world.add(pod("y", cpu=2, node="n2"), pod("b", cpu=1)).settle()

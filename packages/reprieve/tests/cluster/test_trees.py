@@ -8,6 +8,7 @@ from random import Random
 import pytest
 
 from kube_rules import objects
+from kube_rules.meta import ObjectRef
 from reprieve.cluster.groups import Fault, GroupState, is_ready
 from reprieve.cluster.state import ClusterState
 from tests.building import World, composite, group, pod
@@ -180,7 +181,7 @@ def test_who_is_ready_is_counted_as_groups_and_pods_come_and_go(seed: int) -> No
                 above = draw.choice(["root", "left", "right", "nobody", ""])
                 world.add(group(name, min_count=draw.randint(1, 3), parent=above))
             case 4:
-                world.engine.remove_group(f"default/{name}", world.now)
+                world.engine.remove(ObjectRef("PodGroup", f"default/{name}"), world.now)
             case 5:
                 waiting = [each.name for each in state.pods.values()]
                 if waiting:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from kube_rules.meta import ObjectRef
 from reprieve.decisions.records import Shortfall
 from tests.building import START, Item, gang, group, node, pod
 from tests.observability.test_recording import Recorded
@@ -197,7 +198,7 @@ def test_a_node_that_is_gone_is_not_the_largest() -> None:
     seen = Recorded(node("n1", cpu=4), node("n2", cpu=64), node("n3", cpu=8), pod("x", cpu=60, node="n2", priority=99))
     seen.settle()
     seen.world.gone("x")
-    seen.world.engine.remove_node("n2", seen.world.now)
+    seen.world.engine.remove(ObjectRef("Node", "n2"), seen.world.now)
     seen.world.add(pod("a", cpu=10))
     seen.settle()
     assert too_big(seen.one("a").lack) == [("cpu", "10", "8")]

@@ -12,6 +12,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from kube_rules import objects
+from kube_rules.meta import ObjectRef
 from reprieve.cluster.pods import NO_ROW, PodRecord
 from reprieve.framework.plugin import CycleState, Rows, Scope, ScorePlugin, Scores
 from reprieve.framework.profile import Profile
@@ -169,7 +170,7 @@ class Lively:
                 self.running.append(f"s{index}-{turn}")
                 self.world.add(self.runs(self.running[-1]))
             elif self.one_in(3):
-                self.world.engine.remove_node(self.chance.choice(self.names), self.world.now)
+                self.world.engine.remove(ObjectRef("Node", self.chance.choice(self.names)), self.world.now)
             else:
                 self.world.add(self.node(self.chance.choice(self.names)))
 

@@ -7,6 +7,7 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
+from kube_rules.meta import ObjectRef
 from reprieve.framework.diagnosis import NO_NODES, Diagnosis, fit_error
 from reprieve.framework.plugin import Codes, CycleState, FilterPlugin, Mask, Rows, Scope, SignPlugin, default_normalize
 from reprieve.framework.status import FITS, UNRESOLVABLE, UNSCHEDULABLE, PluginError
@@ -204,5 +205,5 @@ def test_usable_nodes_are_those_of_a_view_whoever_runs_there() -> None:
     usable = evaluator.usable_nodes(world.state("p"))
     assert names[np.flatnonzero(usable)].tolist() == ["full", "free"]
     assert np.array_equal(usable, evaluator.view(world.state("p")).static_mask)
-    world.engine.remove_node("free", world.now)
+    world.engine.remove(ObjectRef("Node", "free"), world.now)
     assert names[np.flatnonzero(evaluator.usable_nodes(world.state("p")))].tolist() == ["full"]

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import reprieve as r
+from kube_rules.meta import ObjectRef
 from reprieve.framework.plugin_guard import CallPolicy, PluginIncident, contained, is_in_tree, unguarded
 from reprieve.framework.preemption_cost import PreemptionCost
 from reprieve.framework.status import PluginError
@@ -40,7 +41,7 @@ class Recorder(CallPolicy):
 def world() -> World:
     """Three nodes, of which the last is gone, and a pod."""
     found = World(node("n1"), node("n2"), node("n3"), pod("p"))
-    found.engine.remove_node("n3", found.now)
+    found.engine.remove(ObjectRef("Node", "n3"), found.now)
     return found
 
 

@@ -7,6 +7,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
+from kube_rules.meta import ObjectRef
 from reprieve.cluster.pods import NO_ROW
 from reprieve.framework.diagnosis import Diagnosis
 from reprieve.framework.evaluation import Evaluator
@@ -106,7 +107,7 @@ def test_without_nodes_there_is_no_place() -> None:
     """Nobody rejects the pod, and any node that comes may help."""
     lively = Lively(0, 1)
     world = lively.world.add(*probes())
-    world.engine.remove_node("n00", world.now)
+    world.engine.remove(ObjectRef("Node", "n00"), world.now)
     evaluator = world.engine.running[PLAIN].evaluator
     for name in PROBES:
         assert evaluator.best_row(world.state(name)) == NO_ROW

@@ -16,7 +16,7 @@ from reprieve.cluster.pods import PodRecord
 from reprieve.framework.instructions import DeleteObject, PatchObject
 from reprieve.live.decision_executor import DecisionExecutor
 from reprieve.live.extenders import ExtenderCalls
-from reprieve.live.loop import SchedulingLoop, SteadyTime
+from reprieve.live.loop import EngineCall, SchedulingLoop, SteadyTime
 from reprieve.live.outages import Outages
 from reprieve.observability.logs import Log
 from reprieve.observability.metrics import Metrics
@@ -104,7 +104,7 @@ class Loop(SchedulingLoop):
     def __init__(self, clock: FakeClock) -> None:
         self.time = SteadyTime(clock)
 
-    def call_soon(self, call: Callable[[float], None]) -> None:
+    def call_soon(self, call: EngineCall) -> None:
         call(self.time())
 
     async def calls_made(self) -> None:
@@ -116,9 +116,9 @@ class LateLoop(Loop):
 
     def __init__(self, clock: FakeClock) -> None:
         super().__init__(clock)
-        self.waiting: list[Callable[[float], None]] = []
+        self.waiting: list[EngineCall] = []
 
-    def call_soon(self, call: Callable[[float], None]) -> None:
+    def call_soon(self, call: EngineCall) -> None:
         self.waiting.append(call)
 
     async def calls_made(self) -> None:
@@ -149,7 +149,7 @@ class Stage:
             self.engine, client, served, self.writes, self.observer, outages, extenders=extenders
         )
         self.executor.attach(Loop(self.clock))
-        self.engine.set_node(msgspec.convert(node("n1"), o.Node), self.now)
+        self.engine.set(msgspec.convert(node("n1"), o.Node), self.now)
 
     @property
     def now(self) -> float:
@@ -158,18 +158,9 @@ class Stage:
     def see(self, body: Json, kind: type[Any] = o.Pod, how: ChangeKind = ChangeKind.ADDED) -> Any:
         """An informer tells the engine and the executor."""
         item = msgspec.convert(body, kind)
-        if kind is o.Pod:
-            if how is ChangeKind.DELETED:
-                self.engine.pod_gone(item.metadata.uid, self.now)
-            else:
-                self.engine.set_pod(item, self.now)
-        elif kind is o.PodGroup:
-            if how is ChangeKind.DELETED:
-                self.engine.remove_group(item.key, self.now)
-            else:
-                self.engine.set_group(item, self.now)
-        elif kind is o.CompositePodGroup:
-            self.engine.set_composite(item, self.now)
+        deleted = how is ChangeKind.DELETED
+        effects = self.engine.remove(item.ref, self.now) if deleted else self.engine.set(item, self.now)
+        self.executor.incidents(effects.incidents)
         self.executor.object_changed(Change(how, item, None), GROUPS)
         return item
 
@@ -182,9 +173,11 @@ class Stage:
             self.pod(name, group="g", cpu=cpu)
 
     def step(self) -> Decision:
-        decision = self.engine.step(self.now)
+        effects = self.engine.step(self.now)
+        decision = effects.decision
         assert decision is not None
         self.executor.decided(decision, seconds=0.01, now=self.now)
+        self.executor.incidents(effects.incidents)
         return decision
 
     async def settle(self) -> None:

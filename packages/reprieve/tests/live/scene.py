@@ -84,7 +84,7 @@ class Scene:
         self.troubles: list[str] = []
         self.conditions = Conditions(self.writes, self.clock, on_trouble=self.troubles.append)
         self.engine = engine or Engine(EngineOptions(validate=True))
-        self.engine.set_node(msgspec.convert(node("n1"), o.Node), self.now)
+        self.engine.set(msgspec.convert(node("n1"), o.Node), self.now)
 
     @property
     def now(self) -> float:
@@ -100,9 +100,8 @@ class Scene:
             body["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
         item = msgspec.convert(body, o.Pod)
         self.conditions.seen_pod(item)
-        found = self.engine.set_pod(item, self.now)
-        assert found is not None
-        return found
+        self.engine.set(item, self.now)
+        return self.engine.cluster.pods[item.metadata.uid]
 
     def group(
         self,
@@ -120,7 +119,7 @@ class Scene:
         body["metadata"] |= {"uid": uid, "generation": generation}
         item = msgspec.convert(body, o.PodGroup)
         self.conditions.seen_group(item, Resource("scheduling.k8s.io", "v1beta1", "podgroups", "PodGroup", True))
-        self.engine.set_group(item, self.now)
+        self.engine.set(item, self.now)
 
 
 def run(test: Callable[[Scene], Awaitable[None]], engine: Engine | None = None) -> None:

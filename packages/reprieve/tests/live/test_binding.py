@@ -76,7 +76,7 @@ class Stage:
 
     def binding(self, *before: Instruction, how: object | None = None) -> Binding:
         """The next pod, decided."""
-        decision = self.engine.step(1000.0)
+        decision = self.engine.step(1000.0).decision
         assert decision is not None
         [found] = decision.bindings
         return Binding(found.pod, found.node, found.row, tuple(before), how if how is not None else found.how)
@@ -100,8 +100,8 @@ async def stage(*replies: Reply, call_extender: Any = None, instant: float = 60.
             pool = WriterPool(client, attempts=2)
             served = Served([CLAIMS])
             outcomes, engine = Outcomes(), Engine()
-            engine.set_node(node("n1"), 0.0)
-            engine.set_pod(pod("a", cpu=1), 0.0)
+            engine.set(node("n1"), 0.0)
+            engine.set(pod("a", cpu=1), 0.0)
             more = {"call_extender": call_extender} if call_extender is not None else {}
             binder = Binder(client, served, Writes(client, served, pool), outcomes, **more)
             try:

@@ -170,7 +170,7 @@ def test_a_pod_that_was_placed_meanwhile_gets_no_condition() -> None:
     async def test(scene: Scene) -> None:
         found = scene.pod(cpu="1")
         scene.conditions.rejected(Rejection(found, UNSCHEDULABLE, "m"))
-        decision = scene.engine.step(scene.now)
+        decision = scene.engine.step(scene.now).decision
         assert decision is not None
         assert found.row >= 0
         await scene.conditions.drain()

@@ -102,14 +102,14 @@ def test_an_object_that_cannot_be_taken_in_is_reported_and_left_out() -> None:
         await stage.node("n1")
         await stage.pod("good")
         await stage.pod("bad")
-        real = stage.engine.set_pod
+        real = stage.engine.set
 
         def fragile(item: Any, now: float, **more: Any) -> Any:
             if item.name == "bad":
                 raise ZeroDivisionError("by design")
             return real(item, now, **more)
 
-        stage.engine.set_pod = fragile  # type: ignore[method-assign, assignment]
+        stage.engine.set = fragile  # type: ignore[method-assign]
         said = "Pod default/bad not taken in: ZeroDivisionError: by design"
         async with stage.running():
             stage.feed.apply(1000.0)

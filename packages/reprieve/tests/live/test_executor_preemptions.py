@@ -8,6 +8,7 @@ import pytest
 
 from kube_rules import objects as o
 from reprieve.client.errors import ApiError
+from reprieve.cluster.pods import PodRecord
 from reprieve.framework.gates import FeatureGates
 from reprieve.scheduling.decision import Result
 from reprieve.scheduling.engine import Engine
@@ -197,12 +198,13 @@ def test_a_group_that_may_not_be_tried_gives_its_nominations_up_after_a_while() 
         stage.see(the_group(2), o.PodGroup)
         stage.see(pod("a", uid="uid-a", group="g") | {"status": {"nominatedNodeName": "n1"}})
         nominated = []
+        ended: list[PodRecord] = []
         for seconds in (4.9, 0.2):
             stage.clock.advance(seconds)
-            stage.executor.tick(stage.now)
+            ended += stage.executor.tick(stage.now).unnominated
             nominated.append(stage.engine.cluster.pods["uid-a"].nominated >= 0)
         assert nominated == [True, False]
-        assert [found.name for found in stage.engine.take_unnominated()] == ["a"]
+        assert [pod.name for pod in ended] == ["a"]
 
     play(test)
 

@@ -10,10 +10,12 @@ from typing import Any, ClassVar
 
 import pytest
 
+from kube_rules.meta import ObjectRef
 from reprieve.cluster.pods import PodRecord
 from reprieve.framework.gates import FeatureGates
 from reprieve.framework.instructions import Instruction
 from reprieve.framework.plugin import CycleState, PermitPlugin, PerNodeFilter
+from reprieve.framework.plugin_guard import PluginIncident
 from reprieve.framework.status import SUCCESS, Code, Status
 from reprieve.live.event_handlers import ClusterFeed
 from reprieve.live.loop import Pace, SchedulingLoop, SteadyTime, blocks
@@ -21,6 +23,7 @@ from reprieve.observability.metrics import Metrics
 from reprieve.preemption.outcome import Preemption
 from reprieve.queueing.queue import Timing
 from reprieve.scheduling.decision import Binding, Decision, Rejection, Result
+from reprieve.scheduling.effects import NO_EFFECTS, Effects
 from reprieve.scheduling.engine import Engine
 from reprieve.scheduling.engine_options import EngineOptions
 from reprieve.scheduling.held_room import ReleasedRoom
@@ -35,6 +38,7 @@ class Changes(ClusterFeed):
     def __init__(self) -> None:
         self.waiting: list[Callable[[float], object]] = []
         self.is_fed = True
+        self.keep: Callable[[Effects], None] = lambda effects: None
         self.applied_while_deciding = False
         self.deciding = threading.Event()
 
@@ -49,7 +53,9 @@ class Changes(ClusterFeed):
     def apply(self, now: float, *, seconds: float = 0.0, clock: Any = None) -> bool:
         self.applied_while_deciding |= self.deciding.is_set()
         while self.waiting:
-            self.waiting.pop(0)(now)
+            effects = self.waiting.pop(0)(now)
+            if isinstance(effects, Effects):
+                self.keep(effects)
         return True
 
 
@@ -63,6 +69,7 @@ class Acts:
         self.looks = 0
         self.ran: list[Instruction] = []
         self.released: list[ReleasedRoom] = []
+        self.trouble: list[PluginIncident] = []
         self.allowed: list[str] = []
         self.refused: list[tuple[str, str]] = []
         self.preempted: list[Preemption] = []
@@ -90,8 +97,12 @@ class Acts:
     def deferred_writes(self, instructions: Iterable[Instruction]) -> None:
         self.ran += instructions
 
-    def tick(self, now: float) -> None:
+    def incidents(self, incidents: Iterable[PluginIncident]) -> None:
+        self.trouble += incidents
+
+    def tick(self, now: float) -> Effects:
         self.looks += 1
+        return NO_EFFECTS
 
 
 class Stage:
@@ -112,6 +123,7 @@ class Stage:
         self.acts = Acts()
         self.may = True
         self.loop = SchedulingLoop(self.engine, self.feed, self.acts, self.clock, allowed=lambda: self.may, **named)
+        self.feed.keep = self.loop.keep
 
     def change(self, change: Callable[[float], object]) -> None:
         self.feed.waiting.append(change)
@@ -119,10 +131,7 @@ class Stage:
 
     def add(self, *items: Any) -> None:
         for item in items:
-            if type(item).__name__ == "Node":
-                self.change(lambda now, it=item: self.engine.set_node(it, now))  # type: ignore[misc]
-            else:
-                self.change(lambda now, it=item: self.engine.set_pod(it, now))  # type: ignore[misc]
+            self.change(lambda now, it=item: self.engine.set(it, now))  # type: ignore[misc]
 
     @property
     def bound(self) -> list[str]:
@@ -309,7 +318,7 @@ def test_nominations_that_end_outside_of_decisions_are_passed_on() -> None:
         stage.add(node("n1"), pod("low", cpu=4, node="n1"), pod("p", cpu=4, priority=10))
         await until(lambda: stage.acts.decisions)
         assert stage.acts.decisions[0].result is Result.WAITING
-        stage.change(lambda now: stage.engine.remove_node("n1", now))
+        stage.change(lambda now: stage.engine.remove(ObjectRef("Node", "n1"), now))
         await until(lambda: [record.name for record in stage.acts.void] == ["p"])
 
     play(act)
@@ -322,14 +331,14 @@ def test_nominations_that_end_while_standing_by_are_passed_on_by_the_next_leader
     async def act(stage: Stage) -> None:
         stage.may = False
         waits = pod("a", cpu=1, group="g", nominated="n1")
-        stage.change(lambda now: stage.engine.set_group(group("g", min_count=2), now))
+        stage.change(lambda now: stage.engine.set(group("g", min_count=2), now))
         stage.add(node("n1"), node("n2"), waits, pod("b", cpu=1, group="g"))
         await until(lambda: "uid-b" in stage.engine.cluster.pods)
         assert stage.engine.cluster.pods["uid-a"].nominated >= 0
-        stage.change(lambda now: stage.engine.pod_gone("uid-b", now))
+        stage.change(lambda now: stage.engine.remove(ObjectRef("Pod", uid="uid-b"), now))
         await until(lambda: stage.engine.cluster.pods["uid-a"].nominated < 0)
         if meanwhile == "gone":
-            stage.change(lambda now: stage.engine.pod_gone("uid-a", now))
+            stage.change(lambda now: stage.engine.remove(ObjectRef("Pod", uid="uid-a"), now))
         elif meanwhile == "bound":
             stage.add(pod("a", cpu=1, group="g", node="n2"))
         elif meanwhile:
@@ -352,7 +361,7 @@ def test_nominations_that_end_are_passed_on_also_while_nothing_may_be_decided() 
         stage.add(node("n1"), pod("low", cpu=4, node="n1"), pod("p", cpu=4, priority=10))
         await until(lambda: stage.acts.decisions)
         stage.acts.bindings_under_way = 3
-        stage.change(lambda now: stage.engine.remove_node("n1", now))
+        stage.change(lambda now: stage.engine.remove(ObjectRef("Node", "n1"), now))
         await until(lambda: [record.name for record in stage.acts.void] == ["p"])
         assert len(stage.acts.decisions) == 1
 

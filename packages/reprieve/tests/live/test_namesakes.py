@@ -12,7 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 from kube_rules.group_sources import DEFAULT_SOURCES
-from kube_rules.meta import KubernetesObject
+from kube_rules.meta import KubernetesObject, ObjectRef
 from kube_rules.objects import CompositePodGroup, PodGroup
 from kube_rules.work_annotations import ClassTerms, class_terms
 from reprieve.client.discovery import Resource
@@ -93,6 +93,7 @@ class Intake:
     def __post_init__(self) -> None:
         self.composites = Composites(
             self.world.engine,
+            effects=self.world.virtual.keep_effects,
             listener=lambda change, resource: self.changes.append(
                 (change.kind.name, change.object.metadata.uid, resource.group)
             ),
@@ -105,11 +106,11 @@ class Intake:
 
     def leaf(self, name: str, parent: str, priority: int | None) -> None:
         """A group below a composite appears, or has another priority."""
-        self.world.engine.set_group(group(name, min_count=1, parent=parent, priority=priority), 1.0)
+        self.world.engine.set(group(name, min_count=1, parent=parent, priority=priority), 1.0)
         self.composites.settled(f"default/{parent}", 1.0)
 
     def leaf_gone(self, name: str, parent: str) -> None:
-        self.world.engine.remove_group(f"default/{name}", 1.0)
+        self.world.engine.remove(ObjectRef("PodGroup", f"default/{name}"), 1.0)
         self.composites.settled(f"default/{parent}", 1.0)
 
     def priority(self, name: str) -> int | None:

@@ -117,7 +117,7 @@ def test_a_scrape_reads_the_state_of_the_engine_anew() -> None:
 
     seen = []
     for name in ("a", "b"):
-        engine.set_pod(pod(name), 0.0)
+        engine.set(pod(name), 0.0)
         (got,) = ask(LOCAL, "/metrics", metrics=metrics)
         seen.append(pending(got))
     assert seen == [1, 2]
@@ -590,7 +590,7 @@ def test_resources_are_read_while_no_cycle_runs_or_not_at_all(
 ) -> None:
     """A scrape waits a moment for the end of a cycle (observability.md 3.7); gauges are then as they were read last."""
     metrics, engine = Metrics(process=False), Engine()
-    engine.set_pod(pod("a", cpu=1), 0.0)
+    engine.set(pod("a", cpu=1), 0.0)
     if attached:
         metrics.attach(engine)
 

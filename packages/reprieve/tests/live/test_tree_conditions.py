@@ -37,7 +37,7 @@ def composite(scene: Scene, name: str, *, parent: str = "", mode: str = "single"
         o.CompositePodGroup,
     )
     scene.conditions.seen_group(item, _COMPOSITES)
-    scene.engine.set_composite(item, scene.now)
+    scene.engine.set(item, scene.now)
 
 
 def leaf(scene: Scene, name: str, parent: str, count: int = 1) -> None:
@@ -46,7 +46,7 @@ def leaf(scene: Scene, name: str, parent: str, count: int = 1) -> None:
     body["spec"] |= {"parentCompositePodGroupName": parent}
     item = msgspec.convert(body, o.PodGroup)
     scene.conditions.seen_group(item, Resource("scheduling.k8s.io", "v1beta1", "podgroups", "PodGroup", True))
-    scene.engine.set_group(item, scene.now)
+    scene.engine.set(item, scene.now)
 
 
 def written(scene: Scene) -> list[tuple[str, str, str, str]]:
@@ -65,7 +65,7 @@ def test_every_group_of_a_scheduled_tree_has_its_condition() -> None:
         composite(scene, "mid", parent="root")
         leaf(scene, "low", "mid")
         scene.pod("a", group="low", cpu="1")
-        decision = scene.engine.step(scene.now)
+        decision = scene.engine.step(scene.now).decision
         assert decision is not None
         scene.conditions.decided(decision)
         await scene.conditions.drain()
@@ -143,7 +143,7 @@ def test_a_unit_that_makes_room_is_reported_on_each_of_its_groups() -> None:
         composite(scene, "mid", parent="root")
         leaf(scene, "low", "mid")
         scene.pod("a", group="low", cpu="1")
-        assert scene.engine.step(scene.now) is not None
+        assert scene.engine.step(scene.now).decision is not None
         unit = scene.engine.cluster.groups["default/low"].unit
         assert unit is not None
         preemptor = scene.pod("urgent", cpu="1")

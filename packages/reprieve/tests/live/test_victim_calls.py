@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from kube_rules.meta import ObjectRef
 from reprieve.client.errors import ApiError, ClientError, UnreachableError
 from reprieve.client.leading import LeadershipLostError
 from reprieve.cluster.groups import GroupState
@@ -459,7 +460,7 @@ def test_a_unit_of_unknown_fate_that_loses_a_pod_goes(how: str, sign: str) -> No
         if sign == "one terminates":
             scene.pod("b", group="g", node="n1", going=True)
         else:
-            scene.engine.pod_gone("uid-b", scene.now)
+            scene.engine.remove(ObjectRef("Pod", uid="uid-b"), scene.now)
         scene.clock.advance(5)
         await stage.ended()
         assert stage.marks == []
@@ -521,7 +522,7 @@ def preempted(scene: Scene) -> Preemption:
     for name in ("a", "b", "c"):
         scene.pod(name, node="n1", cpu="1")
     scene.pod("hi", cpu="4", priority=100)
-    decision = scene.engine.step(scene.now)
+    decision = scene.engine.step(scene.now).decision
     assert decision is not None
     assert decision.preemption is not None
     scene.conditions.decided(decision)

@@ -175,7 +175,7 @@ def test_failed_attempts_count_towards_the_one_that_succeeds() -> None:
 def test_a_failed_binding_is_an_error() -> None:
     seen = Observed(node("n1"))
     seen.world.add(pod("a", cpu=1))
-    decision = seen.world.engine.step(seen.world.now)
+    decision = seen.world.engine.step(seen.world.now).decision
     assert decision is not None
     other = Observed(node("n1"), pod("a", cpu=1))
     other.observer.decided(decision, seconds=TOOK, now=other.world.now)

@@ -360,7 +360,7 @@ def test_a_bound_claim_has_to_be_in_reach(zone: str | None, code: str, reason: s
     world, wait = _wait(chosen=True)
     bound = volume_claim("c", volume="w", bound=True)
     assert wait.done(bound).code is Code.WAIT
-    world.engine.set_resource(volume("w", zone=zone), world.now)
+    world.engine.set(volume("w", zone=zone), world.now)
     assert (wait.done(bound).code.name, wait.done(bound).reason) == (code, reason)
     gone = wait.done(None)
     assert gone.code is Code.ERROR

@@ -9,6 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from kube_rules import objects
+from kube_rules.meta import ObjectRef
 from reprieve.framework.events import ClusterEvent, EventKind
 from reprieve.framework.gates import FeatureGates
 from reprieve.plugins.dynamic_resources import DynamicResources
@@ -108,7 +109,7 @@ def test_who_waits_is_woken(helps: str) -> None:
     world = world_of(taint_rule(device="gpu-0"), taint_rule(name="other", device="gpu-1"), claim(), user("p", "c"))
     assert world.where == {}
     if helps == "gone":
-        world.engine.remove_resource("DeviceTaintRule", "", "rule", world.now)
+        world.engine.remove(ObjectRef("DeviceTaintRule", "rule"), world.now)
     elif helps == "another device":
         world.add(taint_rule(device="gpu-7"))
     else:
@@ -144,7 +145,7 @@ def test_an_allocation_with_an_evicting_taint_takes_nobody_new() -> None:
     shared = [claim("c", status=status), user("old", "c", node="n1")]
     world = world_of(*shared, taint_rule("NoExecute", device="gpu-0"), user("p", "c"))
     assert world.where == {"old": "n1"}
-    world.engine.pod_gone("uid-old", world.now)
+    world.engine.remove(ObjectRef("Pod", uid="uid-old"), world.now)
     left = msgspec.structs.replace(claim("c"), status=objects.ResourceClaim().status)
     world.add(left).settle()
     assert world.where == {"p": "n1"}
@@ -182,7 +183,7 @@ def test_a_gang_gets_devices_without_taints_or_none() -> None:
     world.add(taint_rule(device="gpu-0"), taint_rule(name="other", device="gpu-1"))
     world.add(user("g-0", templates=["t"], group="g"), user("g-1", templates=["t"], group="g")).settle()
     assert world.where == {}
-    world.engine.remove_resource("DeviceTaintRule", "", "other", world.now)
+    world.engine.remove(ObjectRef("DeviceTaintRule", "other"), world.now)
     assert set(world.settle().where) == {"g-0", "g-1"}
 
 

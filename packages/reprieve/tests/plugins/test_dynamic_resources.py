@@ -542,7 +542,7 @@ def test_a_pod_is_tried_when_a_claim_gives_its_devices_back() -> None:
     old = claim("old", status=allocated((DRIVER, "n1", "gpu-0"), to=["uid-q"]))
     world = world_of(slice_of("n1", devices(1)), old, claim("c"), user("p", "c"))
     assert world.pending == ["p"]
-    world.engine.set_resource(claim("old"), world.now)
+    world.engine.set(claim("old"), world.now)
     world.settle()
     assert world.where == {"p": "n1"}
 

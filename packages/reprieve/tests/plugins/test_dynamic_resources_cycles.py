@@ -9,6 +9,7 @@ import pytest
 
 from kube_rules import objects
 from kube_rules.errors import InputError
+from kube_rules.meta import ObjectRef
 from reprieve.framework.configuration import ConfigurationError
 from reprieve.framework.gates import FeatureGates
 from reprieve.framework.instructions import AwaitObject, PatchObject
@@ -124,13 +125,13 @@ def test_a_preemptor_waits_for_the_devices_of_its_victims() -> None:
     (victim,) = [p.name for v in decision.preemption.victims for p in v.unit.pods]
     engine.pod_terminating(f"uid-{victim}", now, preempted=True)
     engine.preemption_done(decision.key, now)
-    engine.pod_gone(f"uid-{victim}", now)
-    again = engine.step(now + 20)
+    engine.remove(ObjectRef("Pod", uid=f"uid-{victim}"), now)
+    again = engine.step(now + 20).decision
     assert again is not None
     assert again.preemption is None, "a second victim would be one too many"
     assert world.record("high").nominated >= 0
-    engine.set_resource(claim(victim), now)
-    last = engine.step(now + 60)
+    engine.set(claim(victim), now)
+    last = engine.step(now + 60).decision
     assert last is not None
     assert [b.pod.name for b in last.bindings] == ["high"]
 
@@ -213,12 +214,11 @@ def test_an_allocated_claim_is_only_reserved_and_a_reserved_one_left_alone() -> 
 def test_a_failed_binding_gives_the_claim_back() -> None:
     world = World(node("n1"), device_class(), slice_of("n1", devices(1)), claim("c"), user("p", "c"))
     world.step()
-    world.engine.bind_failed("uid-p", world.now)
-    (deferred,) = world.engine.take_deferred_writes()
+    (deferred,) = world.engine.bind_failed("uid-p", world.now).writes
     assert isinstance(deferred, PatchObject)
     assert deferred.patch == {"status": {"allocation": None, "reservedFor": None}}
     assert world.engine.cluster.devices.in_use.whole == {}
-    assert world.engine.take_deferred_writes() == []
+    assert world.virtual.writes == []
 
 
 def test_an_unused_allocation_in_the_wrong_place_is_given_back() -> None:
@@ -229,7 +229,7 @@ def test_an_unused_allocation_in_the_wrong_place_is_given_back() -> None:
     decision = world.step()
     assert "deallocation of ResourceClaim requested" in decision.rejections[0].message
     assert decision.preemption is None
-    world.virtual._claims.carry_out(world.engine.take_deferred_writes(), world.now)
+    world.virtual.carry_out_writes()
     world.settle()
     assert world.where == {"p": "n1", "low": "n1"}
 
@@ -326,7 +326,7 @@ def test_a_claim_whose_device_failed_is_not_usable() -> None:
     assert (
         readiness("default/c", failed, stated.grants).reason == 'claim default/c binding failed: reason=R, message=""'
     )
-    (deferred,) = world.engine.take_deferred_writes()
+    (deferred,) = world.virtual.writes
     assert isinstance(deferred, PatchObject)
     assert deferred.patch == {"status": {"allocation": None, "reservedFor": None, "devices": None}}
 

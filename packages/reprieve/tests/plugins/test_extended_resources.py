@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from kube_rules import objects
 from kube_rules.decoding import decode_object
+from kube_rules.meta import ObjectRef
 from reprieve.cluster.extended_resources import ANNOTATION, asks_of, claim_name, requests_of, served_by
 from reprieve.framework.gates import FeatureGates
 from reprieve.framework.instructions import CreateObject, DeleteObject, PatchObject
@@ -280,7 +281,7 @@ def test_a_class_that_comes_wakes_who_waits() -> None:
 def test_a_class_that_goes_serves_nobody() -> None:
     """devices.md 4.1, 4.7: who runs keeps what it has."""
     world = world_of(serving(), pod("p"))
-    world.engine.remove_resource("DeviceClass", "", "gpu", world.now)
+    world.engine.remove(ObjectRef("DeviceClass", "gpu"), world.now)
     world.add(pod("q")).settle()
     assert world.where == {"p": "n1"}
     assert chosen(world) == ["n1/gpu-0"]
@@ -358,15 +359,14 @@ def test_what_a_killed_attempt_left_is_deleted(status: Json, first: str) -> None
 def test_a_binding_that_fails_deletes_its_claim() -> None:
     """devices.md 4.6"""
     world = world_of(serving(), count=1)
-    world.engine.set_pod(pod("p"), world.now)
-    decision = world.engine.step(world.now)
+    world.engine.set(pod("p"), world.now)
+    decision = world.engine.step(world.now).decision
     assert decision is not None
     (binding,) = decision.bindings
     assert world.engine.cluster.devices.in_use.whole
-    world.engine.set_resource(left_over(), world.now)
-    world.engine.bind_failed("uid-p", world.now)
+    world.engine.set(left_over(), world.now)
+    (removal,) = world.engine.bind_failed("uid-p", world.now).writes
     assert not world.engine.cluster.devices.in_use.whole
-    (removal,) = world.engine.take_deferred_writes()
     assert isinstance(removal, DeleteObject)
     name = claim_name("p", "uid-p")
     assert (removal.kind, removal.name, removal.uid) == ("ResourceClaim", name, f"uid-claim-{name}")
@@ -378,10 +378,10 @@ def test_the_claim_made_meanwhile_takes_the_place_of_the_assumed_one() -> None:
     """devices.md 4.5: no device is counted twice, whatever is heard first."""
     world = world_of(serving(), count=2)
     engine = world.engine
-    engine.set_pod(pod("p"), world.now)
-    assert engine.step(world.now) is not None
+    engine.set(pod("p"), world.now)
+    assert engine.step(world.now).decision is not None
     for status in ({}, allocated((DRIVER, "n1", "gpu-0"), to=["uid-p"])):
-        engine.set_resource(left_over(status=status), world.now)
+        engine.set(left_over(status=status), world.now)
         assert engine.cluster.devices.in_use.whole == {(DRIVER, "n1", "gpu-0"): 1}
         engine.cluster.check()
     engine.bound("uid-p")
@@ -409,8 +409,8 @@ def test_the_gate_is_on() -> None:
 def test_the_instructions_write_claim_allocation_and_status_in_order() -> None:
     """devices.md 4.5: claim, allocation, the pod's status; in this order."""
     world = world_of(serving(), count=3)
-    world.engine.set_pod(pod("p", container("a", gpu=2), init=[container("i", gpu=1)]), world.now)
-    decision = world.engine.step(world.now)
+    world.engine.set(pod("p", container("a", gpu=2), init=[container("i", gpu=1)]), world.now)
+    decision = world.engine.step(world.now).decision
     assert decision is not None
     create, allocate, say = decision.bindings[0].before
     assert isinstance(create, CreateObject)

@@ -201,7 +201,7 @@ def test_a_group_gives_back_what_none_of_its_pods_can_use() -> None:
     decision = world.step()
     assert decision.condition is not None
     assert decision.condition.message.endswith("deallocation of ResourceClaim requested")
-    world.virtual._claims.carry_out(world.engine.take_deferred_writes(), world.now)
+    world.virtual.carry_out_writes()
     world.settle()
     assert world.where == {"g-0": "n1", "g-1": "n1"}
     assert consumers(world, "c") == [("scheduling.k8s.io", "podgroups", "g", "uid-g")]
@@ -223,7 +223,7 @@ def test_a_group_gives_back_nothing_that_somebody_else_may_use(consumer: Json) -
     decision = world.step()
     assert decision.condition is not None
     assert "deallocation" not in decision.condition.message
-    assert world.engine.take_deferred_writes() == []
+    assert world.virtual.writes == []
 
 
 def test_a_gate_that_is_off_is_named() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from kube_rules.meta import ObjectRef
 from reprieve.framework.instructions import PatchObject
 from reprieve.framework.plugin import Placement
 from reprieve.plugins.gang_scheduling import GangScheduling
@@ -164,7 +165,7 @@ def test_what_goes_between_reserve_and_pre_bind_ends_the_attempt(gone: str) -> N
     plugin, state = VolumeBinding(), world.state("p")
     assert plugin.reserve(state, 0).ok
     kind, namespace = ("PersistentVolumeClaim", "default") if gone == "c" else ("PersistentVolume", "")
-    world.engine.remove_resource(kind, namespace, gone, world.now)
+    world.engine.remove(ObjectRef(kind, f"{namespace}/{gone}"), world.now)
     with pytest.raises(LookupError, match="claim default/c or volume v is gone"):
         plugin.pre_bind(state, 0)
 

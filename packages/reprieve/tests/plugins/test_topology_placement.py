@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from kube_rules.meta import ObjectRef
 from reprieve.cluster.pods import NO_ROW
 from reprieve.framework.events import ClusterEvent, EventKind
 from reprieve.framework.plugin import Placement
@@ -59,8 +60,8 @@ def test_the_order_of_the_nodes_does_not_matter(seed: int) -> None:
 
 def test_removed_nodes_are_in_no_placement() -> None:
     world = World(*_racks(1, 2), group("crew", topology="rack"))
-    world.engine.remove_node("r0n0", world.now)
-    world.engine.remove_node("r1n0", world.now)
+    world.engine.remove(ObjectRef("Node", "r0n0"), world.now)
+    world.engine.remove(ObjectRef("Node", "r1n0"), world.now)
     assert _generated(world) == {"r1": ["r1n1"]}
 
 

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kube_rules.meta import ObjectRef
 from kube_rules.storage import CSINode, CSINodeSpec
 from reprieve.cluster.attachments import attached_by, by_driver, limits_of, migrated_plugins
 from reprieve.cluster.volumes import VolumeObjects
@@ -132,7 +133,7 @@ def test_a_detached_volume_makes_room() -> None:
     """devices.md 1.6"""
     world = World(node("n1"), csi_node("n1", {CSI: 1}), *disks("a", "p"), attachment("va", "n1"), pod("p", "p"))
     assert world.settle().where == {}
-    world.engine.remove_resource("VolumeAttachment", "", "va-on-n1", world.now)
+    world.engine.remove(ObjectRef("VolumeAttachment", "va-on-n1"), world.now)
     assert world.settle().where == {"p": "n1"}
 
 
@@ -201,13 +202,13 @@ def test_the_columns_agree_with_the_rule(steps: list[tuple[str, Any, str]]) -> N
         if step == "attach":
             world.add(attachment(f"v{what}", where))
         elif step == "detach":
-            engine.remove_resource("VolumeAttachment", "", f"v{what}-on-{where}", world.now)
+            engine.remove(ObjectRef("VolumeAttachment", f"v{what}-on-{where}"), world.now)
         elif step == "limit":
             world.add(csi_node(where, {CSI: what}))
         elif step == "run" and f"uid-{what}-{where}" not in engine.cluster.pods:
             world.add(pod(f"{what}-{where}", what, node=where))
         elif step == "end":
-            engine.pod_gone(f"uid-{what}-{where}", world.now)
+            engine.remove(ObjectRef("Pod", uid=f"uid-{what}-{where}"), world.now)
         elif step == "driver":
             world.add(volume(f"v{where}", driver=what, phase="Bound", held=where))
         elif step == "unbind":
@@ -217,7 +218,7 @@ def test_the_columns_agree_with_the_rule(steps: list[tuple[str, Any, str]]) -> N
         elif step == "node":
             world.add(node(where))
         elif step == "no node":
-            engine.remove_node(where, world.now)
+            engine.remove(ObjectRef("Node", where), world.now)
         cluster = engine.cluster
         rows = np.arange(len(cluster.nodes), dtype=np.int64)
         for overlaid in (False, True):

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from kube_rules.meta import ObjectRef
 from kube_rules.storage import SELECTED_NODE
 from reprieve.cluster.volume_matching import BIND_CONFLICT, NODE_CONFLICT, NOT_ENOUGH_SPACE, VOLUME_NOT_THERE
 from reprieve.framework.configuration import ConfigurationError
@@ -63,11 +64,11 @@ def test_claims_that_no_node_could_cure(items: list[Any], text: str) -> None:
 
 def test_a_pod_waits_for_the_claim_of_its_ephemeral_volume() -> None:
     world = World(*NODES)
-    world.engine.set_pod(pod("p", made=["tmp"]), world.now)
+    world.engine.set(pod("p", made=["tmp"]), world.now)
     text = 'waiting for ephemeral volume controller to create the persistentvolumeclaim "p-tmp"'
     assert VolumeBinding().pre_filter(world.state("p")).reason == text
-    world.engine.set_resource(storage_class(provisioner=CSI), world.now)
-    world.engine.set_resource(claim("p-tmp", owner="uid-p"), world.now)
+    world.engine.set(storage_class(provisioner=CSI), world.now)
+    world.engine.set(claim("p-tmp", owner="uid-p"), world.now)
     assert verdicts(world, VolumeBinding()) == {"a1": 0, "b1": 0}
 
 
@@ -195,8 +196,8 @@ def test_the_next_pod_cannot_take_what_is_reserved_and_gets_it_when_given_back()
     assert [r.pod.name for r in second.rejections] == ["q"]
     world.engine.bind_failed("uid-p", world.now)
     assert not world.engine.cluster.volumes.kept
-    world.engine.pod_gone("uid-p", world.now)
-    again = world.engine.step(world.now + 60)
+    world.engine.remove(ObjectRef("Pod", uid="uid-p"), world.now)
+    again = world.engine.step(world.now + 60).decision
     assert again is not None
     assert [b.pod.name for b in again.bindings] == ["q"]
 
@@ -238,7 +239,7 @@ def test_instructions_for_a_claim_to_be_provisioned() -> None:
     failed = wait.done(claim("c"))
     assert (failed.code, failed.reason) == (Code.ERROR, 'binding volumes: provisioning failed for PVC "c"')
     bound = claim("c", volume="far", bound=True)
-    world.engine.set_resource(volume("far", zone="a"), world.now)
+    world.engine.set(volume("far", zone="a"), world.now)
     assert "node affinity doesn't match" in wait.done(bound).reason
 
 
@@ -258,10 +259,10 @@ def test_what_the_api_shows_already_is_only_waited_for() -> None:
     world = World(node("a1"), storage_class(), claim("c"), volume("v"), pod("p", "c"), pod("q", "c"))
     (first,) = world.step().bindings
     assert len(first.before) == 2
-    world.engine.set_resource(held, world.now)
+    world.engine.set(held, world.now)
     (second,) = world.step().bindings
     assert [type(one) for one in second.before] == [AwaitObject]
-    world.engine.set_resource(claim("c", volume="v", bound=True), world.now)
+    world.engine.set(claim("c", volume="v", bound=True), world.now)
     assert all(one.done(claim("c", volume="v", bound=True)).ok for one in second.before if isinstance(one, AwaitObject))
 
 

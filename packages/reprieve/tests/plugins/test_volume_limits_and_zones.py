@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from kube_rules import objects
+from kube_rules.meta import ObjectRef
 from kube_rules.storage import CSINode, CSINodeDriver, CSINodeSpec
 from reprieve.framework.events import ClusterEvent, EventKind
 from reprieve.plugins.node_volume_limits import TOO_MANY, NodeVolumeLimits, _allows_more
@@ -90,7 +91,7 @@ def test_in_tree_volumes_count_where_their_plugin_has_been_migrated(migrated: st
         migrated=migrated,
     )
     assert verdicts(world, NodeVolumeLimits()) == {"n1": code}
-    world.engine.pod_gone("uid-old", world.now)
+    world.engine.remove(ObjectRef("Pod", uid="uid-old"), world.now)
     assert verdicts(world, NodeVolumeLimits()) == {"n1": FITS}
 
 

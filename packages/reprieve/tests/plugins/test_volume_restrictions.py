@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kube_rules import objects
+from kube_rules.meta import ObjectRef
 from reprieve.plugins.volume_restrictions import DISK_CONFLICT, ONCE_POD_CONFLICT, VolumeRestrictions
 from tests.building import World, node
 from tests.plugins.asking import FITS, UNSCHEDULABLE, reasons, verdicts
@@ -62,7 +63,7 @@ def test_a_claim_for_one_pod_is_free_only_once_its_pod_is_gone() -> None:
     plugin = VolumeRestrictions()
     assert verdicts(world, plugin) == {"n1": UNSCHEDULABLE, "n2": UNSCHEDULABLE}
     assert reasons(world, plugin) == {"n1": [ONCE_POD_CONFLICT], "n2": [ONCE_POD_CONFLICT]}
-    world.engine.pod_gone("uid-old", world.now)
+    world.engine.remove(ObjectRef("Pod", uid="uid-old"), world.now)
     assert verdicts(world, plugin) == {"n1": FITS, "n2": FITS}
 
 

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kube_rules.meta import ObjectRef
 from reprieve.cluster.state import ClusterState
 from reprieve.framework.configuration import ConfigurationError
 from reprieve.framework.configuration_reading import configuration_of
@@ -203,15 +204,15 @@ def test_the_answer_for_a_pod_is_as_of_now() -> None:
     ]
     world = World(node("n1", gpu=1), node("n2", gpu=1), *crew, profiles=_with("lostWork"))
     engine = world.engine
-    engine.set_pod(pod("p", gpu=1, priority=9), START + 500)
-    first = engine.step(START + 500)
+    engine.set(pod("p", gpu=1, priority=9), START + 500)
+    first = engine.step(START + 500).decision
     assert first is not None
     assert first.preemption is not None
     assert first.preemption.domain == "n1"  # 500 s against 800
     engine.preemption_failed("pod/uid-p", START + 590)
-    engine.pod_gone("uid-p", START + 590)
-    engine.set_pod(pod("q", gpu=1, priority=9), START + 610)
-    second = engine.step(START + 610)
+    engine.remove(ObjectRef("Pod", uid="uid-p"), START + 590)
+    engine.set(pod("q", gpu=1, priority=9), START + 610)
+    second = engine.step(START + 610).decision
     assert second is not None
     assert second.preemption is not None
     assert second.preemption.cost == (10.0,)
@@ -424,7 +425,10 @@ def test_like_pods_share_what_holds_for_all_of_them(cost: tuple[str, ...], seed:
         world = World(*running, *asking[:4], profiles={profile.name: profile}).drain()
         # What is on no node the preemptors look at counts as well: a gang that shrinks, a node that others may use.
         world.add(node("n3", cpu=6, labels={"disk": "d1"}))
-        world.engine.pod_gone(next(uid for uid in sorted(world.engine.cluster.pods) if uid.startswith("uid-p")), START)
+        world.engine.remove(
+            ObjectRef("Pod", uid=next(uid for uid in sorted(world.engine.cluster.pods) if uid.startswith("uid-p"))),
+            START,
+        )
         world.add(*asking[4:]).drain()
         told.append((world.evicted, world.nominated))
     assert told[0] == told[1]

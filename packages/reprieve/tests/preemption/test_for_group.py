@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from kube_rules.meta import ObjectRef
 from reprieve.framework.gates import FeatureGates
 from reprieve.framework.plugin import PodGroupAttempt, PodGroupPostFilterPlugin, PostFilterResult
 from reprieve.framework.profile import Profile
@@ -115,7 +116,7 @@ def test_22_a_member_that_runs_counts_too() -> None:
         *_nodes(2), group("crew", min_count=2, priority=5), gates=FeatureGates(pod_group_preemption_policy=False)
     )
     world.add(node("own"), pod("first", node="own", group="crew", priority=5, never=True))
-    world.add(pod("second", cpu=1, group="crew", priority=5)).engine.remove_node("own", world.now)
+    world.add(pod("second", cpu=1, group="crew", priority=5)).engine.remove(ObjectRef("Node", "own"), world.now)
     decision = world.step()
     assert decision.preemption is None
     assert decision.condition is not None
@@ -425,7 +426,7 @@ def test_fault_victims_that_vanish_at_once_do_not_lose_the_wake_up() -> None:
     for verdict in decision.preemption.victims:
         for victim in verdict.unit.pods:
             world.engine.pod_terminating(victim.uid, world.now, preempted=True)
-            world.engine.pod_gone(victim.uid, world.now)
+            world.engine.remove(ObjectRef("Pod", uid=victim.uid), world.now)
     assert world.place("crew") is QueueState.GATED
     world.engine.preemption_done(decision.key, world.now)
     assert sorted(world.settle().where) == ["crew-0", "crew-1"]

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from kube_rules.meta import ObjectRef
 from reprieve.framework.plugin import CycleState
 from reprieve.preemption.outcome import Missing, Preemption
 from reprieve.queueing.entity import QueueState
@@ -106,7 +107,7 @@ def test_23_a_cleared_nomination_frees_the_preemptor_at_once(how: str) -> None:
     world = _three_full_nodes().add(pod("mid", cpu=4, priority=100)).drain()
     assert world.nominated == {"mid": "n1"}
     if how == "node gone":
-        world.engine.remove_node("n1", world.now)
+        world.engine.remove(ObjectRef("Node", "n1"), world.now)
     elif how == "cleared in the API":
         world.change_pod("mid", lambda item: replace(item, status=replace(item.status, nominated_node_name="n1")))
         world.change_pod("mid", lambda item: replace(item, status=replace(item.status, nominated_node_name="")))
@@ -122,8 +123,8 @@ def test_23_a_cleared_nomination_frees_the_preemptor_at_once(how: str) -> None:
     assert world.engine.preempting(key)
     world.settle()
     assert world.where["mid"] == again
-    assert not world.engine._preemptions._victims
-    assert not world.engine._preemptions._preemptors
+    assert not world.engine._nominations.in_flight._victims
+    assert not world.engine._nominations.in_flight._preemptors
 
 
 def test_23_a_nomination_that_ends_while_the_calls_run_frees_the_preemptor_when_they_have_ended() -> None:
@@ -132,8 +133,8 @@ def test_23_a_nomination_that_ends_while_the_calls_run_frees_the_preemptor_when_
     assert world.step().result is Result.WAITING
     key = world.entity("mid").key
     world.engine.pod_terminating("uid-n1-0", world.now, preempted=True)
-    world.engine.remove_node("n1", world.now)
-    assert world.engine.step(world.now) is None
+    world.engine.remove(ObjectRef("Node", "n1"), world.now)
+    assert world.engine.step(world.now).decision is None
     world.engine.preemption_done(key, world.now)
     second = world.step()
     assert second.key == key
@@ -501,7 +502,7 @@ def test_71_room_in_the_making_is_taken_for_equals_and_below() -> None:
         world = World(*_full("n", 0, 0), pod("high", cpu=2, priority=5), pod("next", cpu=1, priority=priority))
         assert world.step().nominations[0][1] == "n"
         for uid in ("uid-n-0", "uid-n-1"):
-            world.engine.pod_gone(uid, world.now)
+            world.engine.remove(ObjectRef("Pod", uid=uid), world.now)
         assert world.step().result is result
     world = World(*_full("n", 0, 0), pod("high", cpu=2, priority=5))
     world.step()
@@ -536,7 +537,7 @@ def test_75_a_failure_reverts_the_nomination_and_leaves_the_rest_alone() -> None
     first = world.step()
     assert first.preemption is not None
     world.gone("n2-0")
-    reverted = world.engine.preemption_failed(first.key, world.now)
+    reverted = world.engine.preemption_failed(first.key, world.now).unnominated
     assert [p.name for p in reverted] == ["high"]
     assert not world.engine.preempting(first.key)
     assert [b.node for b in world.step().bindings] == ["n2"]

@@ -8,6 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from kube_rules.admission import PREEMPTION_PRIORITY, PREEMPTION_PRIORITY_CLASS
+from kube_rules.meta import ObjectRef
 from kube_rules.objects import CompositePodGroup, PodGroup
 from reprieve.preemption.units import effective_priority, units_below
 from tests.building import World, annotated, composite, group, node, pod, priority_class
@@ -127,7 +128,7 @@ def test_a_class_as_victim_counts_up_to_the_granted_priority(
     assert (unit.priority, effective_priority(cluster, world.record("p"))) == (counts, counts)
     world.add(priority_class("granting", 3, annotated(max_preemption_priority="60")))
     assert effective_priority(cluster, world.record("p")) == (60 if counts == 50 else counts)
-    world.engine.remove_class("granting", world.now)
+    world.engine.remove(ObjectRef("PriorityClass", "granting"), world.now)
     assert effective_priority(cluster, world.record("p")) == 3
     cluster.check()
 

@@ -242,7 +242,7 @@ def test_it_may_change_while_the_group_runs() -> None:
         pod("p", cpu=1, priority=10),
     ).settle()
     assert world.evicted == []
-    world.engine.set_group(_resolved("held", priority=1, as_victim="low"), world.now)
+    world.engine.set(_resolved("held", priority=1, as_victim="low"), world.now)
     world.add(pod("q", cpu=1, priority=11)).settle()
     assert world.evicted == ["h"]
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from kube_rules import objects
+from kube_rules.meta import ObjectRef
 from reprieve.framework.profile import Profile
 from reprieve.preemption.default_preemption import DefaultPreemption
 from reprieve.preemption.options import PreemptionOptions
@@ -144,7 +145,7 @@ def test_a_victim_that_is_leaving_counts_before_the_budget_knows() -> None:
     assert len(world.virtual.preemptions) == 1
     world.virtual.until(START + 70)
     assert len(world.virtual.preemptions) == 1
-    world.engine.set_budget(pdb("x", {"app": "x"}, allowed=1), world.virtual.now)
+    world.engine.set(pdb("x", {"app": "x"}, allowed=1), world.virtual.now)
     world.settle()
     assert len(world.virtual.preemptions) == 2
 
@@ -156,7 +157,7 @@ def test_who_waits_because_of_a_budget_is_tried_when_it_is_gone() -> None:
     world.add(pod("p", gpu=1, priority=9, priority_class="respects")).drain()
     world.virtual.until(START + 20)
     assert not world.virtual.preemptions
-    world.engine.remove_budget("default/x", world.virtual.now)
+    world.engine.remove(ObjectRef("PodDisruptionBudget", "default/x"), world.virtual.now)
     assert _gone(world.step().preemption) == ["a"]
 
 

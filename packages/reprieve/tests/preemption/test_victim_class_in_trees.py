@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from kube_rules.admission import PREEMPTION_PRIORITY_CLASS, PriorityAdmission
 from kube_rules.errors import FieldError
+from kube_rules.meta import ObjectRef
 from kube_rules.objects import CompositePodGroup, PodGroup
 from reprieve.client.reading import without_void_classes
 from reprieve.preemption.units import effective_priority, units_below
@@ -93,7 +94,7 @@ def test_a_class_on_the_root_protects_what_is_below_it() -> None:
     world = _tree("v9", None, None).add(pod("first", cpu=4, priority=5)).settle()
     assert world.evicted == []
     low = _named(composite("root", min_groups=1, priority=PRIORITY), "v3")
-    world.engine.set_composite(low, world.now)
+    world.engine.set(low, world.now)
     world.add(pod("second", cpu=4, priority=6)).settle()
     assert world.evicted == ["p"]
 
@@ -101,7 +102,7 @@ def test_a_class_on_the_root_protects_what_is_below_it() -> None:
 def test_a_chain_that_ends_early_counts_by_what_is_there() -> None:
     """composite.md 4.3: the root is gone, and with it its class."""
     world = _tree("v9", None, None)
-    world.engine.remove_composite("default/root", world.now)
+    world.engine.remove(ObjectRef("CompositePodGroup", "default/root"), world.now)
     assert _counts(world) == PRIORITY
 
 

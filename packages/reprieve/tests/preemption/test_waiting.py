@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from kube_rules import objects
 from kube_rules.group_owners import Job
+from kube_rules.meta import ObjectRef
 from kube_rules.work_annotations import PREEMPTION_DELAY
 from reprieve.framework.profile import Profile
 from reprieve.preemption.default_preemption import DefaultPreemption
@@ -434,14 +435,14 @@ def test_6_4_a_job_that_changes_or_goes_is_followed() -> None:
     ).drain()
     assert put_offs(world) == [("COMPLETIONS", 131.0)]  # 30 s of grace
     engine = world.engine
-    engine.set_owner(job_of(60, started=0), world.virtual.now)
+    engine.set(job_of(60, started=0), world.virtual.now)
     world.virtual.until(START + 2)
     assert put_offs(world)[-1] == ("COMPLETIONS", 91.0)
-    engine.set_owner(job_of(None, started=0), world.virtual.now)
+    engine.set(job_of(None, started=0), world.virtual.now)
     world.virtual.until(START + 4)
     assert len(world.evicted) == 1
-    engine.set_owner(job_of(60, started=0), world.virtual.now)
-    engine.remove_owner("Job", "default", "train", world.virtual.now)
+    engine.set(job_of(60, started=0), world.virtual.now)
+    engine.remove(ObjectRef("Job", "default/train"), world.virtual.now)
     assert all(engine.cluster.job_deadlines.of(one) is None for one in engine.cluster.pods.values())
 
 

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from kube_rules import objects
+from kube_rules.meta import ObjectRef
 from reprieve.queueing import queue
 from reprieve.queueing.entity import Entity, QueueState
 from reprieve.queueing.hints import QueueingHints
@@ -40,7 +41,7 @@ def _happening(chance: random.Random, cluster: RandomCluster, world: World, turn
     kind = chance.randrange(9)
     if kind <= 2 and present:
         name = chance.choice(present)
-        return lambda w: w.engine.pod_gone(w.record(name).uid, w.now)
+        return lambda w: w.engine.remove(ObjectRef("Pod", uid=w.record(name).uid), w.now)
     if kind == 3 and present:
         name = chance.choice(present)
         return lambda w: w.change_pod(name, _smaller)
@@ -136,7 +137,7 @@ def _happening_to_nodes(chance: random.Random, cluster: RandomCluster, turn: int
     assert isinstance(machine, objects.Node)
     name, kind = machine.metadata.name, chance.randrange(5)
     if kind == 0:
-        return lambda w: w.engine.remove_node(name, w.now)
+        return lambda w: w.engine.remove(ObjectRef("Node", name), w.now)
     if kind <= 2:
         zone = chance.choice("abc ").strip()
         labels = {"host": name, **({"zone": zone} if zone else {})}

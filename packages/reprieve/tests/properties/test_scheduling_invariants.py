@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from kube_rules import objects
+from kube_rules.meta import ObjectRef
 from reprieve.cluster.state import ClusterState
 from reprieve.scheduling.decision import Decision, Result
 from tests.building import START, World, check_queue, history, without_gates
@@ -204,7 +205,7 @@ class _Events:
             if self.chance.random() < 0.5:
                 self.world.virtual.delete("Pod", pod.namespace, pod.name)
             else:
-                self.world.engine.pod_gone(pod.uid, self.world.now)
+                self.world.engine.remove(ObjectRef("Pod", uid=pod.uid), self.world.now)
 
     def minimum_changes(self) -> None:
         gangs = [i for i, (g, _) in enumerate(self.cluster.groups) if isinstance(g, objects.PodGroup) and g.min_count]
@@ -229,7 +230,7 @@ class _Events:
             state = self.world.engine.cluster.groups.get(key)
             if state is not None and state.spec is not None and not state.running():
                 del self.cluster.groups[index]
-                self.world.engine.remove_group(key, self.world.now)
+                self.world.engine.remove(ObjectRef("PodGroup", key), self.world.now)
                 if self.chance.random() < 0.7:
                     self.cluster.groups.append((old, created))
                     self.world.add((old, created))

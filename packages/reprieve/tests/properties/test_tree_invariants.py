@@ -300,7 +300,7 @@ def test_to_retry_never_makes_a_tree_fail_that_greedy_places(forest: Forest) -> 
     """composite.md 3.5: of one view, what is placed without the option is placed the same with it."""
     greedy, retry = forest.world(**_retrying("Greedy")), forest.world(**_retrying(RETRY))
     _Judge(retry)
-    first, second = greedy.engine.step(greedy.now), retry.engine.step(retry.now)
+    first, second = greedy.engine.step(greedy.now).decision, retry.engine.step(retry.now).decision
     if first is None or second is None:
         assert first is second
         return

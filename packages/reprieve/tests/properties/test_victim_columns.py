@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kube_rules import objects
+from kube_rules.meta import ObjectRef
 from reprieve.cluster.pods import PodRecord
 from reprieve.framework.plugin import CycleState
 from reprieve.preemption.cheaper_for_pod import cheapest_on_row
@@ -80,19 +81,19 @@ class _Changing:
 
     def end(self) -> None:
         if there := self.scheduled():
-            self.world.engine.pod_gone(self.chance.choice(there).uid, 0.0)
+            self.world.engine.remove(ObjectRef("Pod", uid=self.chance.choice(there).uid), 0.0)
 
     def change_group(self, name: str) -> None:
         whole = self.chance.random() < 0.6
         made = group(name, min_count=self.chance.randint(1, 4), priority=self.chance.choice(PRIORITIES), whole=whole)
-        self.world.engine.set_group(made, 0.0)
+        self.world.engine.set(made, 0.0)
 
     def change_budget(self, index: int) -> None:
         chance = self.chance
         selector = chance.choice([{}, *({"app": app} for app in APPS)])
         names = [found.name for found in self.scheduled()]
         disrupted = chance.sample(names, min(2, len(names))) if chance.random() < 0.2 else []
-        self.world.engine.set_budget(pdb(f"b{index}", selector, allowed=chance.randint(0, 3), disrupted=disrupted))
+        self.world.engine.set(pdb(f"b{index}", selector, allowed=chance.randint(0, 3), disrupted=disrupted), 0.0)
 
     def happen(self) -> None:
         """One thing."""
@@ -106,11 +107,11 @@ class _Changing:
         elif what == "group":
             self.change_group(chance.choice(self.groups))
         elif what == "no group":
-            engine.remove_group(f"default/{chance.choice(self.groups)}", 0.0)
+            engine.remove(ObjectRef("PodGroup", f"default/{chance.choice(self.groups)}"), 0.0)
         elif what == "budget":
             self.change_budget(chance.randrange(4))
         elif what == "no budget":
-            engine.remove_budget(f"default/b{chance.randrange(4)}")
+            engine.remove(ObjectRef("PodDisruptionBudget", f"default/b{chance.randrange(4)}"), 0.0)
         elif what == "nominate":
             engine.cluster.nominate(self.probe(), chance.randrange(7))
         elif what == "node":
@@ -192,7 +193,7 @@ def test_what_is_kept_does_not_grow_with_time(rows: int) -> None:
                 world.add(pod(there[-1], cpu=1, node=f"n{chance.randrange(rows)}"))
             elif there:
                 name = there.pop(chance.randrange(len(there)))
-                world.engine.pod_gone(world.record(name).uid, 0.0)
+                world.engine.remove(ObjectRef("Pod", uid=world.record(name).uid), 0.0)
         columns.judge(probe, np.arange(rows))
     kept = sum(block.depth * len(block.rows) for block in columns._units.blocks.values())
     assert kept <= 4 * rows + 8 * (8 * rows)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from kube_rules.meta import ObjectRef
 from reprieve.framework.events import ClusterEvent, EventKind
 from reprieve.queueing.entity import QueueState
 from reprieve.scheduling.decision import Result
@@ -47,7 +48,7 @@ def test_without_an_event_it_waits_on_after_the_calls() -> None:
 def test_a_failed_call_lets_it_try_at_once() -> None:
     """preemption.md 7.5: "the preemptor is activated again at once"."""
     world = blocked_preemptor()
-    reverted = world.engine.preemption_failed(world.entity("p").key, world.now)
+    reverted = world.engine.preemption_failed(world.entity("p").key, world.now).unnominated
     assert [p.name for p in reverted] == ["p"]
     assert world.place("p") is QueueState.ACTIVE
     assert world.nominated == {}
@@ -58,18 +59,18 @@ def test_calls_that_fail_again_and_again_are_made_after_the_backoff() -> None:
     world = blocked_preemptor()
     engine, now, key = world.engine, world.now, world.entity("p").key
     engine.preemption_failed(key, now)
-    assert engine.step(now) is not None  # at once, the first time
+    assert engine.step(now).decision is not None  # at once, the first time
     for backoff in (2.0, 4.0, 8.0, 10.0):
         engine.preemption_failed(key, now)
         assert world.place("p") is QueueState.BACKOFF
-        assert engine.step(now + backoff - 0.1) is None
+        assert engine.step(now + backoff - 0.1).decision is None
         now += backoff
-        decision = engine.step(now)
+        decision = engine.step(now).decision
         assert decision is not None
         assert decision.preemption is not None
     engine.preemption_done(key, now)
     world.gone("r")
-    assert engine.step(now + 10.0) is not None
+    assert engine.step(now + 10.0).decision is not None
     assert world.where == {"p": "n"}
 
 
@@ -78,7 +79,7 @@ def test_calls_that_went_well_end_the_row_of_failures() -> None:
     world = blocked_preemptor()
     key = world.entity("p").key
     world.engine.preemption_failed(key, world.now)
-    assert world.engine.step(world.now) is not None
+    assert world.engine.step(world.now).decision is not None
     world.engine.preemption_done(key, world.now)
     assert world.entity("p").failed_preemptions == 0
 
@@ -130,7 +131,7 @@ def test_a_gang_that_lost_its_object_meanwhile_stays_gated_when_the_calls_are_do
     """scheduling.md 3.8: however the calls ended, what happened to the group counts at its next cycle."""
     world = World(node("n", cpu=2), pod("low", cpu=2, node="n"), *gang("crew", 2, cpu=1, priority=5))
     assert world.step().result is Result.WAITING
-    world.engine.remove_group("default/crew", world.now)
+    world.engine.remove(ObjectRef("PodGroup", "default/crew"), world.now)
     key = "group/default/crew"
     if failed:
         world.engine.preemption_failed(key, world.now)

@@ -8,6 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from kube_rules import objects
+from kube_rules.meta import ObjectRef
 from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.state import ClusterState
 from reprieve.framework.plugin import PreEnqueuePlugin
@@ -82,7 +83,7 @@ def test_a_gang_that_loses_a_member_waits_for_another(how: str, which: str) -> N
     assert world.place("crew") is QueueState.UNSCHEDULABLE
     uid = world.record("c").uid
     if how == "gone":
-        world.engine.pod_gone(uid, world.now)
+        world.engine.remove(ObjectRef("Pod", uid=uid), world.now)
     else:
         world.engine.pod_terminating(uid, world.now)
     assert world.place("crew") is QueueState.GATED
@@ -117,7 +118,7 @@ def test_a_minimum_that_is_raised_helps_nobody_unless_more_is_new(wakes: bool) -
 def test_object_deleted_and_recreated() -> None:
     """scheduling.md 3.8: without its object the gang waits; the new object is what counts."""
     world = World(*FULL, *gang("crew", 2, cpu=1)).drain()
-    world.engine.remove_group("default/crew", world.now)
+    world.engine.remove(ObjectRef("PodGroup", "default/crew"), world.now)
     assert world.place("crew") is QueueState.GATED
     assert "to appear" in world.entity("crew").gate.reason
     world.add(group("crew", min_count=1, uid="another")).gone("r")
@@ -139,7 +140,7 @@ def test_nothing_is_left_of_deleted_pods() -> None:
             wake(world)
         assert world.place("crew") is place
         world.gone("crew-0").gone("crew-1")
-        world.engine.remove_group("default/crew", world.now)
+        world.engine.remove(ObjectRef("PodGroup", "default/crew"), world.now)
         queue = world.engine.queue
         assert (len(queue), world.engine.cluster.groups) == (0, {})
         assert queue.pop(world.now + 1000) is None
@@ -152,7 +153,7 @@ def test_a_gang_that_lost_its_object_in_its_cycle_is_gated_however_the_cycle_end
     world = World(*FULL, *gang("crew", 2, cpu=1))
     queue = world.engine.queue
     (entity,) = pop_all(world)
-    world.engine.remove_group("default/crew", world.now)
+    world.engine.remove(ObjectRef("PodGroup", "default/crew"), world.now)
     assert queue.counts()[QueueState.IN_CYCLE] == 1
     if how == "requeue":
         queue.requeue(entity, world.now, {"GangScheduling"})
@@ -191,7 +192,7 @@ def test_a_pod_whose_claim_is_deleted_waits_for_it(drained: bool) -> None:
     world = World(node("n"), device_class(), device_claim(), user("p", "c"))
     if drained:
         world.drain()
-    world.engine.remove_resource("ResourceClaim", "default", "c", world.now)
+    world.engine.remove(ObjectRef("ResourceClaim", "default/c"), world.now)
     assert world.place("p") is QueueState.GATED
     assert world.settle().where == {}
     assert why(world) == 'resourceclaim.resource.k8s.io "c" not found'
@@ -292,7 +293,7 @@ def test_of_several_failed_plugins_each_is_called_when_it_is_due() -> None:
 def test_a_gang_that_lost_its_object_is_not_woken_past_its_gate() -> None:
     """scheduling.md 1: who is gated waits for its gate, though somebody wakes it."""
     world = World(*FULL, *gang("crew", 2, cpu=1)).drain()
-    world.engine.remove_group("default/crew", world.now)
+    world.engine.remove(ObjectRef("PodGroup", "default/crew"), world.now)
     for key in ("group/default/crew", "group/default/nobody"):
         world.engine.queue.wake(key, world.now)
     assert world.place("crew") is QueueState.GATED

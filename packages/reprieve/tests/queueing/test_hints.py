@@ -9,6 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from kube_rules import objects
+from kube_rules.meta import ObjectRef
 from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.state import ClusterState
 from reprieve.framework.events import ClusterEvent, EventKind, Hint, Hints
@@ -49,7 +50,7 @@ REJECTED_BY: dict[str, tuple[list[Any], dict[str, Any]]] = {
         ("NodeResourcesFit", "a node changes and is too small", lambda w: w.add(node("n", cpu="900m")), False),
         ("NodeResourcesFit", "a pod shrinks", lambda w: w.change_pod("r", _shrunk), True),
         ("NodeResourcesFit", "the same node again", lambda w: w.add(node("n", cpu=1)), False),
-        ("NodeResourcesFit", "a node goes", lambda w: w.engine.remove_node("n", w.now), False),
+        ("NodeResourcesFit", "a node goes", lambda w: w.engine.remove(ObjectRef("Node", "n"), w.now), False),
         ("NodeResourcesFit", "another pod comes", lambda w: w.add(pod("other", cpu=1)), False),
         ("NodeResourcesFit", "a pod starts to leave", lambda w: w.engine.pod_terminating("uid-r", w.now), False),
         ("NodeUnschedulable", "uncordoned", _cordon(False), True),
@@ -253,7 +254,7 @@ def test_hints_for_a_pod_that_changed_during_its_attempt_see_the_changed_pod() -
     """scheduling.md 1: one that was made smaller in its cycle waits for room for what it asks for now."""
     world = World(*FULL, pod("p", cpu=1))
     (entity,) = pop_all(world)
-    world.engine.set_pod(pod("p", cpu="100m"), world.now)
+    world.engine.set(pod("p", cpu="100m"), world.now)
     world.engine.queue.requeue(entity, world.now, {"NodeResourcesFit"})
     world.add(node("small", cpu="200m"))
     assert entity.state is QueueState.BACKOFF

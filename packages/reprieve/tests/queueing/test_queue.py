@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from kube_rules.meta import ObjectRef
 from reprieve.framework.events import EventKind
 from reprieve.queueing.entity import QueueState
 from reprieve.queueing.queue import Timing
@@ -52,7 +53,7 @@ def test_a_group_takes_the_turn_of_its_earliest_pod(reverse: bool) -> None:
 def test_a_group_that_comes_back_with_another_priority_takes_its_new_turn() -> None:
     """The old place in the heap does not count any more."""
     world = World(group("crew", priority=9), pod("m", group="crew", priority=1), pod("single", priority=5))
-    world.engine.remove_group("default/crew", world.now)
+    world.engine.remove(ObjectRef("PodGroup", "default/crew"), world.now)
     world.add(group("crew", priority=1))
     assert _order(world) == ["single", "crew"]
 

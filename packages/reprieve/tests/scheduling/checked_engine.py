@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Self
 
 from kube_rules.decoding import decode_object
-from kube_rules.group_owners import GroupOwner
-from kube_rules.meta import KubernetesObject
-from kube_rules.objects import Node, Pod, PodGroup
+from kube_rules.meta import KubernetesObject, ObjectRef
+from kube_rules.objects import Node, PodGroup
 from reprieve.scheduling.engine import Engine
 from reprieve.scheduling.engine_options import EngineOptions
 from tests.building import check_queue
@@ -23,26 +22,21 @@ class CheckedEngine:
         status = {"allocatable": {"cpu": str(cpu), "memory": "64Gi", "pods": "100"}}
         node = decode_object({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}, "status": status})
         assert isinstance(node, Node)
-        self.engine.set_node(node, 0.0)
+        self.engine.set(node, 0.0)
 
     def add(self, *items: KubernetesObject) -> Self:
         """Objects come, one each second."""
         for item in items:
             self.now += 1.0
-            if isinstance(item, Pod):
-                self.engine.set_pod(item, self.now)
-            elif isinstance(item, GroupOwner):
-                self.engine.set_owner(item, self.now)
-            else:
-                assert isinstance(item, PodGroup)
-                self.engine.set_group(item, self.now, created=self.now if self.created is None else self.created)
+            created = self.now if self.created is None else self.created
+            self.engine.set(item, self.now, created=created if isinstance(item, PodGroup) else None)
             check_queue(self.engine)
         return self
 
     def gone(self, name: str) -> Self:
         """A pod vanishes."""
         self.now += 1.0
-        self.engine.pod_gone(f"default/{name}", self.now)
+        self.engine.remove(ObjectRef("Pod", uid=f"default/{name}"), self.now)
         check_queue(self.engine)
         return self
 
@@ -51,7 +45,7 @@ class CheckedEngine:
         for _ in range(50):
             self.now += 20.0
             self.engine.tick(self.now)
-            while (decision := self.engine.step(self.now)) is not None:
+            while (decision := self.engine.step(self.now).decision) is not None:
                 for binding in decision.bindings:
                     self.engine.bound(binding.pod.uid)
         return self

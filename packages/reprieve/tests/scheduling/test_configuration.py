@@ -319,7 +319,7 @@ def test_default_constraints_have_the_policies_that_are_stated(stated: str, zone
         node("b", labels={"zone": "b"}, taints=[("kept", "", "NoSchedule")]),
         profiles=chosen,
     )
-    world.engine.set_selector_owner(service, world.now)
+    world.engine.set(service, world.now)
     world.add(*(pod(f"p{turn}", cpu=1, labels={"app": "web"}) for turn in range(2))).settle()
     assert list(world.where.values()) == zones
 
@@ -337,7 +337,7 @@ def test_default_constraints_count_the_nodes_a_pod_selects_unless_their_policies
     chosen = profiles(f"profiles: [{{pluginConfig: [{{name: PodTopologySpread, {args}}}]}}]")
     service = Service(metadata=ObjectMeta(name="web", namespace="default"), spec=ServiceSpec(selector={"app": "web"}))
     world = World(node("a", labels={"zone": "a"}), node("b", labels={"zone": "b"}), profiles=chosen)
-    world.engine.set_selector_owner(service, world.now)
+    world.engine.set(service, world.now)
     picky = [pod(f"p{turn}", cpu=1, labels={"app": "web"}, selector={"zone": "a"}) for turn in range(2)]
     assert list(world.add(*picky).settle().where.values()) == zones
 

@@ -208,11 +208,11 @@ def test_an_engine_without_options_is_that_of_a_scheduler_without_a_file() -> No
     """It tries pods of its own name alone, remembers what it has worked out, and checks and measures nothing."""
     engine, named = Engine(), Engine(EngineOptions())
     for one in (engine, named):
-        one.set_node(node("n", cpu=4), 0.0)
-        one.set_pod(pod("ours", cpu=1), 0.0)
-        one.set_pod(pod("theirs", cpu=1, scheduler="other"), 0.0)
+        one.set(node("n", cpu=4), 0.0)
+        one.set(pod("ours", cpu=1), 0.0)
+        one.set(pod("theirs", cpu=1, scheduler="other"), 0.0)
         tried = []
-        while (decision := one.step(0.0)) is not None:
+        while (decision := one.step(0.0).decision) is not None:
             tried.append((decision.key, decision.profile, decision.attempt, decision.queued))
         assert tried == [("pod/uid-ours", "default-scheduler", 1, 0.0)]
         assert one.attempts == 1

@@ -12,12 +12,13 @@ from msgspec.structs import replace
 from kube_rules.foreign_groups import SCHEDULERS_OF
 from kube_rules.group_owners import OWNER_KINDS, GroupOwner
 from kube_rules.group_sources import GroupSources
-from kube_rules.meta import ObjectMeta, OwnerReference
+from kube_rules.meta import ObjectMeta, ObjectRef, OwnerReference
 from kube_rules.objects import Pod
 from reprieve.cluster.state import ClusterState
 from reprieve.framework.plugin import CycleState, PostBindPlugin
 from reprieve.preemption.default_preemption import DefaultPreemption
 from reprieve.preemption.options import PreemptionOptions
+from reprieve.scheduling.effects import NO_EFFECTS, UNKNOWN
 from reprieve.scheduling.engine import Engine
 from reprieve.scheduling.engine_options import EngineOptions
 from tests.building import World, gang, group, node, pod, profile_with
@@ -28,19 +29,17 @@ KINDS = {kind.KIND: kind for kind in OWNER_KINDS}
 def test_calls_about_unknown_pods_change_nothing() -> None:
     """Confirmations may come after their pod is gone."""
     engine = World(node("n"), pod("p", cpu=1, node="n")).engine
-    engine.bound("nobody")
-    engine.bind_failed("nobody", 1.0)
-    engine.pod_gone("nobody", 1.0)
-    engine.pod_terminating("nobody", 1.0)
-    engine.preemption_done("pod/nobody", 1.0)
-    assert engine.preemption_failed("pod/nobody", 1.0) == []
-    assert engine.permit("nobody", allow=True, now=1.0) is None
+    assert engine.bound("nobody") is NO_EFFECTS
+    assert engine.bind_failed("nobody", 1.0) is NO_EFFECTS
+    assert engine.remove(ObjectRef("Pod", uid="nobody"), 1.0) is UNKNOWN
+    assert engine.pod_terminating("nobody", 1.0) is NO_EFFECTS
+    assert engine.preemption_done("pod/nobody", 1.0) is NO_EFFECTS
+    assert engine.preemption_failed("pod/nobody", 1.0) is NO_EFFECTS
     assert not engine.wants_room("pod/nobody")
     assert not engine.preempting("pod/nobody")
-    assert (engine.take_unnominated(), engine.take_released(), engine.take_deferred_writes()) == ([], [], [])
-    assert engine.ask_permission(1.0) == ([], [])
+    assert engine.ask_permission(1.0) is NO_EFFECTS
     assert not engine.awaits_permission
-    assert engine.step(1.0) is None
+    assert engine.step(1.0).decision is None
     assert engine.attempts == 0
     assert list(engine.cluster.pods) == ["uid-p"]
 
@@ -59,16 +58,16 @@ def test_every_attempt_is_measured_by_whoever_asks(fails: bool) -> None:
         yield
 
     engine.watch = watch
-    engine.set_node(node("n", cpu=4), 0.0)
-    engine.set_pod(pod("p", cpu=1, scheduler="mine"), 1.0)
-    engine.set_pod(pod("q", cpu=1, scheduler="yours"), 2.0)
+    engine.set(node("n", cpu=4), 0.0)
+    engine.set(pod("p", cpu=1, scheduler="mine"), 1.0)
+    engine.set(pod("q", cpu=1, scheduler="yours"), 2.0)
     for turn, profile in enumerate(("mine", "yours"), 1):
         assert not engine.cluster.held_by_this_thread
         if fails:
             with pytest.raises(RuntimeError):
                 engine.step(3.0)
         else:
-            decision = engine.step(3.0)
+            decision = engine.step(3.0).decision
             assert decision is not None
             assert decision.profile == profile
         assert not engine.cluster.held_by_this_thread
@@ -93,7 +92,7 @@ def test_a_controller_that_is_gone_is_forgotten_and_no_other(kind: str) -> None:
     engine.watch_owners(["Job", "JobSet"], 0.0)
     for one in ("Job", "JobSet"):
         owner: GroupOwner = KINDS[one](metadata=ObjectMeta(name="o", namespace="default"))
-        engine.set_owner(owner, 1.0)
+        engine.set(owner, 1.0)
 
     def joins(name: str, of: str, namespace: str = "default") -> str | None:
         made = pod(name, namespace=namespace, labels={"jobset.sigs.k8s.io/jobset-name": "o"} if of == "JobSet" else {})
@@ -102,16 +101,15 @@ def test_a_controller_that_is_gone_is_forgotten_and_no_other(kind: str) -> None:
         above = OwnerReference(api_version="batch/v1", kind="Job", name=job, uid="u", controller=True)
         meta = replace(made.metadata, labels=labels, owner_references=(above,))
         found: Pod = replace(made, metadata=meta)
-        record = engine.set_pod(found, 2.0)
-        assert record is not None
-        return record.group or None
+        engine.set(found, 2.0)
+        return engine.cluster.pods[found.metadata.uid].group or None
 
     gangs = {"Job": "default/job:o", "JobSet": "default/jobset:o:w"}
     assert [joins(f"before-{one}".lower(), one) for one in gangs] == [None, None]
-    engine.remove_owner(kind, "default", "another", 3.0)
-    engine.remove_owner(kind, "elsewhere", "o", 3.0)
+    engine.remove(ObjectRef(kind, "default/another"), 3.0)
+    engine.remove(ObjectRef(kind, "elsewhere/o"), 3.0)
     assert [joins(f"between-{one}".lower(), one) for one in gangs] == [None, None]
-    engine.remove_owner(kind, "default", "o", 3.0)
+    engine.remove(ObjectRef(kind, "default/o"), 3.0)
     assert [joins(f"after-{one}".lower(), one) for one in gangs] == [
         gangs[one] if one == kind else None for one in gangs
     ]
@@ -134,8 +132,8 @@ def test_whose_group_of_another_api_is(profiles: tuple[str, ...], scheduler: str
     assert "volcano" in SCHEDULERS_OF[version]
     engine = Engine(EngineOptions({name: profile_with() for name in profiles}))
     if scheduler:
-        engine.set_group(group("g", min_count=1), 0.0)
-        engine.set_pod(pod("p", group="g", scheduler=scheduler), 1.0)
+        engine.set(group("g", min_count=1), 0.0)
+        engine.set(pod("p", group="g", scheduler=scheduler), 1.0)
     assert engine.is_for_us("default/g", version) is ours
 
 
@@ -160,7 +158,7 @@ def test_a_preemption_that_fails_takes_its_nominations_back() -> None:
     assert len(decision.nominations) == 2
     assert world.engine.preempting(decision.key)
     assert world.engine.cluster.doomed == {"uid-low0", "uid-low1"}
-    reverted = world.engine.preemption_failed(decision.key, world.now)
+    reverted = world.engine.preemption_failed(decision.key, world.now).unnominated
     assert sorted(one.name for one in reverted) == ["g-0", "g-1"]
     assert not world.engine.preempting(decision.key)
     assert world.engine.cluster.doomed == set()
@@ -171,19 +169,17 @@ def test_a_preemption_that_fails_takes_its_nominations_back() -> None:
 def test_gated_groups_hold_no_room_after_the_given_time(age: float, held: bool) -> None:
     """scheduling.md 3.8: the others may be yet to come; from `after` seconds on they are not waited for."""
     world = World(node("n", cpu=4), group("g", min_count=2))
-    world.engine.set_pod(pod("p", cpu=1, group="g", nominated="n"), world.now)
-    world.engine.give_up_gated(world.now + age, after=5.0)
+    world.engine.set(pod("p", cpu=1, group="g", nominated="n"), world.now)
+    effects = world.engine.give_up_gated(world.now + age, after=5.0)
     assert (world.record("p").nominated >= 0) is held
-    assert [one.name for one in world.engine.take_unnominated()] == ([] if held else ["p"])
+    assert [pod.name for pod in effects.unnominated] == ([] if held else ["p"])
 
 
-def test_what_was_taken_is_not_returned_again() -> None:
+def test_effects_are_returned_once() -> None:
     world = World(node("n", cpu=4), group("g", min_count=2))
-    world.engine.set_pod(pod("p", cpu=1, group="g", nominated="n"), world.now)
-    world.engine.complete(world.now)
-    assert [one.name for one in world.engine.take_unnominated()] == ["p"]
-    assert world.engine.take_unnominated() == []
-    assert world.engine.take_plugin_incidents() == []
+    world.engine.set(pod("p", cpu=1, group="g", nominated="n"), world.now)
+    assert [pod.name for pod in world.engine.complete(world.now).unnominated] == ["p"]
+    assert world.engine.complete(world.now) is NO_EFFECTS
 
 
 @pytest.mark.parametrize(("stamp", "created", "expected"), [(None, None, 7.0), (None, 3.0, 3.0), (5.0, None, 5.0)])
@@ -192,20 +188,20 @@ def test_when_a_pod_was_made(stamp: float | None, created: float | None, expecte
     made = pod("p")
     if stamp is not None:
         made = replace(made, metadata=replace(made.metadata, creation_timestamp=datetime.fromtimestamp(stamp, UTC)))
-    found = Engine().set_pod(made, 7.0, created=created)
-    assert found is not None
-    assert found.created == expected
+    engine = Engine()
+    engine.set(made, 7.0, created=created)
+    assert engine.cluster.pods["uid-p"].created == expected
 
 
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed", "Running", "Pending", "Unknown"])
 def test_a_pod_that_has_ended_is_gone(phase: str) -> None:
     """preemption.md 1: it has no room; with any other phase it stays."""
     engine = Engine()
-    engine.set_node(node("n"), 0.0)
-    engine.set_pod(pod("p", node="n"), 1.0)
+    engine.set(node("n"), 0.0)
+    engine.set(pod("p", node="n"), 1.0)
     ended = phase in ("Succeeded", "Failed")
-    assert (engine.set_pod(pod("p", node="n", phase=phase), 2.0) is None) is ended
-    assert (engine.set_pod(pod("q", node="n", phase=phase), 2.0) is None) is ended
+    for name in ("p", "q"):
+        engine.set(pod(name, node="n", phase=phase), 2.0)
     assert set(engine.cluster.pods) == (set() if ended else {"uid-p", "uid-q"})
 
 
@@ -213,9 +209,9 @@ def test_a_pod_without_uid_is_known_by_its_name() -> None:
     nameless = pod("p")
     for namespace, uid in ((None, "default/p"), ("other", "other/p")):
         meta = replace(nameless.metadata, uid="", namespace=namespace or "")
-        found = Engine().set_pod(replace(nameless, metadata=meta), 0.0)
-        assert found is not None
-        assert found.uid == uid
+        engine = Engine()
+        engine.set(replace(nameless, metadata=meta), 0.0)
+        assert list(engine.cluster.pods) == [uid]
 
 
 def test_the_next_wakeup_counts_the_flush_and_the_end_of_holds_unless_they_are_left_out() -> None:
@@ -241,24 +237,24 @@ def test_a_picture_that_contradicts_itself_is_found_where_the_engine_validates(
 ) -> None:
     """After each call that changes it, and only where it was asked for: it costs as much as there are pods."""
     engine = Engine(EngineOptions(validate=validate))
-    engine.set_node(node("n", cpu=4), 0.0)
-    engine.set_pod(pod("p", cpu=1), 1.0)
+    engine.set(node("n", cpu=4), 0.0)
+    engine.set(pod("p", cpu=1), 1.0)
     if call == "failed binding":
         engine.step(2.0)
     checked: list[str] = []
     monkeypatch.setattr(ClusterState, "check", lambda _cluster: checked.append(call))
     if call == "arrival":
-        engine.set_pod(pod("q", cpu=1), 2.0)
+        engine.set(pod("q", cpu=1), 2.0)
     elif call == "leaving":
         engine.pod_terminating("uid-p", 2.0)
     elif call == "gone":
-        engine.pod_gone("uid-p", 2.0)
+        engine.remove(ObjectRef("Pod", uid="uid-p"), 2.0)
     elif call == "step":
         engine.step(2.0)
     elif call == "failed binding":
         engine.bind_failed("uid-p", 3.0)
     else:
-        engine.set_pod(pod("p", cpu=1, labels={"a": "b"}), 2.0)
+        engine.set(pod("p", cpu=1, labels={"a": "b"}), 2.0)
     assert checked == [call] * validate
 
 
@@ -296,6 +292,6 @@ def test_who_is_bound_is_not_taken_back() -> None:
         if confirmed == "by the call":
             world.engine.bound("uid-p")
         else:
-            world.engine.set_pod(pod("p", cpu=1, node="n"), world.now)
+            world.engine.set(pod("p", cpu=1, node="n"), world.now)
         world.engine.bind_failed("uid-p", world.now)
         assert world.where == {"p": "n"}

@@ -10,6 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from kube_rules.decoding import decode_object
+from kube_rules.meta import ObjectRef
 from kube_rules.objects import (
     CompositePodGroupSchedulingPolicy,
     Pod,
@@ -103,7 +104,7 @@ def test_pods_that_the_minima_do_not_concern_are_by_themselves() -> None:
     assert world.placed == {"other"}
     assert world.groups["other"] is None
     world.gone("other")
-    assert world.engine._group_objects._tasks == {}
+    assert world.engine._groups._objects._tasks == {}
 
 
 def test_a_group_that_becomes_a_tree_and_flat_again() -> None:
@@ -117,7 +118,7 @@ def test_a_group_that_becomes_a_tree_and_flat_again() -> None:
     assert set(world.groups.values()) == {"default/g"}
     assert not world.engine.cluster.trees.composites
     world.now += 1
-    world.engine.remove_group("default/g", world.now)
+    world.engine.remove(ObjectRef("PodGroup", "default/g"), world.now)
     for name in ("ps", "w0", "w1", "w2"):
         world.gone(name)
     assert world.engine.cluster.groups == {}
@@ -134,7 +135,7 @@ def test_who_is_on_its_way_out_may_belong_elsewhere_before_it_is_gone() -> None:
     world.add(group(3, minTaskMember=TASKS))
     assert world.groups["w0"] == "default/g:worker"
     relabelled = _hashed(pod("w0", "worker"), "other")
-    world.engine.set_pod(relabelled, world.now)
+    world.engine.set(relabelled, world.now)
     for name in ("ps", "w0", "w1"):
         world.gone(name)
     assert not world.engine.cluster.departures
@@ -416,7 +417,7 @@ def test_only_who_changes_the_tree_has_its_groups_set(
 ) -> None:
     """workloads.md 2.9: the second pod of a leaf changes nothing, neither as it comes nor as it goes."""
     changed: list[str] = []
-    carry_out = GroupChanges.carry_out
+    carry_out = GroupChanges._carry_out
 
     def watched(self: GroupChanges, changes: Iterable[GroupChange | Move], now: float) -> None:
         found = list(changes)
@@ -425,7 +426,7 @@ def test_only_who_changes_the_tree_has_its_groups_set(
 
     world = World(9).add(group(3, **spec), *there)
     shape = _shape(world)
-    monkeypatch.setattr(GroupChanges, "carry_out", watched)
+    monkeypatch.setattr(GroupChanges, "_carry_out", watched)
     world.add(second)
     assert world.groups["p0"] == world.groups["p1"]
     world.gone("p1")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
+from kube_rules.meta import ObjectRef
 from reprieve.queueing.entity import QueueState
 from reprieve.scheduling.decision import Result
 from tests.building import World, gang, group, history, node, pod
@@ -259,7 +260,7 @@ def test_8_nominations_of_a_group_that_is_gated_hold_no_room() -> None:
         world = World(node("n", cpu=2), pod("low", cpu=2, node="n"), *gang("crew", 2, cpu=1, priority=5)).drain()
         assert sorted(world.nominated) == ["crew-0", "crew-1"]
         if how == "object":
-            world.engine.remove_group("default/crew", world.now)
+            world.engine.remove(ObjectRef("PodGroup", "default/crew"), world.now)
         elif how == "member":
             world.gone("crew-1")
         else:
@@ -317,7 +318,7 @@ def test_one_member_with_another_priority_is_an_error(own: int, wanted: int, sch
     world = World(node("n", cpu=1), pod("low", cpu=1, node="n"), node("m"), crew)
     if scheduled:
         world.add(pod("runs", node="m", group="crew", priority=wanted))
-    world.engine.remove_node("m", world.now)
+    world.engine.remove(ObjectRef("Node", "m"), world.now)
     world.add(pod("a", cpu=1, group="crew", priority=own)).settle()
     text = f"all pods in a single pod group should match the priority of the pod group, got: {own} and {wanted}"
     assert world.rejection("a") == ("SchedulerError", text)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from kube_rules.decoding import decode_object
+from kube_rules.meta import ObjectRef
 from kube_rules.objects import Pod, PodGroup
 from reprieve.cluster.groups import GroupState
 from reprieve.scheduling.engine_options import EngineOptions
@@ -72,7 +73,7 @@ def test_a_group_is_as_large_as_its_pods_say_as_long_as_one_of_them_is_there() -
     assert found == [2, 4, 4, 4]
     assert [world.gone(name).least for name in "bdca"] == [4, 3, 2, None]
     assert world.group is None
-    assert len(world.engine._group_objects._sized) == 0
+    assert len(world.engine._groups._objects._sized) == 0
 
 
 def test_all_of_them_run_or_none() -> None:
@@ -120,13 +121,13 @@ def test_when_the_object_goes_its_pods_stand_for_the_group_again(version: str) -
     """workloads.md 1.4: and where they do not say how many they are, they wait for an object."""
     world = World().add(pod("a", 2), group(version, 5), pod("b", 2))
     assert (world.least, world.run().placed) == (5, set())
-    world.engine.remove_group("default/g", world.now)
+    world.engine.remove(ObjectRef("PodGroup", "default/g"), world.now)
     assert world.least == 2
     assert world.run().placed == {"a", "b"}
     silent = World().add(pod("a", None), group(version, 5))
-    silent.engine.remove_group("default/g", silent.now)
+    silent.engine.remove(ObjectRef("PodGroup", "default/g"), silent.now)
     assert silent.least is None
-    silent.engine.remove_group("default/g", silent.now)
+    silent.engine.remove(ObjectRef("PodGroup", "default/g"), silent.now)
     silent.add(pod("b", None, priority=9))  # nothing is remembered of the object
     assert (silent.least, silent.run().placed) == (None, set())
 

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from kube_rules.decoding import decode_object
 from kube_rules.group_owners import OWNER_KINDS, GroupOwner
 from kube_rules.group_sources import GroupSources
-from kube_rules.meta import KubernetesObject
+from kube_rules.meta import KubernetesObject, ObjectRef
 from kube_rules.objects import Pod
 from reprieve.scheduling.engine import Engine
 from reprieve.scheduling.engine_options import EngineOptions
@@ -174,8 +174,8 @@ def test_a_controller_asks_later_and_changes_its_size() -> None:
     world.add(plain)
     assert world.groups == {None}
     for one in pods:
-        world.engine.pod_gone(f"default/{one.name}", world.now)
-    objects = world.engine._group_objects
+        world.engine.remove(ObjectRef("Pod", uid=f"default/{one.name}"), world.now)
+    objects = world.engine._groups._objects
     assert world.engine.cluster.groups == {}
     assert (objects._owned, objects._owner_of, len(objects._sized)) == ({}, {}, 0)
 
@@ -196,7 +196,7 @@ def test_the_priority_of_a_gang_of_a_controller_is_the_highest_of_the_pods_that_
     controller, _, group = GANGS["Job"]
     world = World(0).add(controller, *(pod(f"p{n}", job="o", priority=n) for n in (3, 7, 5)))
     for gone, left in (("p3", 7), ("p7", 5)):
-        world.engine.pod_gone(f"default/{gone}", world.now)
+        world.engine.remove(ObjectRef("Pod", uid=f"default/{gone}"), world.now)
         spec = world.engine.cluster.groups[group].spec
         assert spec is not None
         assert spec.priority == left
@@ -208,7 +208,7 @@ def test_only_pods_of_kinds_that_are_reported_now_or_no_longer_change() -> None:
     engine = Engine(EngineOptions(sources=sources, validate=True))
     for turn, kind in enumerate(("Job", "RayCluster")):
         member = GANGS[kind][1][0]
-        engine.set_pod(replace(member, metadata=replace(member.metadata, name=kind)), float(turn))
+        engine.set(replace(member, metadata=replace(member.metadata, name=kind)), float(turn))
 
     def groups(*kinds: str) -> dict[str, str | None]:
         engine.watch_owners(frozenset(kinds), 9.0)

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from kube_rules.decoding import decode_object
 from kube_rules.group_owners import Job
 from kube_rules.group_sources import GroupSources
+from kube_rules.meta import ObjectRef
 from kube_rules.objects import KubernetesObject, Pod, PodGroup
 from reprieve.scheduling.engine import Engine
 from reprieve.scheduling.engine_options import EngineOptions
@@ -40,8 +41,8 @@ def test_groups_and_their_pods(namespace: str) -> None:
     decision = world.step()
     assert decision.key == f"composite/{key}/t"
     assert [binding.pod.key for binding in decision.bindings] == [f"{key}/a", f"{key}/b"]
-    world.engine.remove_composite(f"{key}/t", world.now)
-    world.engine.remove_group(f"{key}/g", world.now)
+    world.engine.remove(ObjectRef("CompositePodGroup", f"{key}/t"), world.now)
+    world.engine.remove(ObjectRef("PodGroup", f"{key}/g"), world.now)
     assert not cluster.trees.composites
     assert cluster.groups[f"{key}/g"].spec is None
 
@@ -67,13 +68,13 @@ def test_groups_of_other_apis(namespace: str) -> None:
     members = [pod(name, cpu=1, namespace=namespace, annotations=marks) for name in "pq"]
     for items in ([found, *members], [*members, found]):
         engine = Engine(EngineOptions(validate=True))
-        engine.set_node(node("n", cpu=2), 0.0)
+        engine.set(node("n", cpu=2), 0.0)
         for item in items:
             if isinstance(item, Pod):
-                engine.set_pod(item, 1.0)
+                engine.set(item, 1.0)
             elif isinstance(item, PodGroup):
-                engine.set_group(item, 1.0, created=1.0)
-        decision = engine.step(2.0)
+                engine.set(item, 1.0, created=1.0)
+        decision = engine.step(2.0).decision
         assert decision is not None
         assert {binding.pod.group for binding in decision.bindings} == {f"{namespace or 'default'}/g:a"}
 
@@ -85,17 +86,17 @@ def test_controllers_that_stand_for_gangs(namespace: str) -> None:
     job = msgspec.convert({"metadata": meta, "spec": {"parallelism": 2, "completions": 2}}, Job)
     owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "u", "controller": True}
     engine = Engine(EngineOptions(sources=GroupSources.switched({"owners": True}), validate=True))
-    engine.set_node(node("n", cpu=2), 0.0)
+    engine.set(node("n", cpu=2), 0.0)
     engine.watch_owners(frozenset({"Job"}), 0.0)
-    engine.set_owner(job, 1.0)
+    engine.set(job, 1.0)
     for name in "pq":
         made = {"name": name, "namespace": namespace, "ownerReferences": [owner]}
         spec = {"containers": [{"name": "c", "image": "i"}]}
         member = decode_object({"apiVersion": "v1", "kind": "Pod", "metadata": made, "spec": spec})
         assert isinstance(member, Pod)
-        assert engine.step(1.5) is None
-        engine.set_pod(member, 1.0)
-    decision = engine.step(2.0)
+        assert engine.step(1.5).decision is None
+        engine.set(member, 1.0)
+    decision = engine.step(2.0).decision
     assert decision is not None
     assert [binding.pod.key for binding in decision.bindings] == [f"{namespace or 'default'}/{name}" for name in "pq"]
 
@@ -118,6 +119,6 @@ def test_claims_of_devices_and_volumes(namespace: str) -> None:
     assert world.where == {}
     world.add(moved(device_claim("c"), namespace))
     assert world.settle().where == {"p": "n"}
-    world.engine.remove_resource("ResourceClaim", namespace, "c", world.now)
+    world.engine.remove(ObjectRef("ResourceClaim", f"{namespace}/{'c'}"), world.now)
     world.add(moved(user("r", "c"), namespace)).settle()
     assert "r" not in world.where

@@ -7,18 +7,20 @@ import pytest
 
 from kube_rules.work_annotations import LONGEST
 from reprieve.queueing.entity import QueueState
+from reprieve.scheduling.effects import NO_EFFECTS, EffectsInProgress
 from reprieve.scheduling.held_room import Released
 from reprieve.scheduling.nominations import Nominations
 from tests.building import World, gang, node, pod, profile_with
 
 
-def _world(count: int = 5, *more: object) -> tuple[World, Nominations]:
+def _world(count: int = 5, *more: object) -> tuple[World, Nominations, EffectsInProgress]:
     """So many nodes `n0`..., and as many pods `p0`... behind gates; nominations that hold room for 100 s."""
     pods = [pod(f"p{turn}", cpu=1, priority=turn, gates=["g"]) for turn in range(count)]
     nodes = [node(f"n{turn}", cpu=4) for turn in range(count)]
     world = World(*nodes, *pods, *more)  # type: ignore[arg-type]
     held = {"default-scheduler": 100.0, "other": 7.0}
-    return world, Nominations(world.engine.cluster, world.engine.queue, held)
+    effects = EffectsInProgress()
+    return world, Nominations(world.engine.cluster, world.engine.queue, held, effects), effects
 
 
 @pytest.mark.parametrize(
@@ -28,7 +30,7 @@ def _world(count: int = 5, *more: object) -> tuple[World, Nominations]:
 @pytest.mark.parametrize("moved", [False, True])
 def test_a_message_names_up_to_three_nodes_each_once(count: int, where: str, moved: bool) -> None:
     """cost.md 5.3: what is read of room that was held and not used."""
-    world, nominations = _world(7)
+    world, nominations, effects = _world(7)
     cluster = world.engine.cluster
     held = world.record("p0")
     cluster.nominate(held, 0)
@@ -37,11 +39,11 @@ def test_a_message_names_up_to_three_nodes_each_once(count: int, where: str, mov
         nominations.moved([(held, 0)], places, world.now)
     else:
         nominations.placed(places, world.now)
-    (room,) = nominations.take_released()
+    (room,) = effects.finish([]).released
     assert (room.pods, room.key, room.at) == (((held, "n0"),), "pod/uid-p0", world.now)
     assert room.reason is (Released.MOVED if moved else Released.PLACED_ELSEWHERE)
     assert room.message == (f"room is made on {where} instead" if moved else f"there was room on {where}")
-    assert nominations.take_released() == []
+    assert effects.finish([]) is NO_EFFECTS
 
 
 @pytest.mark.parametrize(
@@ -56,17 +58,17 @@ def test_a_message_names_up_to_three_nodes_each_once(count: int, where: str, mov
 )
 def test_members_may_use_each_others_room(before: list[int], places: list[int], left: list[str]) -> None:
     """cost.md 5.3: it was held for all of them; what is left over is free."""
-    world, nominations = _world()
+    world, nominations, effects = _world()
     for turn, row in enumerate(before):
         world.engine.cluster.nominate(world.record(f"p{turn}"), row)
     nominations.placed([(world.record(f"p{turn}"), row) for turn, row in enumerate(places)], world.now)
-    assert [one.name for room in nominations.take_released() for one, _ in room.pods] == left
+    assert [one.name for room in effects.finish([]).released for one, _ in room.pods] == left
 
 
 @pytest.mark.parametrize(("priority", "displaced"), [(0, []), (2, ["p0", "p1"]), (3, ["p0", "p1", "p2"])])
 def test_nominations_of_a_lower_priority_make_way(priority: int, displaced: list[str]) -> None:
     """preemption.md 7.4: on the same nodes alone, and not those of an equal priority."""
-    world, nominations = _world(5, pod("new", cpu=1, priority=priority))
+    world, nominations, effects = _world(5, pod("new", cpu=1, priority=priority))
     cluster = world.engine.cluster
     for turn in range(4):
         cluster.nominate(world.record(f"p{turn}"), 0 if turn < 3 else 1)
@@ -78,10 +80,11 @@ def test_nominations_of_a_lower_priority_make_way(priority: int, displaced: list
         "p3": "n1",
         **{name: "n0" for name in ("p0", "p1", "p2") if name not in displaced},
     }
-    released = nominations.take_released()
+    finished = effects.finish([])
+    released = finished.released
     assert [room.message for room in released] == [f"it is taken for priority {priority}"] * len(displaced)
     assert {room.reason for room in released} <= {Released.TAKEN}
-    assert nominations.take_ended() == []
+    assert finished.unnominated == ()
     assert nominations.stands_in_api(new)
 
 
@@ -101,7 +104,7 @@ def test_room_is_held_from_when_the_last_who_leaves_has_to_be_gone(
 ) -> None:
     """cost.md 5.1: by its deletionTimestamp, or its grace period from now on, and no longer than any calendar."""
     leaving = [pod(f"low{turn}", cpu=1, node="n0", grace=seconds) for turn, seconds in enumerate(grace)]
-    world, nominations = _world(1, *leaving)
+    world, nominations, _ = _world(1, *leaving)
     cluster = world.engine.cluster
     if due is not None:
         cluster.departures["uid-low0"] = world.now + due
@@ -113,7 +116,7 @@ def test_room_is_held_from_when_the_last_who_leaves_has_to_be_gone(
 @pytest.mark.parametrize(("scheduler", "seconds"), [("default-scheduler", 100.0), ("other", 7.0), ("nobody", 100.0)])
 def test_for_how_long_room_is_held_is_the_profiles_business(scheduler: str, seconds: float) -> None:
     """cost.md 5.1: `holdSeconds` of the profile of the pod; who has none is treated by the first."""
-    world, nominations = _world(1, pod("q", cpu=1, scheduler=scheduler))
+    world, nominations, _ = _world(1, pod("q", cpu=1, scheduler=scheduler))
     nominations.decide("pod/uid-q", [(world.record("q"), 0)], 9, (), world.now)
     assert nominations.held.until("pod/uid-q") == world.now + seconds
     nominations.decide("pod/uid-q", (), 9, (), world.now + 5)  # nothing is nominated anew, and the hold is what it was
@@ -121,26 +124,26 @@ def test_for_how_long_room_is_held_is_the_profiles_business(scheduler: str, seco
 
 
 def test_who_has_another_place_by_the_time_somebody_asks_has_lost_nothing() -> None:
-    """`take_ended`: pods whose `nominatedNodeName` is to be cleared, once."""
-    world, nominations = _world(5)
+    """`Effects.unnominated`: pods whose `nominatedNodeName` is to be cleared, once."""
+    world, nominations, effects = _world(5)
     cluster = world.engine.cluster
     pods = [world.record(f"p{turn}") for turn in range(5)]
     for one in pods[:4]:
         cluster.nominate(one, 0)
-    given_up = nominations.give_up(pods, world.now)
-    assert [one.name for one in given_up] == ["p0", "p1", "p2", "p3"]
-    assert nominations.take_released() == [], "without a reason it is not reported"
+    nominations.give_up(pods, world.now)
+    assert list(effects.unnominated) == ["uid-p0", "uid-p1", "uid-p2", "uid-p3"]
+    assert effects.released == [], "without a reason it is not reported"
     cluster.nominate(pods[1], 2)
     cluster.place(pods[2], 2)
     nominations.forget("uid-p3")
-    assert [one.name for one in nominations.take_ended()] == ["p0"]
-    assert nominations.take_ended() == []
+    assert [pod.name for pod in effects.finish([]).unnominated] == ["p0"]
+    assert effects.finish([]) is NO_EFFECTS
     cluster.displace(pods[2])
 
 
 def test_a_nomination_that_is_given_up_for_a_reason_is_reported_for_its_group() -> None:
     """cost.md 5.4: all of it was for one preemptor, and others may have the room."""
-    world, nominations = _world(1, *gang("crew", 2, cpu=1), pod("big", cpu=9))
+    world, nominations, effects = _world(1, *gang("crew", 2, cpu=1), pod("big", cpu=9))
     world.drain()
     cluster = world.engine.cluster
     members = [world.record(f"crew-{turn}") for turn in range(2)]
@@ -148,7 +151,7 @@ def test_a_nomination_that_is_given_up_for_a_reason_is_reported_for_its_group() 
         cluster.displace(one)
         cluster.nominate(one, 0)
     nominations.give_up(members, world.now, Released.GATED, "too few")
-    (room,) = nominations.take_released()
+    (room,) = effects.finish([]).released
     assert (room.key, room.nodes, room.message) == ("group/default/crew", ["n0"], "too few")
     assert room.group is cluster.groups["default/crew"]
     for one in members:
@@ -164,7 +167,7 @@ def test_a_nomination_that_only_the_api_has_waits_for_who_leaves_for_it(
 ) -> None:
     """cost.md 5.1: after a restart, those on the node that are on their way out by a preemption."""
     there = pod("low", cpu=4, node="n0", grace=30)
-    world, nominations = _world(1, there, pod("q", cpu=1, gates=["g"]))
+    world, nominations, _ = _world(1, there, pod("q", cpu=1, gates=["g"]))
     low = world.record("low")
     low.terminating, low.preempted = terminating, preempted
     nominations.known(world.record("q"), "n0", world.now)

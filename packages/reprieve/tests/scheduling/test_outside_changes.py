@@ -9,6 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from kube_rules import objects
+from kube_rules.meta import ObjectRef
 from reprieve.framework.plugin import CycleState, ReservePlugin
 from reprieve.framework.status import SUCCESS, Status
 from reprieve.queueing.entity import QueueState
@@ -48,7 +49,10 @@ def waiting() -> World:
 
 
 def taken(world: World) -> list[str]:
-    return [record.name for record in world.engine.take_unnominated()]
+    """Names of pods whose nomination has ended without a decision since the last call, and that got no other place."""
+    ended = [pod for effects in world.engine.effects for pod in effects.unnominated]
+    world.engine.effects.clear()
+    return [pod.name for pod in dict.fromkeys(ended) if pod.nominated < 0 and pod.row < 0]
 
 
 def test_nominations_changed_by_a_decision_are_not_reported_as_ended() -> None:
@@ -59,7 +63,7 @@ def test_nominations_changed_by_a_decision_are_not_reported_as_ended() -> None:
 
 def test_a_node_that_goes_ends_nominations_to_it() -> None:
     world = waiting()
-    world.engine.remove_node("n1", world.now)
+    world.engine.remove(ObjectRef("Node", "n1"), world.now)
     assert world.nominated == {}
     assert taken(world) == ["p"]
     assert taken(world) == [], "once"
@@ -96,7 +100,7 @@ def test_a_group_that_may_not_be_tried_gives_its_nominations_up(how: str) -> Non
     assert world.step().result is Result.WAITING
     assert sorted(world.nominated) == ["g-0", "g-1"]
     if how == "removed":
-        world.engine.remove_group("default/g", world.now)
+        world.engine.remove(ObjectRef("PodGroup", "default/g"), world.now)
         assert sorted(taken(world)) == ["g-0", "g-1"]
     else:
         world.engine.preemption_done("group/default/g", world.now)
@@ -131,7 +135,7 @@ def test_the_echo_of_our_own_nomination_is_no_news() -> None:
     world = waiting()
     uid = world.record("p").uid
     world.engine.preemption_failed(f"pod/{uid}", world.now)
-    world.engine.remove_node("n1", world.now)
+    world.engine.remove(ObjectRef("Node", "n1"), world.now)
     world.add(node("n3"), pod("low3", cpu=4, node="n3"))
     assert world.step().result is Result.WAITING
     assert world.nominated == {"p": "n3"}
@@ -167,7 +171,7 @@ def test_a_pod_deleted_while_it_is_bound_gives_everything_back() -> None:
     [binding] = world.step().bindings
     uid = binding.pod.uid
     assert ledger.held == {"p"}
-    world.engine.pod_gone(uid, world.now)
+    world.engine.remove(ObjectRef("Pod", uid=uid), world.now)
     assert ledger.held == set()
     world.engine.bound(uid)
     world.engine.bind_failed(uid, world.now)
@@ -179,7 +183,7 @@ def test_a_node_may_vanish_under_assumed_pods() -> None:
     """The binding fails, the pod is tried elsewhere."""
     world = World(node("n1"), pod("p", cpu=4))
     [binding] = world.step().bindings
-    world.engine.remove_node("n1", world.now)
+    world.engine.remove(ObjectRef("Node", "n1"), world.now)
     world.add(node("n2"))
     world.engine.bind_failed(binding.pod.uid, world.now)
     assert world.settle().where == {"p": "n2"}
@@ -194,9 +198,9 @@ def test_a_pod_bound_by_somebody_else_is_where_they_put_it() -> None:
         uid = binding.pod.uid
         bound = replace(world.objects[uid], spec=replace(world.objects[uid].spec, node_name=other))
         if first == "told":
-            world.engine.set_pod(bound, world.now)
+            world.engine.set(bound, world.now)
         world.engine.bind_failed(uid, world.now)
-        world.engine.set_pod(bound, world.now)
+        world.engine.set(bound, world.now)
         assert world.where == {"p": other}
         assert len(world.engine.queue) == 0
 

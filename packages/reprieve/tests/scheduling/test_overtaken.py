@@ -50,7 +50,7 @@ def test_a_pod_of_lower_priority_that_another_scheduler_binds_is_evicted_as_well
 
 def test_without_another_place_the_nomination_is_dropped_and_its_capacity_is_free() -> None:
     world = _begun()
-    world.engine.set_pod(pod("guard", cpu=4, node="n2", priority=30), world.now)
+    world.engine.set(pod("guard", cpu=4, node="n2", priority=30), world.now)
     world.add(pod("high", cpu="1500m", priority=20))
     world.virtual.until(world.now + 15)
     assert world.nominated == {}
@@ -92,10 +92,10 @@ def test_a_preemptor_is_tried_when_the_calls_of_its_preemption_are_done() -> Non
     )
     assert world.step().preemption is not None
     key = world.entity("mid").key
-    world.engine.set_pod(pod("high", cpu="1500m", priority=20, node="n1"), world.now)
-    assert world.engine.step(world.now + 20) is None
+    world.engine.set(pod("high", cpu="1500m", priority=20, node="n1"), world.now)
+    assert world.engine.step(world.now + 20).decision is None
     world.engine.preemption_done(key, world.now + 20)
-    decision = world.engine.step(world.now + 20)
+    decision = world.engine.step(world.now + 20).decision
     assert decision is not None
     assert decision.preemption is not None
     assert decision.preemption.domain == "n2"
@@ -109,7 +109,7 @@ def test_a_group_preempts_elsewhere_when_a_part_of_its_place_is_taken() -> None:
         *gang("crew", 2, cpu=2, priority=10),
     ).drain()
     assert set(world.nominated.values()) == {"n0", "n1"}
-    world.engine.set_pod(pod("taken", cpu=1, node="n0", priority=20), world.now)
+    world.engine.set(pod("taken", cpu=1, node="n0", priority=20), world.now)
     world.virtual.until(world.now + 15)
     assert world.nominated["crew-0"] != "n0"
     assert "dear-2" in world.evicted or "dear-3" in world.evicted

@@ -193,7 +193,7 @@ def test_what_breaks_a_rule_is_an_error_of_the_plugin(case: str) -> None:
     assert decision.rejections[0].reason == "SchedulerError"
     assert reason in decision.rejections[0].message
     assert "PostFilter plugin 'Evicts'" in decision.rejections[0].message
-    (incident,) = world.engine.take_plugin_incidents()
+    (incident,) = world.incidents()
     assert incident.plugin == "Evicts"
     assert world.evicted == []
     assert world.nominated == {}
@@ -215,7 +215,7 @@ def test_a_preemptor_with_never_evicts_nothing_by_a_plugin_either(of: str) -> No
     assert "not eligible due to preemptionPolicy=Never." in text
     world.settle()
     assert world.evicted == []
-    assert world.engine.take_plugin_incidents() == []
+    assert world.incidents() == []
 
 
 @pytest.mark.parametrize("of", ["pod", "group"])
@@ -235,7 +235,7 @@ def test_nominations_alone_are_recorded_and_tried_again_after_an_event(of: str) 
     world.gone("low2")
     world.settle()
     assert {f"default/{name}": where for name, where in world.where.items()} == names
-    assert world.engine.take_plugin_incidents() == []
+    assert world.incidents() == []
 
 
 def test_no_second_eviction_while_the_first_victims_leave() -> None:

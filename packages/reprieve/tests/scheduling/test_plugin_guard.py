@@ -176,10 +176,10 @@ def test_whatever_a_plugin_does_the_attempt_fails_and_nothing_else(
     assert expected in decision.rejections[0].message
     assert found.record(name).row < 0
     assert found.place(name) in (QueueState.BACKOFF, QueueState.UNSCHEDULABLE)
-    troubles = found.engine.take_plugin_incidents()
+    troubles = found.incidents()
     assert [(t.plugin, t.point, t.kind) for t in troubles] == [("Everything", point, "error")]
     assert "Traceback" in troubles[0].detail or "Error: " in troubles[0].detail
-    assert found.engine.take_plugin_incidents() == []
+    assert found.incidents() == []
     if isinstance(watch, Watchdog):
         watch.close()
 
@@ -243,7 +243,7 @@ def test_what_would_end_a_program_ends_an_attempt(
     found = world(behaving(method, does), *objects, watch=watch)
     message = found.step().rejections[0].message
     assert f"running {point} plugin 'Everything': {expected}" in message
-    assert [(t.point, t.kind) for t in found.engine.take_plugin_incidents()] == [(point, "error")]
+    assert [(t.point, t.kind) for t in found.incidents()] == [(point, "error")]
     if isinstance(watch, Watchdog):
         watch.close()
 
@@ -255,11 +255,11 @@ def test_what_would_end_a_program_is_noted_where_no_attempt_fails(method: str, e
     found = world(behaving(method, does), pod("p"))
     if method in ("unreserve", "post_bind"):
         found.step()
-        if method == "unreserve":
-            found.engine.bind_failed("uid-p", found.now)
-        else:
-            found.engine.bound("uid-p")
-    assert any(expected in trouble.text for trouble in found.engine.take_plugin_incidents())
+        engine = found.engine
+        found.virtual.keep_effects(
+            engine.bind_failed("uid-p", found.now) if method == "unreserve" else engine.bound("uid-p")
+        )
+    assert any(expected in trouble.text for trouble in found.incidents())
 
 
 @pytest.mark.parametrize("error", ENDS_PROGRAMS)
@@ -317,7 +317,7 @@ def test_ctrl_c_is_recognized_in_a_python_handler_too() -> None:
 def test_the_traceback_leads_to_the_line_in_the_plugin() -> None:
     found = world(behaving("filter", raises), pod("p"))
     found.step()
-    [trouble] = found.engine.take_plugin_incidents()
+    [trouble] = found.incidents()
     assert 'raise ZeroDivisionError("by design")' in trouble.detail
 
 
@@ -355,7 +355,7 @@ def test_a_queue_sort_that_fails_falls_back_to_priority(does: Callable[..., Any]
         profiles={base.name: Profile(base.name, plugins, base.score_weights)},
     ).settle()
     assert found.where == {"b": "n1"}
-    assert {t.point for t in found.engine.take_plugin_incidents()} == {"QueueSort"}
+    assert {t.point for t in found.incidents()} == {"QueueSort"}
 
 
 def test_a_pre_enqueue_that_fails_keeps_the_pod_and_is_asked_again() -> None:
@@ -377,10 +377,10 @@ def test_a_pre_enqueue_that_fails_keeps_the_pod_and_is_asked_again() -> None:
     assert found.place("p") is QueueState.GATED
     engine.queue.tick(found.now + 10)
     assert "want a Status, found NoneType" in found.entity("p").gate.reason
-    decision = engine.step(found.now + 20)
+    decision = engine.step(found.now + 20).decision
     assert decision is not None
     assert [b.pod.name for b in decision.bindings] == ["p"]
-    assert [t.kind for t in engine.take_plugin_incidents()] == ["error", "error"]
+    assert [t.kind for effects in engine.effects for t in effects.incidents] == ["error", "error"]
 
 
 @pytest.mark.parametrize("hint", [raises, *(does for does, _ in ENDS_PROGRAMS.values())])
@@ -398,7 +398,7 @@ def test_a_hint_that_fails_wakes_the_pod(hint: Callable[..., Any]) -> None:
     assert (len(full), found.place("p")) == (2, QueueState.UNSCHEDULABLE)
     found.add(node("n3"))
     assert found.place("p") in (QueueState.ACTIVE, QueueState.BACKOFF)
-    [trouble] = found.engine.take_plugin_incidents()
+    [trouble] = found.incidents()
     assert (trouble.point, trouble.kind) == ("QueueingHint", "error")
 
 
@@ -408,12 +408,12 @@ def test_where_nothing_can_fail_it_is_noted(method: str) -> None:
     found = world(behaving(method, raises), pod("p"))
     found.step()
     if method == "unreserve":
-        found.engine.bind_failed("uid-p", found.now)
+        effects = found.engine.bind_failed("uid-p", found.now)
         assert found.record("p").row < 0
     else:
-        found.engine.bound("uid-p")
+        effects = found.engine.bound("uid-p")
         assert found.record("p").row >= 0
-    [trouble] = found.engine.take_plugin_incidents()
+    [trouble] = effects.incidents
     assert (trouble.point.lower(), trouble.kind) == (method.replace("_", ""), "error")
 
 
@@ -422,13 +422,12 @@ def test_what_a_guarded_plugin_gives_up_is_written() -> None:
     back = r.PatchObject("PersistentVolumeClaim", "default", "c", {"metadata": {"annotations": {"a": None}}})
     found = world(behaving("give_up", gives([back])), pod("p"))
     found.step()
-    found.engine.bind_failed("uid-p", found.now)
-    assert found.engine.take_deferred_writes() == [back]
+    assert found.engine.bind_failed("uid-p", found.now).writes == (back,)
     wrong = world(behaving("give_up", gives("x")), pod("p"))
     wrong.step()
-    wrong.engine.bind_failed("uid-p", wrong.now)
-    assert wrong.engine.take_deferred_writes() == []
-    [trouble] = wrong.engine.take_plugin_incidents()
+    effects = wrong.engine.bind_failed("uid-p", wrong.now)
+    assert effects.writes == ()
+    [trouble] = effects.incidents
     assert "want a sequence of instructions" in trouble.text
 
 
@@ -491,7 +490,7 @@ def test_a_call_that_does_not_return_is_given_up_and_the_scheduler_goes_on(watch
     assert "running Filter plugin 'Sleeper': TimeoutError: gave no answer within 3 s" in decision.rejections[0].message
     assert decision.rejections[0].reason == SCHEDULER_ERROR
     assert watchdog.stuck() == ["Sleeper"]
-    stuck = [trouble for trouble in found.engine.take_plugin_incidents() if trouble.kind == "stuck"]
+    stuck = [trouble for trouble in found.incidents() if trouble.kind == "stuck"]
     assert len(stuck) == 1
     assert "let_go.wait" in stuck[0].detail  # where in the plugin
 
@@ -507,7 +506,7 @@ def test_a_call_that_does_not_return_is_given_up_and_the_scheduler_goes_on(watch
     incidents: list[PluginIncident] = []
 
     def recovered() -> bool:
-        incidents.extend(found.engine.take_plugin_incidents())
+        incidents.extend(found.engine.tick(found.now).incidents)
         return not watchdog.stuck() and "recovered" in kinds(incidents)
 
     until(recovered)
@@ -533,7 +532,7 @@ def test_a_slow_call_is_noted_and_its_answer_counts(watchdog: Watchdog) -> None:
     watch = Watchdog(limit=10_000.0, budget=0.5, clock=lambda: float(next(times)))
     found = world(Vectorised(), pod("p"), watch=watch).settle()
     assert found.where == {"p": "n2"}
-    slow = [trouble.text for trouble in found.engine.take_plugin_incidents() if trouble.kind == "slow"]
+    slow = [trouble.text for trouble in found.incidents() if trouble.kind == "slow"]
     assert "Score plugin 'Vectorised' took 2.0 s" in slow
     watch.close()
 
@@ -562,7 +561,7 @@ def test_a_hint_is_given_less_time_than_an_attempt() -> None:
     found.step()
     found.add(node("n3"))
     assert found.place("p") in (QueueState.ACTIVE, QueueState.BACKOFF)
-    assert "stuck" in kinds(found.engine.take_plugin_incidents())
+    assert "stuck" in kinds(found.incidents())
     gate.let_go.set()
     until(lambda: not watch.stuck())
     watch.close()

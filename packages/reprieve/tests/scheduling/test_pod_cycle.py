@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from kube_rules.meta import ObjectRef
 from reprieve.framework.gates import FeatureGates
 from reprieve.framework.profile import Profile
 from reprieve.queueing.entity import QueueState
@@ -209,7 +210,7 @@ def test_a_nomination_that_moves_wakes_who_waited_for_its_room() -> None:
 def test_nominations_to_a_removed_node_are_void() -> None:
     """A node that is gone holds nothing for anybody."""
     world = World(node("n", cpu=1), pod("p", cpu=1, nominated="n", gates=["g"]))
-    world.engine.remove_node("n", world.now)
+    world.engine.remove(ObjectRef("Node", "n"), world.now)
     assert world.nominated == {}
     world.engine.cluster.check()
 
@@ -299,9 +300,10 @@ def test_a_pod_that_ended_frees_its_room() -> None:
     """Succeeded and Failed pods hold nothing."""
     for phase in ("Succeeded", "Failed"):
         world = World(node("n", cpu=1), pod("r", cpu=1, node="n"), pod("p", cpu=1)).drain()
-        world.engine.set_pod(pod("r", cpu=1, node="n", phase=phase), world.now)
+        world.engine.set(pod("r", cpu=1, node="n", phase=phase), world.now)
         assert world.settle().where == {"p": "n"}
-        assert world.engine.set_pod(pod("other", cpu=1, node="n", phase=phase), world.now) is None
+        world.engine.set(pod("other", cpu=1, node="n", phase=phase), world.now)
+        assert "uid-other" not in world.engine.cluster.pods
 
 
 # -- plugins of one's own ------------------------------------------------------------------------------------------
@@ -350,9 +352,9 @@ def test_a_pod_is_decided_about_by_the_profile_it_names(scheduler: str, anybody:
         profiles[name] = _for_scheduler(profile_with(Prefers(**{f"in-{name}": 10}), weights={"Prefers": 1}), name)
     engine = Engine(EngineOptions(profiles, any_scheduler=anybody, validate=True))
     for name in ("in-first", "in-second"):
-        engine.set_node(node(name, cpu=4), 0.0)
-    engine.set_pod(pod("p", cpu=1, scheduler=scheduler), 0.0)
-    decision = engine.step(1.0)
+        engine.set(node(name, cpu=4), 0.0)
+    engine.set(pod("p", cpu=1, scheduler=scheduler), 0.0)
+    decision = engine.step(1.0).decision
     assert (decision.profile if decision is not None else None) == decided_by
     assert decision is None or [binding.node for binding in decision.bindings] == [f"in-{decided_by}"]
     assert decision is None or (decision.attempt, decision.queued) == (1, 0.0)

@@ -152,7 +152,7 @@ def test_a_plugin_that_raises_ends_the_attempt_and_its_nominations(of: str) -> N
     assert rejection.message.endswith("plugin 'A': ValueError: ups")
     assert [one.name for one in decision.cleared] == ["p"]
     assert world.place("p") is QueueState.BACKOFF
-    assert len(world.engine.take_plugin_incidents()) == 1
+    assert len(world.incidents()) == 1
     assert (decision.in_vain is not None) is (of == "group")
     assert decision.in_vain is None or decision.in_vain.why is NoRoom.ERROR
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from kube_rules.meta import ObjectRef
 from reprieve.framework.instructions import DeleteObject, Instruction
 from reprieve.framework.plugin import (
     BindPlugin,
@@ -20,8 +21,9 @@ from reprieve.framework.plugin import (
 from reprieve.framework.status import SUCCESS, Code, Status
 from reprieve.plugins.default_binder import ApiBinding
 from reprieve.queueing.entity import QueueState
-from reprieve.scheduling.awaiting_permission import PERMIT_TIMEOUT
+from reprieve.scheduling.assumed_pods import PERMIT_TIMEOUT
 from reprieve.scheduling.decision import Result
+from reprieve.scheduling.effects import NO_EFFECTS
 from tests.building import World, gang, node, pod, profile_with
 
 NO = Status(Code.UNSCHEDULABLE, "not here")
@@ -143,7 +145,7 @@ def test_whoever_refuses_undoes_every_reserve_in_reverse_order(
     assert decision.bindings == decision.waiting == ()
     assert [(r.pod.name, r.reason, r.message) for r in decision.rejections] == [("p", reason, message)]
     assert world.where == {}
-    complaints = world.engine.take_plugin_incidents()
+    complaints = world.incidents()
     raised = sum(isinstance(answer, Exception) for answer in (*first.values(), *second.values()))
     assert len(complaints) == raised
     assert world.place("p") is not QueueState.ACTIVE
@@ -221,10 +223,10 @@ def test_permit_plugins_are_called_again_for_waiting_pods(
     door.answers["permit"] = answer
     door.calls.clear()
     now = world.now + seconds
-    bindings, rejections = world.engine.ask_permission(now)
-    assert [binding.pod.name for binding in bindings] == allowed
-    assert [(r.pod.name, r.reason, r.message) for r in rejections] == refused
-    assert all(binding is waiting for binding in bindings)
+    effects = world.engine.ask_permission(now)
+    assert [binding.pod.name for binding in effects.allowed] == allowed
+    assert [(r.pod.name, r.reason, r.message) for r in effects.refused] == refused
+    assert all(binding is waiting for binding in effects.allowed)
     assert world.engine.awaits_permission is (not allowed and not refused)
     assert world.where == ({} if refused else {"p": "n"})
     assert door.calls == ["Speaks permit p", *(["Speaks give_up p", "Speaks unreserve p"] if refused else [])]
@@ -235,21 +237,9 @@ def test_who_leaves_while_it_waits_for_permission_is_neither_bound_nor_tried_aga
     world = _world(Speaks([], permit=WAIT))
     world.step()
     world.engine.pod_terminating("uid-p", world.now)
-    assert world.engine.ask_permission(world.now) == ([], [])
+    assert world.engine.ask_permission(world.now) is NO_EFFECTS
     assert not world.engine.awaits_permission
     assert (world.where, len(world.engine.queue)) == ({}, 0)
-
-
-@pytest.mark.parametrize("allow", [True, False])
-def test_somebody_else_decides_for_the_plugin(allow: bool) -> None:
-    """`Engine.permit`: the binding to carry out, or the room is given back; the second word is none."""
-    world = _world(Speaks([], permit=WAIT))
-    (waiting,) = world.step().waiting
-    assert world.engine.permit("uid-p", allow=allow, now=world.now) is (waiting if allow else None)
-    assert world.engine.permit("uid-p", allow=True, now=world.now) is None
-    assert not world.engine.awaits_permission
-    assert world.where == ({"p": "n"} if allow else {})
-    assert allow or world.place("p") is QueueState.BACKOFF
 
 
 def test_a_pod_that_is_gone_needs_no_permission() -> None:
@@ -259,7 +249,6 @@ def test_a_pod_that_is_gone_needs_no_permission() -> None:
     world.step()
     world.gone("p")
     assert not world.engine.awaits_permission
-    assert world.engine.permit("uid-p", allow=True, now=world.now) is None
     assert door.calls[-2:] == ["Speaks give_up p", "Speaks unreserve p"]
 
 
@@ -271,7 +260,7 @@ def test_permit_plugins_are_called_in_the_order_in_which_pods_began_to_wait() ->
         world.step()
     door.calls.clear()
     door.answers["permit"] = SUCCESS
-    allowed, _ = world.engine.ask_permission(world.now)
+    allowed = world.engine.ask_permission(world.now).allowed
     assert [binding.pod.name for binding in allowed] == ["b", "a", "c"]
 
 
@@ -287,14 +276,12 @@ def test_what_was_written_for_a_binding_that_failed_is_taken_back(how: str) -> N
     world = _world(*plugins)
     world.step()
     made.clear()
-    if how == "refused":
-        world.engine.bind_failed("uid-p", world.now)
-    else:
-        world.gone("p")
+    engine = world.engine
+    ref = ObjectRef("Pod", uid="uid-p")
+    effects = engine.bind_failed("uid-p", world.now) if how == "refused" else engine.remove(ref, world.now)
     assert made == ["A give_up p", "B give_up p", *UNDONE]
-    assert world.engine.take_deferred_writes() == [back]
-    assert world.engine.take_deferred_writes() == []
-    (incident,) = world.engine.take_plugin_incidents()
+    assert effects.writes == (back,)
+    (incident,) = effects.incidents
     assert "ups" in incident.text
 
 
@@ -304,11 +291,9 @@ def test_every_post_bind_plugin_is_called_whatever_one_of_them_raises() -> None:
     world = _world(*_two(made, {"post_bind": ValueError("ups")}, {}))
     world.step()
     made.clear()
-    world.engine.bound("uid-p")
-    world.engine.bound("uid-nobody")
+    assert len(world.engine.bound("uid-p").incidents) == 1
+    assert world.engine.bound("uid-nobody") is NO_EFFECTS
     assert made == ["A post_bind p", "B post_bind p"]
-    assert len(world.engine.take_plugin_incidents()) == 1
-    assert world.engine.take_plugin_incidents() == []
     assert world.record("p").bound
 
 

@@ -13,6 +13,7 @@ import pytest
 from msgspec.structs import replace
 
 from kube_rules import objects
+from kube_rules.meta import ObjectRef
 from reprieve.queueing.entity import Entity
 from reprieve.scheduling import room_bound, spread_bound
 from reprieve.scheduling.room_bound import RoomBound
@@ -104,7 +105,7 @@ def test_a_node_with_a_pod_that_stays_is_no_place_for_who_keeps_away_from_it(
 
     found = [shut()]
     for name in ("busy-0", "busy-1"):
-        world.engine.pod_gone(world.record(name).uid, world.now)
+        world.engine.remove(ObjectRef("Pod", uid=world.record(name).uid), world.now)
         found.append(shut())
     assert found == [out, out, False]
 
@@ -152,7 +153,7 @@ def test_a_pod_that_stays_shuts_its_whole_domain_until_it_goes() -> None:
     found = []
     for name in (None, "busy-0", "busy-1"):
         if name is not None:
-            world.engine.pod_gone(world.record(name).uid, world.now)
+            world.engine.remove(ObjectRef("Pod", uid=world.record(name).uid), world.now)
         bound.refresh()
         found.append(bool(bound.out_of_reach(world.entity("away"))))
     assert found == [True, True, False]
@@ -189,7 +190,7 @@ def test_members_that_spread_find_no_more_places_than_the_fullest_domain_lets_th
     bound.refresh()
     why = {"NodeResourcesFit", "GangScheduling", "PodTopologySpread"}
     assert bound.out_of_reach(world.entity("crew")) == (why if out else set())
-    world.engine.pod_gone(world.record("full-0").uid, world.now)
+    world.engine.remove(ObjectRef("Pod", uid=world.record("full-0").uid), world.now)
     bound.refresh()
     assert bound.out_of_reach(world.entity("crew")) == (why if "min_domains" in more else set())
 
@@ -210,7 +211,7 @@ def test_who_is_counted_and_stays_leaves_members_that_spread_less() -> None:
     found = []
     for name in (None, "above", "equal"):
         if name is not None:
-            world.engine.pod_gone(world.record(name).uid, world.now)
+            world.engine.remove(ObjectRef("Pod", uid=world.record(name).uid), world.now)
         bound.refresh()
         found.append(bool(bound.out_of_reach(world.entity("crew"))))
     assert found == [True, True, False]
@@ -248,7 +249,7 @@ def test_a_node_that_moved_to_another_zone_counts_there_when_a_pod_on_it_ends() 
     assert shut(), "no place in a"
     world.add(node("b2", cpu=2, labels={"zone": "a"}))
     assert shut(), "one place in a and two in b"
-    world.engine.pod_gone(world.record("second").uid, world.now)
+    world.engine.remove(ObjectRef("Pod", uid=world.record("second").uid), world.now)
     assert not shut()
 
 
@@ -335,7 +336,7 @@ def test_spreads_over_more_domains_than_are_compared_are_not_reckoned_again_unti
     bound.refresh()
     with mock.patch.object(spread_bound, "_MOST_DOMAINS", 1):
         assert "PodTopologySpread" not in bound.out_of_reach(entity)
-        world.engine.pod_gone(world.record("on-a").uid, world.now)
+        world.engine.remove(ObjectRef("Pod", uid=world.record("on-a").uid), world.now)
         with mock.patch.object(SpreadBounds, "place", side_effect=AssertionError("in vain")):
             bound.refresh()
     world.add(node("na", cpu=4, labels={"zone": "a", "new": ""}))
@@ -380,7 +381,7 @@ def _many_kinds() -> World:
 
 
 def _relabelled(name: str, **labels: str) -> Callable[[World], object]:
-    return lambda w: w.engine.set_pod(_with_labels(w.objects[f"uid-{name}"], labels), w.now)
+    return lambda w: w.engine.set(_with_labels(w.objects[f"uid-{name}"], labels), w.now)
 
 
 def _with_labels(item: objects.Pod, labels: dict[str, str]) -> objects.Pod:
@@ -405,7 +406,7 @@ HAPPENINGS: dict[str, Callable[[World], object]] = {
     "a node moves": lambda w: w.add(node("nc1", cpu=4, labels={"zone": "a", "host": "nc1"})),
     "a node is cordoned": lambda w: w.add(node("na1", cpu=4, labels={"zone": "a", "host": "na1"}, unschedulable=True)),
     "a node comes": lambda w: w.add(node("nd0", cpu=4, labels={"zone": "d", "host": "nd0"})),
-    "a node goes": lambda w: w.engine.remove_node("nb1", w.now),
+    "a node goes": lambda w: w.engine.remove(ObjectRef("Node", "nb1"), w.now),
     "it comes back": lambda w: w.add(node("nb1", cpu=6, labels={"zone": "b", "host": "nb1"})),
     "so much that nobody knows what": _unknown_changes,
     "a resource is new": lambda w: w.add(

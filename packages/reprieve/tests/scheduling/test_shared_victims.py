@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kube_rules.meta import ObjectRef
 from reprieve.scheduling.decision import Result
 from reprieve.scheduling.engine import Engine
 from reprieve.scheduling.engine_options import EngineOptions
@@ -11,13 +12,13 @@ from tests.building import node, pod
 def engine_with_shared_victims() -> tuple[Engine, list[str]]:
     """n1 holds two victims; `first` makes room for itself, `second` for both: one victim is both preemptors'."""
     engine = Engine(EngineOptions(validate=True))
-    engine.set_node(node("n1", cpu=6), 0.0)
+    engine.set(node("n1", cpu=6), 0.0)
     for name in ("low1", "low2"):
-        engine.set_pod(pod(name, cpu=3, node="n1"), 0.0)
+        engine.set(pod(name, cpu=3, node="n1"), 0.0)
     keys = []
     for number, name in enumerate(("first", "second")):
-        engine.set_pod(pod(name, cpu=3, priority=10), float(number))
-        decision = engine.step(float(number))
+        engine.set(pod(name, cpu=3, priority=10), float(number))
+        decision = engine.step(float(number)).decision
         assert decision is not None
         assert decision.result is Result.WAITING
         keys.append(decision.key)
@@ -33,7 +34,7 @@ def test_when_a_shared_victim_has_left_it_is_under_way_for_neither() -> None:
     engine, keys = engine_with_shared_victims()
     for name in ("low1", "low2"):
         assert [engine.preempting(key) for key in keys].count(True) >= 1
-        engine.pod_gone(uid_of(engine, name), 5.0)
+        engine.remove(ObjectRef("Pod", uid=uid_of(engine, name)), 5.0)
     assert [engine.preempting(key) for key in keys] == [False, False]
 
 
@@ -42,6 +43,6 @@ def test_that_one_preemption_failed_does_not_end_the_other() -> None:
     engine, (first, second) = engine_with_shared_victims()
     engine.preemption_failed(first, 5.0)
     assert [engine.preempting(first), engine.preempting(second)] == [False, True]
-    engine.pod_gone(uid_of(engine, "low1"), 6.0)
-    engine.pod_gone(uid_of(engine, "low2"), 6.0)
+    engine.remove(ObjectRef("Pod", uid=uid_of(engine, "low1")), 6.0)
+    engine.remove(ObjectRef("Pod", uid=uid_of(engine, "low2")), 6.0)
     assert not engine.preempting(second)

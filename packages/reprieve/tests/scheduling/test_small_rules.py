@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from kube_rules.meta import ObjectMeta, OwnerReference
-from kube_rules.objects import Namespace
+from kube_rules.meta import ObjectMeta, ObjectRef, OwnerReference
+from kube_rules.objects import ResourceQuota
 from kube_rules.owners import ReplicaSet
 from kube_rules.storage import CSIStorageCapacity
 from reprieve.cluster.groups import GroupState
@@ -67,9 +67,9 @@ def test_only_objects_that_were_known_give_an_event_when_removed(monkeypatch: py
     """scheduling.md 7.3: an object of storage or devices that goes is an event, one that was never known is none."""
     world = World(node("n"), claim("c"))
     events = _events(world, monkeypatch)
-    assert not world.engine.remove_resource("PersistentVolumeClaim", "default", "nosuch", world.now)
+    assert not world.engine.remove(ObjectRef("PersistentVolumeClaim", "default/nosuch"), world.now).known
     assert not events
-    assert world.engine.remove_resource("PersistentVolumeClaim", "default", "c", world.now)
+    assert world.engine.remove(ObjectRef("PersistentVolumeClaim", "default/c"), world.now).known
     assert [event.before for event in events] == [claim("c")]
 
 
@@ -91,9 +91,9 @@ def test_the_controller_of_a_controller_is_forgotten_with_it() -> None:
     controllers, owner = world.engine.cluster.controllers, ("apps/v1", "ReplicaSet", "web-1")
     assert controllers.highest("default", owner) == ("apps/v1", "Deployment", "web")
     assert controllers.highest("other", owner) == owner
-    assert world.engine.remove_selector_owner("ReplicaSet", "default", "web-1", world.now)
+    assert world.engine.remove(ObjectRef("ReplicaSet", "default/web-1"), world.now).known
     assert controllers.highest("default", owner) == owner
-    assert not world.engine.remove_selector_owner("ReplicaSet", "default", "web-1", world.now)
+    assert not world.engine.remove(ObjectRef("ReplicaSet", "default/web-1"), world.now).known
 
 
 @pytest.mark.parametrize(
@@ -176,15 +176,16 @@ def test_what_is_there_at_the_start_is_learnt_in_the_order_in_which_it_is_needed
 
 
 def test_what_the_scheduler_does_not_read_is_refused_or_unknown() -> None:
-    """Of a kind that is none of storage or devices nothing is known; a rule about taints needs its gate."""
+    """Kinds that are not in the table are refused; a rule about taints needs its gate."""
     world = World(node("n"))
-    with pytest.raises(TypeError, match="Namespace is not a resource of the scheduler"):
-        world.engine.set_resource(Namespace(metadata=ObjectMeta(name="x")), world.now)
-    assert not world.engine.remove_resource("Namespace", "", "x", world.now)
+    with pytest.raises(TypeError, match="ResourceQuota is not a kind that the scheduler reads"):
+        world.engine.set(ResourceQuota(metadata=ObjectMeta(name="x")), world.now)
+    assert not world.engine.reads("ResourceQuota")
+    assert not world.engine.remove(ObjectRef("ResourceQuota", "x"), world.now).known
     for on in (True, False):
         world = World(node("n"), gates=FeatureGates.of({"DRADeviceTaintRules": on}))
-        world.engine.set_resource(taint_rule(), world.now)
-        assert world.engine.remove_resource("DeviceTaintRule", "", "rule", world.now) is on
+        world.engine.set(taint_rule(), world.now)
+        assert world.engine.remove(ObjectRef("DeviceTaintRule", "rule"), world.now).known is on
 
 
 def _sharing() -> World:
@@ -208,7 +209,7 @@ def _given_back(world: World, name: str, *, to: tuple[str, ...] = ()) -> None:
     """The API has taken everybody else off the claim."""
     had = {"c": "gpu-0", "d": "gpu-1"}[name]
     status = allocated(("gpu.example.com", "n", had), to=to) if to else None
-    world.engine.set_resource(device_claim(name, status=status), world.now)
+    world.engine.set(device_claim(name, status=status), world.now)
 
 
 @pytest.mark.parametrize("last", ["c", "d"])

@@ -9,6 +9,7 @@ import pytest
 from msgspec.structs import replace as replace_struct
 
 from kube_rules import objects
+from kube_rules.meta import ObjectRef
 from reprieve.framework.gates import FeatureGates
 from reprieve.plugins.gang_scheduling import RETRY, GangScheduling
 from reprieve.queueing.entity import QueueState
@@ -162,7 +163,7 @@ def test_a_root_that_goes_takes_its_tree_apart() -> None:
     """composite.md 2.2: and it comes back whole."""
     world = World(node("n", cpu=1), composite("root"), *leaf("a", 1), *leaf("b", 2)).settle()
     assert world.pending == ["b-0", "b-1"]
-    world.engine.remove_composite("default/root", world.now)
+    world.engine.remove(ObjectRef("CompositePodGroup", "default/root"), world.now)
     assert world.entity("b").gate.reason == MISSING.format("root")
     world.settle()
     world.add(composite("root"), node("m", cpu=2)).settle()

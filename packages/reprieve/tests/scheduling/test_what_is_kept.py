@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from kube_rules.decoding import decode_object
 from kube_rules.group_owners import Job
 from kube_rules.group_sources import GroupSources
-from kube_rules.meta import OwnerReference
+from kube_rules.meta import ObjectRef, OwnerReference
 from kube_rules.objects import Namespace, ObjectMeta
 from kube_rules.owners import Service, ServiceSpec
 from reprieve.scheduling.engine import Engine
@@ -59,14 +59,14 @@ def kept(engine: Engine) -> dict[str, int]:
 def settle(engine: Engine, now: float, *, confirms: bool = True) -> None:
     """All that can be tried now is; bindings and preemptions come to their end."""
     engine.tick(now)
-    while (decision := engine.step(now)) is not None:
+    while (decision := engine.step(now).decision) is not None:
         for binding in decision.bindings:
             if confirms:
                 engine.bound(binding.pod.uid)
         if decision.preemption is not None:
             for uid in [pod.uid for verdict in decision.preemption.victims for pod in verdict.unit.pods]:
                 engine.pod_terminating(uid, now, preempted=True)
-                engine.pod_gone(uid, now)
+                engine.remove(ObjectRef("Pod", uid=uid), now)
             engine.preemption_done(decision.key, now)
 
 
@@ -94,23 +94,23 @@ def _foreign(name: str) -> Any:
 def alone(engine: Engine, life: str, now: float) -> None:
     """Pods that are bound, one that waits, and one with a nomination of before."""
     for turn in range(3):
-        engine.set_pod(pod(f"p{life}{turn}", cpu=1), now)
-    engine.set_pod(pod(f"w{life}", cpu=9), now)
-    engine.set_pod(pod(f"g{life}", cpu=1, gates=["x"]), now)
-    engine.set_pod(pod(f"n{life}", cpu=9, nominated="n"), now)
+        engine.set(pod(f"p{life}{turn}", cpu=1), now)
+    engine.set(pod(f"w{life}", cpu=9), now)
+    engine.set(pod(f"g{life}", cpu=1, gates=["x"]), now)
+    engine.set(pod(f"n{life}", cpu=9, nominated="n"), now)
     settle(engine, now)
 
 
 def unconfirmed(engine: Engine, life: str, now: float) -> None:
     """Nobody says what became of the bindings: the pods go while these are under way."""
     for turn in range(3):
-        engine.set_pod(pod(f"p{life}{turn}", cpu=1), now)
+        engine.set(pod(f"p{life}{turn}", cpu=1), now)
     settle(engine, now, confirms=False)
 
 
 def refused(engine: Engine, life: str, now: float) -> None:
     """A binding fails and is done again."""
-    engine.set_pod(pod(f"p{life}", cpu=1), now)
+    engine.set(pod(f"p{life}", cpu=1), now)
     settle(engine, now, confirms=False)
     engine.bind_failed(f"uid-p{life}", now)
     settle(engine, now + 30.0)
@@ -118,59 +118,59 @@ def refused(engine: Engine, life: str, now: float) -> None:
 
 def elsewhere(engine: Engine, life: str, now: float) -> None:
     """Somebody else binds them: one that waits, one that was assumed on another node."""
-    engine.set_pod(pod(f"w{life}", cpu=9), now)
-    engine.set_pod(pod(f"a{life}", cpu=1), now)
+    engine.set(pod(f"w{life}", cpu=9), now)
+    engine.set(pod(f"a{life}", cpu=1), now)
     settle(engine, now, confirms=False)
     there = engine.cluster.nodes.names[engine.cluster.pods[f"uid-a{life}"].row]
-    engine.set_pod(pod(f"w{life}", cpu=9, node="m"), now)
-    engine.set_pod(pod(f"a{life}", cpu=1, node="n" if there == "m" else "m"), now)
+    engine.set(pod(f"w{life}", cpu=9, node="m"), now)
+    engine.set(pod(f"a{life}", cpu=1, node="n" if there == "m" else "m"), now)
 
 
 def gangs(engine: Engine, life: str, now: float) -> None:
     """One that is placed and one that waits."""
     for name, cpu in (("small", 1), ("large", 3)):
-        engine.set_group(group(f"{name}{life}", min_count=3), now)
+        engine.set(group(f"{name}{life}", min_count=3), now)
         for turn in range(3):
-            engine.set_pod(pod(f"{name}{life}{turn}", cpu=cpu, group=f"{name}{life}"), now)
+            engine.set(pod(f"{name}{life}{turn}", cpu=cpu, group=f"{name}{life}"), now)
     settle(engine, now)
     for name in ("small", "large"):
-        engine.remove_group(f"default/{name}{life}", now)
+        engine.remove(ObjectRef("PodGroup", f"default/{name}{life}"), now)
 
 
 def tree(engine: Engine, life: str, now: float) -> None:
     """Two groups below one."""
-    engine.set_composite(composite(f"top{life}", min_groups=2), now)
+    engine.set(composite(f"top{life}", min_groups=2), now)
     for turn in range(2):
-        engine.set_group(group(f"leaf{life}{turn}", min_count=1, parent=f"top{life}"), now)
-        engine.set_pod(pod(f"l{life}{turn}", cpu=1, group=f"leaf{life}{turn}"), now)
+        engine.set(group(f"leaf{life}{turn}", min_count=1, parent=f"top{life}"), now)
+        engine.set(pod(f"l{life}{turn}", cpu=1, group=f"leaf{life}{turn}"), now)
     settle(engine, now)
     for turn in range(2):
-        engine.remove_group(f"default/leaf{life}{turn}", now)
-    engine.remove_composite(f"default/top{life}", now)
+        engine.remove(ObjectRef("PodGroup", f"default/leaf{life}{turn}"), now)
+    engine.remove(ObjectRef("CompositePodGroup", f"default/top{life}"), now)
 
 
 def preempting(engine: Engine, life: str, now: float) -> None:
     """A pod and a gang evict who is less important, and are placed."""
     for turn in range(8):
-        engine.set_pod(pod(f"low{life}{turn}", cpu=1), now)
+        engine.set(pod(f"low{life}{turn}", cpu=1), now)
     settle(engine, now)
-    engine.set_pod(pod(f"high{life}", cpu=2, priority=5), now)
-    engine.set_group(group(f"crew{life}", min_count=2, priority=7), now)
+    engine.set(pod(f"high{life}", cpu=2, priority=5), now)
+    engine.set(group(f"crew{life}", min_count=2, priority=7), now)
     for turn in range(2):
-        engine.set_pod(pod(f"c{life}{turn}", cpu=2, group=f"crew{life}", priority=7), now)
+        engine.set(pod(f"c{life}{turn}", cpu=2, group=f"crew{life}", priority=7), now)
     settle(engine, now)
     settle(engine, now + 30.0)
-    engine.remove_group(f"default/crew{life}", now)
+    engine.remove(ObjectRef("PodGroup", f"default/crew{life}"), now)
 
 
 def nominated(engine: Engine, life: str, now: float) -> str:
     """The key of a preemptor whose victims are chosen and not gone yet."""
     for turn in range(8):
-        engine.set_pod(pod(f"low{life}{turn}", cpu=1), now)
+        engine.set(pod(f"low{life}{turn}", cpu=1), now)
     settle(engine, now)
-    engine.set_pod(pod(f"high{life}", cpu=4, priority=5), now)
+    engine.set(pod(f"high{life}", cpu=4, priority=5), now)
     engine.tick(now)
-    decision = engine.step(now)
+    decision = engine.step(now).decision
     assert decision is not None
     assert decision.preemption is not None
     return decision.key
@@ -186,16 +186,16 @@ def given_up(engine: Engine, life: str, now: float) -> None:
     """The preemptor goes while its victims still leave."""
     key = nominated(engine, life, now)
     engine.preemption_done(key, now)
-    engine.pod_gone(f"uid-high{life}", now)
+    engine.remove(ObjectRef("Pod", uid=f"uid-high{life}"), now)
 
 
 def controllers(engine: Engine, life: str, now: float) -> None:
     """Jobs whose pods are gangs."""
-    engine.set_owner(_job(f"job{life}"), now)
+    engine.set(_job(f"job{life}"), now)
     for turn in range(2):
-        engine.set_pod(_owned(f"o{life}{turn}", f"job{life}"), now)
+        engine.set(_owned(f"o{life}{turn}", f"job{life}"), now)
     settle(engine, now)
-    engine.remove_owner("Job", "default", f"job{life}", now)
+    engine.remove(ObjectRef("Job", f"default/{f'job{life}'}"), now)
 
 
 def sized(engine: Engine, life: str, now: float) -> None:
@@ -203,35 +203,35 @@ def sized(engine: Engine, life: str, now: float) -> None:
     for turn in range(2):
         notes = {"kueue.x-k8s.io/pod-group-total-count": "2"}
         labels = {"kueue.x-k8s.io/pod-group-name": f"k{life}"}
-        engine.set_pod(pod(f"k{life}{turn}", cpu=1, labels=labels, annotations=notes), now)
+        engine.set(pod(f"k{life}{turn}", cpu=1, labels=labels, annotations=notes), now)
     settle(engine, now)
 
 
 def foreign(engine: Engine, life: str, now: float) -> None:
     """A PodGroup of Volcano that stands for a tree."""
-    engine.set_group(_foreign(f"v{life}"), now)
+    engine.set(_foreign(f"v{life}"), now)
     for turn, task in enumerate(("master", "worker")):
         notes = {"scheduling.k8s.io/group-name": f"v{life}", "volcano.sh/task-spec": task}
-        engine.set_pod(pod(f"v{life}{turn}", cpu=1, annotations=notes), now)
+        engine.set(pod(f"v{life}{turn}", cpu=1, annotations=notes), now)
     settle(engine, now)
-    engine.remove_group(f"default/v{life}", now)
+    engine.remove(ObjectRef("PodGroup", f"default/v{life}"), now)
 
 
 def around(engine: Engine, life: str, now: float) -> None:
     """What stands around pods: classes, budgets, namespaces and services."""
     terms = annotated(minimum_runtime="1h", pdb_policy="Respect")
     labels = {"app": life}
-    engine.set_namespace(Namespace(metadata=ObjectMeta(name=f"ns{life}", labels=labels)), now)
-    engine.set_class(priority_class(f"class{life}", 5, terms), now)
-    engine.set_budget(pdb(f"budget{life}"), now)
+    engine.set(Namespace(metadata=ObjectMeta(name=f"ns{life}", labels=labels)), now)
+    engine.set(priority_class(f"class{life}", 5, terms), now)
+    engine.set(pdb(f"budget{life}"), now)
     service = Service(metadata=ObjectMeta(name=f"s{life}", namespace="default"), spec=ServiceSpec(selector=labels))
-    engine.set_selector_owner(service, now)
-    engine.set_pod(pod(f"p{life}", cpu=1, priority_class=f"class{life}", priority=5, annotations=terms), now)
+    engine.set(service, now)
+    engine.set(pod(f"p{life}", cpu=1, priority_class=f"class{life}", priority=5, annotations=terms), now)
     settle(engine, now)
-    assert engine.remove_selector_owner("Service", "default", f"s{life}", now)
-    engine.remove_budget(f"default/budget{life}", now)
-    engine.remove_class(f"class{life}", now)
-    engine.remove_namespace(f"ns{life}", now)
+    assert engine.remove(ObjectRef("Service", f"default/{f's{life}'}"), now).known
+    engine.remove(ObjectRef("PodDisruptionBudget", f"default/budget{life}"), now)
+    engine.remove(ObjectRef("PriorityClass", f"class{life}"), now)
+    engine.remove(ObjectRef("Namespace", f"ns{life}"), now)
 
 
 LIVES = (
@@ -249,7 +249,7 @@ LIVES = (
     sized,
     foreign,
 )
-LOGS = (".resized_gangs.keys", "._changes._log.rows")
+LOGS = ("._log.keys", ".resized_gangs.keys", "._log.rows")
 """Logs of what changed lately: bounded by themselves."""
 
 
@@ -258,18 +258,15 @@ def test_what_is_gone_leaves_nothing_behind(life: Callable[[Engine, str, float],
     """The first lives fill what is kept by shape; from then on nothing grows."""
     engine = Engine(EngineOptions(sources=GroupSources.switched({"owners": True})))
     engine.watch_owners(["Job"], 0.0)
-    engine.set_node(node("n", cpu=4), 0.0)
-    engine.set_node(node("m", cpu=4), 0.0)
+    engine.set(node("n", cpu=4), 0.0)
+    engine.set(node("m", cpu=4), 0.0)
     sizes = []
     for turn in range(4):
         now = 1000.0 * (turn + 1)
         life(engine, f"{turn}x", now)
         for one in list(engine.cluster.pods.values()):
-            engine.pod_gone(one.uid, now + 60.0)
+            engine.remove(ObjectRef("Pod", uid=one.uid), now + 60.0)
         settle(engine, now + 700.0)
-        engine.take_unnominated()
-        engine.take_released()
-        engine.take_deferred_writes()
         sizes.append({path: size for path, size in kept(engine).items() if not path.endswith(LOGS)})
     assert engine.cluster.groups == {}
     assert sizes[3] == sizes[2]
@@ -280,10 +277,10 @@ def test_of_an_attempt_nothing_is_kept_once_its_binding_is_confirmed() -> None:
     left = {}
     for confirms in (False, True):
         engine = Engine(EngineOptions())
-        engine.set_node(node("n", cpu=4), 0.0)
+        engine.set(node("n", cpu=4), 0.0)
         for turn in range(3):
-            engine.set_pod(pod(f"p{turn}", cpu=1), 1.0)
+            engine.set(pod(f"p{turn}", cpu=1), 1.0)
         settle(engine, 2.0, confirms=confirms)
         left[confirms] = kept(engine)
     fewer = {path: size - left[True][path] for path, size in left[False].items() if left[True][path] < size}
-    assert fewer == {"engine._assumed_after": 3}
+    assert fewer == {"engine._pods._assumed._attempts": 3}

@@ -11,6 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from kube_rules import objects
+from kube_rules.meta import ObjectRef
 from kube_rules.owners import Service, ServiceSpec
 from reprieve.cluster.pods import PodRecord
 from reprieve.framework.events import ClusterEvent
@@ -78,7 +79,7 @@ def _listen(world: World, monkeypatch: pytest.MonkeyPatch) -> Received:
 def _changes(name: str, change: Callable[[objects.Pod], objects.Pod]) -> Callable[[World], None]:
     def happens(world: World) -> None:
         uid = f"uid-{name}"
-        world.engine.set_pod(change(world.objects[uid]), world.now)
+        world.engine.set(change(world.objects[uid]), world.now)
 
     return happens
 
@@ -103,19 +104,23 @@ def _adds(*items: Any) -> Callable[[World], object]:
     return lambda world: world.add(*items)
 
 
+def _removes(kind: str, key: str) -> Callable[[World], object]:
+    return lambda w: w.engine.remove(ObjectRef(kind, key), w.now)
+
+
 def _both(*happenings: Callable[[World], object]) -> Callable[[World], object]:
     return lambda world: [happens(world) for happens in happenings]
 
 
 def _namespace(name: str, **labels: str) -> Callable[[World], object]:
     found = objects.Namespace(metadata=objects.ObjectMeta(name=name, labels=labels))
-    return lambda world: world.engine.set_namespace(found, world.now)
+    return lambda world: world.engine.set(found, world.now)
 
 
 def _service(name: str) -> Callable[[World], object]:
     spec = ServiceSpec(selector={"app": name})
     found = Service(metadata=objects.ObjectMeta(name=name, namespace="default"), spec=spec)
-    return lambda world: world.engine.set_selector_owner(found, world.now)
+    return lambda world: world.engine.set(found, world.now)
 
 
 TERMS = annotated(minimum_runtime="1h")
@@ -134,10 +139,10 @@ Event = tuple[str, str, str, str]
         (_adds(node("n", cpu=4)), []),
         (_adds(node("n", cpu=5)), [("NODE_CHANGED", "n", "", "")]),
         (_adds(node("new")), [("NODE_ADDED", "new", "", "")]),
-        (lambda w: w.engine.remove_node("m", w.now), [("NODE_REMOVED", "m", "", "")]),
-        (lambda w: w.engine.remove_node("nobody", w.now), []),
+        (_removes("Node", "m"), [("NODE_REMOVED", "m", "", "")]),
+        (_removes("Node", "nobody"), []),
         (
-            _both(lambda w: w.engine.remove_node("m", w.now), _adds(node("m", cpu=4))),
+            _both(_removes("Node", "m"), _adds(node("m", cpu=4))),
             [("NODE_REMOVED", "m", "", ""), ("NODE_ADDED", "m", "", "")],
         ),
         (_changes("r", lambda item: item), []),
@@ -148,18 +153,18 @@ Event = tuple[str, str, str, str]
             _changes("s", lambda item: _labelled(_asks(2)(item))),
             [("POD_RELABELED", "m", "s", ""), ("POD_CHANGED", "m", "s", "")],
         ),
-        (lambda w: w.engine.pod_gone("uid-r", w.now), [R_GONE]),
+        (lambda w: w.engine.remove(ObjectRef("Pod", uid="uid-r"), w.now), [R_GONE]),
         (_changes("r", _ended), [R_GONE]),
-        (lambda w: w.engine.pod_gone("uid-p", w.now), []),
-        (lambda w: w.engine.pod_gone("uid-w", w.now), [W_GONE]),
-        (lambda w: w.engine.pod_gone("uid-named", w.now), [("POD_GONE", "n", "named", "")]),
-        (lambda w: w.engine.pod_gone("uid-nobody", w.now), []),
+        (lambda w: w.engine.remove(ObjectRef("Pod", uid="uid-p"), w.now), []),
+        (lambda w: w.engine.remove(ObjectRef("Pod", uid="uid-w"), w.now), [W_GONE]),
+        (lambda w: w.engine.remove(ObjectRef("Pod", uid="uid-named"), w.now), [("POD_GONE", "n", "named", "")]),
+        (lambda w: w.engine.remove(ObjectRef("Pod", uid="uid-nobody"), w.now), []),
         (_service("web"), [("SELECTOR_CHANGED", "", "", "")]),
         (
-            _both(_service("web"), lambda w: w.engine.remove_selector_owner("Service", "default", "web", w.now)),
+            _both(_service("web"), _removes("Service", "default/web")),
             [("SELECTOR_CHANGED", "", "", "")] * 2,
         ),
-        (lambda w: w.engine.remove_selector_owner("Service", "default", "web", w.now), []),
+        (_removes("Service", "default/web"), []),
         (lambda w: w.engine.pod_terminating("uid-r", w.now), [("POD_TERMINATING", "n", "r", "default/team")]),
         (lambda w: [w.engine.pod_terminating("uid-s", w.now) for _ in "12"], [("POD_TERMINATING", "m", "s", "")]),
         (lambda w: w.engine.pod_terminating("uid-w", w.now), [W_GONE]),
@@ -176,20 +181,20 @@ Event = tuple[str, str, str, str]
         (_adds(group("crew", min_count=1)), []),
         (_adds(group("crew", min_count=2)), [CREW]),
         (_adds(group("new")), [("GROUP_ADDED", "", "", "default/new")]),
-        (lambda w: w.engine.remove_group("default/crew", w.now), [("GROUP_REMOVED", "", "", "default/crew")]),
-        (lambda w: w.engine.remove_group("default/nobody", w.now), []),
+        (_removes("PodGroup", "default/crew"), [("GROUP_REMOVED", "", "", "default/crew")]),
+        (_removes("PodGroup", "default/nobody"), []),
         (_adds(composite("new")), [("GROUP_ADDED", "", "", "default/new")]),
         (_adds(composite("tree", min_groups=1)), []),
         (_adds(composite("tree", min_groups=2)), [("GROUP_CHANGED", "", "", "default/tree")]),
-        (lambda w: w.engine.remove_composite("default/tree", w.now), [("GROUP_REMOVED", "", "", "default/tree")]),
-        (lambda w: w.engine.remove_composite("default/nobody", w.now), []),
+        (_removes("CompositePodGroup", "default/tree"), [("GROUP_REMOVED", "", "", "default/tree")]),
+        (_removes("CompositePodGroup", "default/nobody"), []),
         (_namespace("x", a="b"), [("NAMESPACE_CHANGED", "", "", "")]),
         (_both(_namespace("x", a="b"), _namespace("x", a="b")), [("NAMESPACE_CHANGED", "", "", "")]),
         (
-            _both(_namespace("x", a="b"), lambda w: w.engine.remove_namespace("x", w.now)),
+            _both(_namespace("x", a="b"), _removes("Namespace", "x")),
             [("NAMESPACE_CHANGED", "", "", "")] * 2,
         ),
-        (lambda w: w.engine.remove_namespace("x", w.now), []),
+        (_removes("Namespace", "x"), []),
         (_adds(claim("c"), claim("c")), [("CLAIM_CHANGED", "", "", "")]),
         (_adds(claim("c"), claim("c", "2Gi")), [("CLAIM_CHANGED", "", "", "")] * 2),
     ],
@@ -215,8 +220,8 @@ def test_every_change_is_an_event_and_what_was_known_is_none(
         (_changes("held", without_gates), ["held"]),
         (_changes("p", _works), ["p"]),
         (_changes("r", _works), []),
-        (lambda w: w.engine.remove_node("n", w.now), ["named"]),
-        (lambda w: w.engine.remove_node("m", w.now), []),
+        (_removes("Node", "n"), ["named"]),
+        (_removes("Node", "m"), []),
     ],
 )
 def test_a_pod_that_waits_and_reads_otherwise_now_may_be_tried(
@@ -236,10 +241,10 @@ def test_a_pod_that_waits_and_reads_otherwise_now_may_be_tried(
         (_adds(group("team", min_count=1, priority=2)), [2]),
         (_adds(group("team", min_count=1, priority=3, whole=True)), [3]),
         (_adds(group("crew", min_count=1, priority=2)), []),  # nobody of it runs
-        (lambda w: w.engine.remove_group("default/team", w.now), [3]),
-        (lambda w: w.engine.remove_group("default/crew", w.now), []),
-        (lambda w: w.engine.remove_composite("default/tree", w.now), [0]),
-        (lambda w: w.engine.remove_composite("default/nobody", w.now), []),
+        (_removes("PodGroup", "default/team"), [3]),
+        (_removes("PodGroup", "default/crew"), []),
+        (_removes("CompositePodGroup", "default/tree"), [0]),
+        (_removes("CompositePodGroup", "default/nobody"), []),
         (_adds(composite("tree", min_groups=1, whole=True)), [0]),
         (_adds(group("team", min_count=1, priority=3, annotations=TERMS)), [3]),
         (_adds(group("team", min_count=1, priority=3, annotations=SAVED)), []),
@@ -248,10 +253,10 @@ def test_a_pod_that_waits_and_reads_otherwise_now_may_be_tried(
         (_adds(priority_class("plain", 5)), []),
         (_adds(priority_class("plain", 5, TERMS)), [EVERYBODY]),
         (_adds(priority_class("other", 5, TERMS)), [EVERYBODY]),
-        (lambda w: w.engine.remove_class("plain", w.now), []),
-        (lambda w: w.engine.remove_class("nobody", w.now), []),
+        (_removes("PriorityClass", "plain"), []),
+        (_removes("PriorityClass", "nobody"), []),
         (
-            _both(_adds(priority_class("plain", 5, TERMS)), lambda w: w.engine.remove_class("plain", w.now)),
+            _both(_adds(priority_class("plain", 5, TERMS)), _removes("PriorityClass", "plain")),
             [EVERYBODY] * 2,
         ),
     ],
@@ -267,7 +272,7 @@ def test_who_waits_is_tried_above_the_priority_of_those_that_may_go_otherwise_no
 
 
 @pytest.mark.parametrize("respects", [True, False])
-@pytest.mark.parametrize("how", ["comes", "goes", "at the start"])
+@pytest.mark.parametrize("how", ["comes", "goes"])
 def test_a_budget_is_news_for_those_that_respect_budgets(
     respects: bool, how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -277,10 +282,10 @@ def test_a_budget_is_news_for_those_that_respect_budgets(
     assert any(terms.respects_budgets for terms in world.engine.cluster.classes.values()) is respects
     received = _listen(world, monkeypatch)
     if how == "goes":
-        world.engine.remove_budget("default/b", world.now)
+        world.engine.remove(ObjectRef("PodDisruptionBudget", "default/b"), world.now)
     else:
-        world.engine.set_budget(pdb("b"), None if how == "at the start" else world.now)
-    assert received.retried == ([EVERYBODY] if respects and how != "at the start" else [])
+        world.engine.set(pdb("b"), world.now)
+    assert received.retried == ([EVERYBODY] if respects else [])
 
 
 @pytest.mark.parametrize(

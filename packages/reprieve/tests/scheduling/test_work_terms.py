@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kube_rules.meta import ObjectRef
 from kube_rules.work_annotations import NO_CLASS_TERMS, WorkTerms
 from reprieve.queueing.entity import QueueState
 from tests.building import World, annotated, gang, group, node, pod, priority_class
@@ -23,7 +24,7 @@ def test_the_pod_then_the_group_then_its_class() -> None:
     assert terms["a"] == WorkTerms(checkpoint_interval=600.0, minimum_runtime=3600.0, restart_cost=60.0)
     assert terms["b"] == WorkTerms(minimum_runtime=3600.0, restart_cost=300.0)
     assert terms["c"] == WorkTerms()
-    world.engine.remove_class("long", world.now)
+    world.engine.remove(ObjectRef("PriorityClass", "long"), world.now)
     assert cluster.terms_of(world.record("b")) == WorkTerms()
     assert cluster.class_terms_of(world.record("b")) is NO_CLASS_TERMS
 

@@ -132,7 +132,7 @@ def test_no_two_pods_of_unlike_families_are_alike(family: str) -> None:
     cluster = TINY[family].build()
     engine = running.synced(cluster)
     for order, pod in enumerate(cluster.work):
-        engine.set_pod(pod, 0.0, created=float(order))
+        engine.set(pod, 0.0, created=float(order))
     assert len(engine.cluster.signatures) == len(cluster.running) + len(cluster.work) > 10
 
 
@@ -141,7 +141,7 @@ def test_what_is_taken_in_differs_in_affinity_too() -> None:
     machines = TINY["take-in"].build().nodes
     engine = running.synced(TINY["take-in"].build())
     for order, pod in enumerate(over_time.running_elsewhere(machines, 80)):
-        engine.set_pod(pod, 0.0, created=float(order))
+        engine.set(pod, 0.0, created=float(order))
     sizes = engine.sizes()
     assert {sizes[kind] for kind in ("signatures", "pod_constraints", "label_classes", "affinity_terms")} == {80}
 
@@ -156,9 +156,9 @@ def test_what_churn_leaves_is_what_lives_and_nothing_is_left_when_all_have_ended
     engine, uids = running._long_running(Scenario("some", "churn", 20, 100))
     for arrival in over_time.churn_work(20, 100):
         for pod in arrival.pods:
-            engine.set_pod(pod, arrival.at)
+            engine.set(pod, arrival.at)
             uids.append(pod.metadata.uid)
-        while engine.step(arrival.at) is not None:
+        while engine.step(arrival.at).decision is not None:
             pass
     for uid in uids:
         running._end(engine, uid, 1e6)

@@ -12,6 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 from kube_rules import objects
+from kube_rules.meta import ObjectRef
 from reprieve.framework.gates import FeatureGates
 from reprieve.framework.instructions import CreateObject, DeleteObject, PatchObject
 from reprieve.scheduling.engine import Engine
@@ -29,17 +30,17 @@ class Cluster:
 
     def __init__(self, *, groups: bool = True) -> None:
         self.engine = Engine(EngineOptions(gates=FeatureGates.of({"GenericWorkload": groups})))
-        self.engine.set_node(node("n1"), NOW)
-        self.claims = Claims(self.engine)
+        self.engine.set(node("n1"), NOW)
+        self.claims = Claims(self.engine, lambda effects: None)
 
     def add(self, given: objects.Pod) -> objects.Pod:
         """A pod comes into being, as it is then."""
         made = self.claims.prepared(given, NOW)
-        self.engine.set_pod(made, NOW)
+        self.engine.set(made, NOW)
         return made
 
     def group(self, given: objects.PodGroup) -> None:
-        self.engine.set_group(given, NOW)
+        self.engine.set(given, NOW)
         self.claims.set_group(given, NOW)
 
     @property
@@ -110,7 +111,7 @@ def test_a_pod_waits_for_a_template_that_is_not_there() -> None:
     assert named(cluster.add(pod("p", templates=("t", "later")))) == {"t": "p-t"}
     cluster.add(pod("q", templates=("later",)))
     gone = cluster.add(pod("gone", templates=("later",)))
-    cluster.engine.pod_gone(gone.metadata.uid, NOW)
+    cluster.engine.remove(ObjectRef("Pod", uid=gone.metadata.uid), NOW)
     cluster.claims.set_template(template("later"), NOW)
     assert sorted(cluster.there) == ["p-later", "p-t", "q-later"]
     known = {one.name: [each.claim for each in one.claims] for one in cluster.engine.cluster.pods.values()}
@@ -288,7 +289,7 @@ def test_the_claim_of_extended_resources_is_made_and_deleted() -> None:
 
 def gone(cluster: Cluster, name: str) -> None:
     record = next(one for one in cluster.engine.cluster.pods.values() if one.name == name)
-    cluster.engine.pod_gone(record.uid, NOW)
+    cluster.engine.remove(ObjectRef("Pod", uid=record.uid), NOW)
     cluster.claims.gone(record, NOW)
 
 
@@ -335,7 +336,7 @@ def test_what_a_group_has_goes_back_with_the_group() -> None:
     cluster.add(pod("p", templates=("t",), group="g"))
     gone(cluster, "p")
     assert sorted(cluster.there) == ["g-t", "other", "shared"]
-    cluster.engine.remove_group("default/g", NOW)
+    cluster.engine.remove(ObjectRef("PodGroup", "default/g"), NOW)
     cluster.claims.group_gone("default/g", "uid-g", NOW)
     assert sorted(cluster.there) == ["other", "shared"]
     assert (cluster.there["shared"].status.allocation is None, consumers(cluster.there["shared"])) == (True, [])

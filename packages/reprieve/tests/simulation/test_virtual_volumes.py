@@ -14,6 +14,7 @@ import pytest
 from msgspec.structs import replace
 
 from kube_rules import objects
+from kube_rules.meta import ObjectRef
 from kube_rules.quantity import value_of
 from kube_rules.storage import (
     BIND_COMPLETED,
@@ -46,8 +47,8 @@ class Cluster:
     def __init__(self, *items: Any) -> None:
         self.engine = Engine()
         for name, zone in (("n1", "a"), ("n2", "b")):
-            self.engine.set_node(node(name, labels={ZONE: zone}), NOW)
-        self.storage = Storage(self.engine)
+            self.engine.set(node(name, labels={ZONE: zone}), NOW)
+        self.storage = Storage(self.engine, lambda effects: None)
         for item in items:
             self.storage.set(item, NOW)
 
@@ -416,7 +417,7 @@ def test_a_pod_s_ephemeral_volume_has_a_claim_as_long_as_the_pod_is_there() -> N
     assert (owner.api_version, owner.kind, owner.name, owner.uid, owner.controller) == ("v1", "Pod", "p", uid, True)
     cluster.storage.prepare(replace(given, metadata=replace(given.metadata, uid="another")), NOW)
     assert cluster.claim("p-v").metadata.owner_references == (owner,), "it is made once"
-    cluster.engine.set_pod(given, NOW)
+    cluster.engine.set(given, NOW)
     [record] = cluster.engine.cluster.pods.values()
     cluster.storage.gone(record, "n1", NOW)
     assert cluster.engine.cluster.volumes.claims == {}
@@ -427,7 +428,7 @@ def test_a_claim_of_an_ephemeral_volume_s_name_goes_only_with_its_own_pod(owner:
     given = ephemeral("p", node="n1")
     given = replace(given, metadata=replace(given.metadata, uid="default/p"))
     cluster = Cluster(storage_class(), claim("p-v", owner=owner), claim("other", owner="default/p"))
-    cluster.engine.set_pod(given, NOW)
+    cluster.engine.set(given, NOW)
     [record] = cluster.engine.cluster.pods.values()
     cluster.storage.gone(record, "", NOW)
     assert sorted(cluster.engine.cluster.volumes.claims) == ["default/other", *(["default/p-v"] if stays else [])]
@@ -496,8 +497,8 @@ def test_a_volume_is_detached_with_the_last_pod_that_uses_it_there(
         *(attachment(f"{of}-{on}", of, on) for of, on in (("v", "n1"), ("v", "n2"), ("w", "n1"), ("x", "n1"))),
     )
     for each in (user("p", ["c", "d"], "n1"), *stays):
-        cluster.engine.set_pod(each, NOW)
+        cluster.engine.set(each, NOW)
     record = next(one for one in cluster.engine.cluster.pods.values() if one.name == "p")
-    cluster.engine.pod_gone(record.uid, NOW)
+    cluster.engine.remove(ObjectRef("Pod", uid=record.uid), NOW)
     cluster.storage.gone(record, node_of_the_pod, NOW)
     assert " ".join(sorted(cluster.engine.cluster.volumes.attachments)) == left

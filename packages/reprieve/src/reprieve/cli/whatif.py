@@ -125,7 +125,7 @@ def _turn(items: Iterable[Timed], kind: str, namespace: str, name: str, now: flo
     builder = RecordBuilder(engine)
     while True:
         began = time.perf_counter()
-        decision = engine.step(now)
+        decision = engine.step(now).decision
         if decision is None:
             break
         if decision.key == key:

@@ -1,11 +1,11 @@
 """A profile at work: plugins, the evaluator that runs them, and the picture they read."""
 
-from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from reprieve.cluster.state import ClusterState
 from reprieve.framework.evaluation import Evaluator
 from reprieve.framework.gates import FeatureGates
+from reprieve.framework.plugin_guard import PluginIncident
 from reprieve.framework.profile import Profile
 from reprieve.framework.status import PluginError
 
@@ -18,5 +18,7 @@ class RunningProfile:
     profile: Profile
     evaluator: Evaluator
     gates: FeatureGates
-    complaints: deque[PluginError] = field(default_factory=lambda: deque(maxlen=1000))
-    """Errors of plugins, for whoever keeps the log (`Engine.take_plugin_incidents`)."""
+
+    def report(self, error: PluginError) -> None:
+        """Note an error of a plugin for the log and the counters (`Effects.incidents`)."""
+        self.profile.watch.report(PluginIncident.of(error))

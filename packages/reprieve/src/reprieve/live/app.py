@@ -92,6 +92,7 @@ class Scheduler:
         self.feed = ClusterFeed(
             client,
             engine,
+            effects=lambda effects: self.loop.keep(effects),
             wake=lambda: self.loop.wake(),
             listener=self.executor.object_changed,
             trouble=observer.trouble,

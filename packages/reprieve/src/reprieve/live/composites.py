@@ -17,6 +17,7 @@ from reprieve.client.discovery import Resource
 from reprieve.client.informer import Change, ChangeKind
 from reprieve.live.classes import VictimClasses
 from reprieve.live.namesakes import Namesakes
+from reprieve.scheduling.effects import Effects
 from reprieve.scheduling.engine import Engine
 
 ChangeListener = Callable[[Change[CompositePodGroup], Resource], None]
@@ -25,20 +26,22 @@ ChangeListener = Callable[[Change[CompositePodGroup], Resource], None]
 class Composites:
     """See the module docstring. `listener` is notified of each change of the one that counts once the engine has it.
 
-    `refused(group, reason)` is called for a composite with a class as victim that does not count, `inspect(group)` for
-    every one as the engine has it.
+    `effects` gets what the engine returns, `inspect(group)` every composite as the engine has it; `refused(group,
+    reason)` is called for a composite with a class as victim that does not count.
     """
 
     def __init__(
         self,
         engine: Engine,
         *,
+        effects: Callable[[Effects], None],
         listener: ChangeListener,
         refused: Callable[[CompositePodGroup, str], None] = lambda group, why: None,
         inspect: Callable[[CompositePodGroup], None] = lambda group: None,
         warn: Callable[[str], None],
     ) -> None:
         self._engine = engine
+        self._effects = effects
         self._listener = listener
         self._inspect = inspect
         self._namesakes: Namesakes[CompositePodGroup] = Namesakes((SCHEDULING_GROUP, CRD_GROUP), warn)
@@ -56,7 +59,7 @@ class Composites:
             self._open.pop(item.key, None)
             self._victims.forget(item.key)
             parent = self._parent(item.key)
-            self._engine.remove_composite(item.key, now)
+            self._effects(self._engine.remove(item.ref, now))
             self.settled(parent, now)
             self._listener(change, resource)
             return
@@ -64,7 +67,7 @@ class Composites:
             return
         old = counted[0] if counted is not None else None
         if old is not None and old.metadata.uid != best[0].metadata.uid:
-            self._engine.remove_composite(item.key, now)
+            self._effects(self._engine.remove(item.ref, now))
             self._listener(Change(ChangeKind.DELETED, old, old), resource)
             old = None
         self._set(best[0], now)
@@ -123,7 +126,7 @@ class Composites:
     def _bring(self, composite: CompositePodGroup, now: float) -> None:
         resolved = self._victims.resolved(composite)
         self._inspect(resolved)
-        self._engine.set_composite(resolved, now, created=_created(composite))
+        self._effects(self._engine.set(resolved, now, created=_created(composite)))
 
     def _highest(self, key: str) -> int | None:
         """The highest priority of the groups in a composite; None if none has one."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 from kube_rules import objects as o
@@ -23,10 +23,11 @@ from reprieve.client.transport import ApiClient
 from reprieve.cluster.groups import Group, GroupState, is_ready
 from reprieve.cluster.pods import PodRecord
 from reprieve.framework.instructions import DeleteObject, Instruction, PatchObject
+from reprieve.framework.plugin_guard import PluginIncident
 from reprieve.live.binding import Binder
 from reprieve.live.conditions import KEPT_BACK, Conditions, ref_of
 from reprieve.live.extenders import ExtenderCalls
-from reprieve.live.loop import SchedulingLoop
+from reprieve.live.loop import EngineCall, SchedulingLoop
 from reprieve.live.outages import Outages
 from reprieve.live.preempting import Preemptor
 from reprieve.live.writes import Writes
@@ -34,6 +35,7 @@ from reprieve.observability.observer import Observer
 from reprieve.plugins.extender import Extenders
 from reprieve.preemption.outcome import Preemption
 from reprieve.scheduling.decision import SCHEDULER_ERROR, Binding, Decision, GroupCondition, Rejection
+from reprieve.scheduling.effects import Effects
 from reprieve.scheduling.engine import Engine
 from reprieve.scheduling.held_room import ReleasedRoom
 
@@ -111,7 +113,6 @@ class DecisionExecutor:
         if preemption is not None and preemption.victims and self._engine.gates.scheduler_async_preemption:
             self.preemptor.start(preemption)
         self._observer.decided(decision, seconds=seconds, now=now)
-        self._report_troubles()
 
     async def preempt(self, preemption: Preemption) -> None:
         """Evict within the cycle (gate SchedulerAsyncPreemption off, preemption.md 7.6)."""
@@ -139,6 +140,12 @@ class DecisionExecutor:
         if error is not None:
             self._observer.trouble("write", str(error))
 
+    def incidents(self, incidents: Iterable[PluginIncident]) -> None:
+        """Write what went wrong in plugins to the log and the counters."""
+        for incident in incidents:
+            where = "extender" if incident.plugin == Extenders.name else "plugin"
+            self._observer.trouble(where, f"{incident.text}\n{incident.detail}" if incident.detail else incident.text)
+
     def permitted(self, allowed: Iterable[Binding], refused: Iterable[Rejection]) -> None:
         """What Permit plugins have decided about pods they had let wait."""
         for binding in allowed:
@@ -150,15 +157,15 @@ class DecisionExecutor:
             self.conditions.rejected(rejection)
             self._observer.bind_failed(rejection.pod, "", rejection.message, now=self._now())
 
-    def tick(self, now: float) -> None:
-        """What no event tells: pods long behind a gate, series of events; at first, what a killed scheduler left."""
+    def tick(self, now: float) -> Effects:
+        """Look after what comes with no event: pods long gated, series of events, what a killed scheduler left."""
         if not self._resumed:
             self._resumed = True
             self.preemptor.resume(self._engine.cluster)
-        self._engine.give_up_gated(now, after=KEPT_BACK)
+        effects = self._engine.give_up_gated(now, after=KEPT_BACK)
         self.conditions.waiting(self._engine, now)
         self._observer.tick(now)
-        self._report_troubles()
+        return effects
 
     # -- what became of bindings (live.binding.BindingListener) ----------------------------------------
 
@@ -173,13 +180,14 @@ class DecisionExecutor:
         pod = binding.pod
         first = self._settled(pod)
 
-        def report(now: float) -> None:
-            self._engine.bind_failed(pod.uid, now)
+        def report(now: float) -> Effects:
+            effects = self._engine.bind_failed(pod.uid, now)
             group = self._engine.cluster.groups.get(pod.group) if first and pod.group is not None else None
             if group is not None and not taken_back and group.scheduled < group.min_count:
                 self._not_scheduled_after_all(group, f"binding of pod {pod.key} failed: {error}")
             if not gone and not taken_back and pod.uid in self._engine.cluster.pods:
                 self.conditions.rejected(Rejection(pod, SCHEDULER_ERROR, f"binding rejected: {error}"))
+            return effects
 
         self._notify(report)
         if not taken_back and not gone:
@@ -224,10 +232,11 @@ class DecisionExecutor:
         """Its nominations are taken back; the preemptor's conditions and events say why (observability.md 1.10)."""
         message = f"preemption failed: {error}"
 
-        def report(now: float) -> None:
-            pods = self._engine.preemption_failed(preemption.key, now)
+        def report(now: float) -> Effects:
+            effects = self._engine.preemption_failed(preemption.key, now)
+            pods = effects.unnominated
             if not pods:
-                return
+                return effects
             for pod in pods:
                 self.conditions.rejected(Rejection(pod, SCHEDULER_ERROR, message))
             if preemption.group is not None:
@@ -237,6 +246,7 @@ class DecisionExecutor:
                     )
                     self.conditions.group(condition)
             self._observer.preemption_failed(preemption, pods, message, now=now)
+            return effects
 
         self._notify(report)
 
@@ -262,13 +272,7 @@ class DecisionExecutor:
 
     # -- inside ----------------------------------------------------------------------------------------
 
-    def _report_troubles(self) -> None:
-        """What went wrong in plugins, to the log and the counters."""
-        for trouble in self._engine.take_plugin_incidents():
-            where = "extender" if trouble.plugin == Extenders.name else "plugin"
-            self._observer.trouble(where, f"{trouble.text}\n{trouble.detail}" if trouble.detail else trouble.text)
-
-    def _notify(self, listener: Callable[[float], None]) -> None:
+    def _notify(self, listener: EngineCall) -> None:
         assert self._loop is not None
         self._loop.call_soon(listener)
 

@@ -44,13 +44,13 @@ from reprieve.client.errors import ApiError, ClientError
 from reprieve.client.informer import Change, ChangeKind, Informer, InformerOptions
 from reprieve.client.reading import OPTIONAL, REQUIRED
 from reprieve.client.transport import ApiClient
-from reprieve.cluster.default_selectors import SELECTOR_OWNER_KINDS
 from reprieve.live.classes import VictimClasses
 from reprieve.live.composites import Composites
 from reprieve.live.namesakes import Namesakes
 from reprieve.live.outages import Outages
 from reprieve.live.remarks import AnnotationRemarks
 from reprieve.scheduling.arrival_order import in_order
+from reprieve.scheduling.effects import Effects
 from reprieve.scheduling.engine import Engine
 
 log = logging.getLogger("reprieve.live")
@@ -120,6 +120,7 @@ class _UncountedTrouble:
 class ClusterFeed:
     """See the module docstring. `wake` is called when there is something to apply; `listener` is notified of all of it.
 
+    `effects` gets what the engine returns for each change.
     `refused(group, reason)` is called for groups with a class as victims that does not count, `ignored(object, reason)`
     for other annotations that cannot be read, and with only the metadata of objects that cannot be read at all.
     """
@@ -129,6 +130,7 @@ class ClusterFeed:
         client: ApiClient,
         engine: Engine,
         *,
+        effects: Callable[[Effects], None] = lambda effects: None,
         wake: Callable[[], None] = lambda: None,
         listener: ChangeListener = lambda change, resource: None,
         trouble: Callable[[str, str], None] = lambda where, text: log.warning("%s: %s", where, text),
@@ -140,6 +142,7 @@ class ClusterFeed:
     ) -> None:
         self._client = client
         self._engine = engine
+        self._effects = effects
         self._wake = wake
         self._listener = listener
         self._trouble = trouble
@@ -158,7 +161,12 @@ class ClusterFeed:
         self._victims: VictimClasses[o.PodGroup] = VictimClasses(self._refuse)
         self._remarks = AnnotationRemarks(ignored, engine.sources, engine.cluster.classes)
         self._composites = Composites(
-            engine, listener=listener, refused=self._refuse, inspect=self._remarks.inspect, warn=self._warn_once
+            engine,
+            effects=effects,
+            listener=listener,
+            refused=self._refuse,
+            inspect=self._remarks.inspect,
+            warn=self._warn_once,
         )
         self._warned: set[str] = set()
         self._absent: list[str] = []
@@ -393,7 +401,7 @@ class ClusterFeed:
         )
         if kinds != self._owner_kinds:
             self._owner_kinds = kinds
-            self._engine.watch_owners(kinds, now)
+            self._effects(self._engine.watch_owners(kinds, now))
 
     def _first_feed(self, now: float) -> None:
         """Everything there is, in order; what the queue holds is part of it."""
@@ -408,7 +416,7 @@ class ClusterFeed:
         # What groups count as is looked up among the classes.
         for item, _ in sorted(in_order(found), key=lambda entry: not isinstance(entry[0], o.PriorityClass)):
             self._take(Change(ChangeKind.ADDED, item, None), where[id(item)], now)
-        self._engine.complete(now)
+        self._effects(self._engine.complete(now))
         self._fed = True
 
     def _take(self, change: Change[Any], resource: Resource, now: float) -> None:
@@ -429,72 +437,55 @@ class ClusterFeed:
                 self._remarks.forget(item)
             self._composites.take(change, resource, now)
             return
-        if change.kind is ChangeKind.DELETED:
-            self._gone(item, now)
+        deleted = change.kind is ChangeKind.DELETED
+        if deleted:
+            self._remarks.forget(item)
         else:
-            self._there(item, now)
+            self._remarks.inspect(item)
+        if isinstance(item, o.Pod):
+            (self._remove_pod if deleted else self._set_pod)(item, now)
+        elif deleted:
+            self._remove(item, now)
+        else:
+            self._effects(self._engine.set(item, now))
+        if isinstance(item, o.PriorityClass):
+            self._class_changed(item, now, deleted=deleted)
         self._listener(change, resource)
 
-    def _there(self, item: KubernetesObject, now: float) -> None:
-        engine = self._engine
-        self._remarks.inspect(item)
-        if isinstance(item, o.Pod):
-            record = engine.set_pod(item, now, created=self._arrival(item))
-            if record is not None and record.group in self._open:
-                given = self._open[record.group]
-                if given is None or record.priority > given:
-                    self._give_priority(record.group, now)
-        elif isinstance(item, o.Node):
-            engine.set_node(item, now)
-        elif isinstance(item, o.PodDisruptionBudget):
-            engine.set_budget(item, now)
-        elif isinstance(item, o.PriorityClass):
-            engine.set_class(item, now)
+    def _remove(self, item: KubernetesObject, now: float) -> None:
+        self._effects(self._engine.remove(item.ref, now))
+
+    def _set_pod(self, pod: o.Pod, now: float) -> None:
+        self._effects(self._engine.set(pod, now, created=self._arrival(pod)))
+        record = self._engine.cluster.pods.get(pod.metadata.uid)
+        if record is not None and record.group in self._open:
+            given = self._open[record.group]
+            if given is None or record.priority > given:
+                self._give_priority(record.group, now)
+
+    def _remove_pod(self, pod: o.Pod, now: float) -> None:
+        record = self._engine.cluster.pods.get(pod.metadata.uid)
+        self._remove(pod, now)
+        if record is not None and record.group is not None:
+            self._lower_priority(record.group, record.priority, now)
+
+    def _class_changed(self, item: o.PriorityClass, now: float, *, deleted: bool) -> None:
+        """Groups that name the class as victims count with its value, and keep it if the class is deleted."""
+        if deleted:
+            self._victims.remove_class(item.name)
+            self._composites.remove_class(item.name)
+        else:
             for key in self._victims.set_class(item):
                 self._set_group_again(key, now)
             self._composites.set_class(item, now)
-            self._remarks.classes_changed()
-        elif isinstance(item, o.Namespace):
-            engine.set_namespace(item, now)
-        elif isinstance(item, GroupOwner):
-            engine.set_owner(item, now)
-        elif isinstance(item, SELECTOR_OWNER_KINDS):
-            engine.set_selector_owner(item, now)
-        else:
-            engine.set_resource(item, now)
+        self._remarks.classes_changed()
 
     def _arrival(self, pod: o.Pod) -> float | None:
-        """When a new pod was created, to the second as the API has it, and in the order of arrival within that."""
+        """Return when a new pod was created: to the second as the API has it, and in the order of arrival within it."""
         if pod.metadata.uid in self._engine.cluster.pods:
             return None
         self._arrived_pods = (self._arrived_pods + 1) % _ARRIVALS
         return _created(pod) + self._arrived_pods / (_ARRIVALS + 1)
-
-    def _gone(self, item: KubernetesObject, now: float) -> None:
-        engine = self._engine
-        self._remarks.forget(item)
-        if isinstance(item, o.Pod):
-            known = engine.cluster.pods.get(item.metadata.uid)
-            engine.pod_gone(item.metadata.uid, now)
-            if known is not None and known.group is not None:
-                self._lower_priority(known.group, known.priority, now)
-        elif isinstance(item, o.Node):
-            engine.remove_node(item.name, now)
-        elif isinstance(item, o.PodDisruptionBudget):
-            engine.remove_budget(item.key, now)
-        elif isinstance(item, o.PriorityClass):
-            self._victims.remove_class(item.name)
-            self._composites.remove_class(item.name)
-            engine.remove_class(item.name, now)
-            self._remarks.classes_changed()
-        elif isinstance(item, o.Namespace):
-            engine.remove_namespace(item.name, now)
-        elif isinstance(item, GroupOwner):
-            engine.remove_owner(item.KIND, item.metadata.namespace or "default", item.name, now)
-        elif isinstance(item, SELECTOR_OWNER_KINDS):
-            engine.remove_selector_owner(item.KIND, item.namespace, item.name, now)
-        else:
-            engine.remove_resource(item.KIND, item.namespace, item.name, now)
 
     def _take_group(self, change: Change[o.PodGroup], resource: Resource, now: float) -> None:
         """Of two groups of one name that of the stronger API group counts, whichever came first."""
@@ -507,12 +498,12 @@ class ClusterFeed:
             self._victims.forget(item.key)
             self._remarks.forget(item)
             parent = self._parent(item.key)
-            self._engine.remove_group(item.key, now)
+            self._remove(item, now)
             self._composites.settled(parent, now)
             self._listener(change, resource)
         elif best[0] is not counted:
             if counted is not None and counted.metadata.uid != best[0].metadata.uid:
-                self._engine.remove_group(item.key, now)
+                self._remove(item, now)
                 self._listener(Change(ChangeKind.DELETED, counted, counted), resource)
                 counted = None
             kind = ChangeKind.ADDED if counted is None else ChangeKind.UPDATED
@@ -531,7 +522,7 @@ class ClusterFeed:
     def _bring(self, group: o.PodGroup, now: float) -> None:
         resolved = self._victims.resolved(group)
         self._remarks.inspect(resolved)
-        self._engine.set_group(resolved, now, created=_created(group))
+        self._effects(self._engine.set(resolved, now, created=_created(group)))
 
     def _set_group_again(self, key: str, now: float) -> None:
         """What a group says means something else now."""

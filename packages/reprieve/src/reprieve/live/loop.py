@@ -26,14 +26,16 @@ from typing import Final, Protocol, TypeVar
 from reprieve.client.clock import Clock
 from reprieve.cluster.pods import PodRecord
 from reprieve.framework.instructions import Instruction
+from reprieve.framework.plugin_guard import PluginIncident
 from reprieve.live.event_handlers import ClusterFeed
 from reprieve.preemption.outcome import Preemption
 from reprieve.scheduling.decision import Binding, Decision, Rejection
+from reprieve.scheduling.effects import NO_EFFECTS, Effects
 from reprieve.scheduling.engine import Engine
 from reprieve.scheduling.held_room import ReleasedRoom
 
-EngineCall = Callable[[float], None]
-"""A call of the engine; gets the engine's time."""
+EngineCall = Callable[[float], Effects | None]
+"""A call of the engine; gets the engine's time, and returns the effects if it changed something."""
 
 LONGEST_WAIT: Final = 60.0
 _T = TypeVar("_T")
@@ -83,12 +85,15 @@ class DecisionListener(Protocol):
         """Room that was held for a preemptor was given back unused."""
 
     def deferred_writes(self, instructions: Iterable[Instruction]) -> None:
-        """Writes that belong to no binding (`Engine.take_deferred_writes`)."""
+        """Writes that belong to no binding (`Effects.writes`)."""
 
     def permitted(self, allowed: Iterable[Binding], refused: Iterable[Rejection]) -> None:
         """What Permit plugins have decided about pods they had let wait."""
 
-    def tick(self, now: float) -> None:
+    def incidents(self, incidents: Iterable[PluginIncident]) -> None:
+        """What went wrong in plugins."""
+
+    def tick(self, now: float) -> Effects:
         """Called before the first cycle, and then about once in `Pace.tick`."""
 
 
@@ -118,6 +123,9 @@ class SchedulingLoop:
         self._due = asyncio.Event()
         self._unsaid: list[PodRecord] = []
         """Pods whose nomination has ended, of which nothing could be written yet."""
+        self._released: list[ReleasedRoom] = []
+        self._writes: list[Instruction] = []
+        """Effects that are not reported yet."""
         self._begun = False
         self.cycles = 0
         self.in_thread = False
@@ -151,7 +159,7 @@ class SchedulingLoop:
                 last_tick = now
                 if self._feed.fed and self._allowed():
                     await self._ask_permission()
-                    self._listener.tick(self.time())
+                    self.keep(self._listener.tick(self.time()))
             if busy:
                 await asyncio.sleep(0)
             else:
@@ -168,29 +176,30 @@ class SchedulingLoop:
             return True
         if not self._begun:
             self._begun = True
-            self._listener.tick(self.time())
+            self.keep(self._listener.tick(self.time()))
         ends = time.perf_counter() + self._pace.slice
         while self._listener.bindings_under_way < self._pace.bindings:
             began = time.perf_counter()
             if self._threaded:
                 if not self._ready():
                     return False
-                decision = await self._in_thread(engine.step)
+                effects = await self._in_thread(engine.step)
             else:
-                decision = engine.step(self.time())
+                effects = engine.step(self.time())
             ended = time.perf_counter()
+            self.keep(effects)
             self._report_ended()
-            if decision is None:
+            if effects.decision is None:
                 return False
             self.cycles += 1
-            await self._act(decision, ended - began)
+            await self._act(effects.decision, ended - began)
             if self._threaded or ended >= ends:
                 return True
         return False
 
     def _ready(self) -> bool:
-        """Whether a cycle would find something to try: no thread is asked in vain."""
-        self.engine.tick(self.time())
+        """Return whether a cycle would find something to try: else no thread is asked."""
+        self.keep(self.engine.tick(self.time()))
         return self.engine.queue.has_active
 
     def _absorb(self) -> bool:
@@ -203,18 +212,30 @@ class SchedulingLoop:
 
     def _report_all(self) -> None:
         while self._calls:
-            self._calls.popleft()(self.time())
+            self.keep(self._calls.popleft()(self.time()))
         self._report_ended()
         self._send_deferred_writes()
 
+    def keep(self, effects: Effects | None) -> None:
+        """Keep the effects of a call of the engine until they can be reported; incidents are reported at once."""
+        if effects is None or effects is NO_EFFECTS:
+            return
+        self._unsaid += effects.unnominated
+        self._released += effects.released
+        self._writes += effects.writes
+        if effects.incidents:
+            self._listener.incidents(effects.incidents)
+
     def _report_ended(self) -> None:
-        """Hand on which nominations have ended without a decision, and whose room was given back unused."""
-        void, released = self.engine.take_unnominated(), self.engine.take_released()
-        if void or self._unsaid:
-            # Who stands by may be the only one who knows, when he leads: the one before may have been killed.
+        """Report the nominations that have ended without a decision, and reserved capacity that is free unused.
+
+        A standby keeps the former: when it leads it may be the only one that knows, if the leader before was killed.
+        """
+        released, self._released = self._released, []
+        if self._unsaid:
             known = self.engine.cluster.pods
-            found = [known.get(pod.uid) for pod in (*self._unsaid, *void)]
-            self._unsaid = [pod for pod in found if pod is not None and not pod.scheduled and pod.nominated < 0]
+            pods = [known.get(uid) for uid in dict.fromkeys(pod.uid for pod in self._unsaid)]
+            self._unsaid = [pod for pod in pods if pod is not None and not pod.scheduled and pod.nominated < 0]
         if not self._allowed():
             return
         if self._unsaid:
@@ -257,15 +278,16 @@ class SchedulingLoop:
         if not engine.awaits_permission:
             return
         if self._threaded:
-            allowed, refused = await self._in_thread(engine.ask_permission)
+            effects = await self._in_thread(engine.ask_permission)
         else:
-            allowed, refused = engine.ask_permission(self.time())
-        self._listener.permitted(allowed, refused)
+            effects = engine.ask_permission(self.time())
+        self.keep(effects)
+        self._listener.permitted(effects.allowed, effects.refused)
 
     def _send_deferred_writes(self) -> None:
-        deferred_writes = self.engine.take_deferred_writes()
-        if deferred_writes and self._allowed():
-            self._listener.deferred_writes(deferred_writes)
+        writes, self._writes = self._writes, []
+        if writes and self._allowed():
+            self._listener.deferred_writes(writes)
 
     async def _act(self, decision: Decision, seconds: float) -> None:
         self._listener.decided(decision, seconds=seconds, now=self.time())

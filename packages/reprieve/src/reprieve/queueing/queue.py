@@ -51,6 +51,8 @@ ALARM = "wait_over"
 
 FEW_PODS = 32
 """So many waiting pods are tried again without asking whether they are out of reach."""
+_LOWEST_PRIORITY = -(1 << 32)
+"""Below every priority."""
 _MOST_ASKED = 1 << 14
 """Questions to hints about the events that an entity missed, before it is woken without more of them."""
 
@@ -489,6 +491,10 @@ class SchedulingQueue:
         for entity in above:
             if not (asked and self._out_of_reach(entity)):
                 self._reactivate(entity, now)
+
+    def retry_all(self, now: float) -> None:
+        """Retry entities of every priority, as `retry_above` does."""
+        self.retry_above(_LOWEST_PRIORITY, now)
 
     def next_wakeup(self, *, flush: bool = True, ignoring: Collection[str] = ()) -> float | None:
         """When `tick` has something to do next, if nothing else happens.

@@ -1,19 +1,23 @@
-"""What follows when the object of a group comes, changes or goes: who waits elsewhere, is woken, or gives room back.
+"""Objects of groups that appear, change or are deleted: which pods move, are woken, or lose reserved capacity.
 
-A group of any level of a tree goes the same way (composite.md 2).  `now` is in seconds.
+Groups of all levels of a tree are treated alike (composite.md 2).  `now` is in seconds.
 """
 
 from collections.abc import Iterable
 from dataclasses import replace
 
 from kube_rules import objects
+from kube_rules.group_owners import GroupOwner, Job
+from kube_rules.group_sources import GroupSources, Membership
+from kube_rules.meta import ObjectRef
 from reprieve.cluster.groups import Group, GroupSpec, GroupState, all_below, running_below
 from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.state import ClusterState
 from reprieve.framework.events import ClusterEvent, EventKind
+from reprieve.framework.gates import FeatureGates
 from reprieve.queueing.entity import Entity, QueueState
 from reprieve.queueing.queue import SchedulingQueue
-from reprieve.scheduling.group_objects import GroupChange, Move
+from reprieve.scheduling.group_objects import GroupChange, GroupObjects, Move
 from reprieve.scheduling.held_room import Released
 from reprieve.scheduling.nominations import Nominations
 from reprieve.scheduling.wakeups import retry_preemptors_of, units_changed
@@ -22,32 +26,99 @@ from reprieve.scheduling.wakeups import retry_preemptors_of, units_changed
 class GroupChanges:
     """See the module docstring."""
 
-    def __init__(self, cluster: ClusterState, queue: SchedulingQueue, nominations: Nominations, *, trees: bool) -> None:
+    def __init__(
+        self,
+        cluster: ClusterState,
+        queue: SchedulingQueue,
+        nominations: Nominations,
+        sources: GroupSources,
+        gates: FeatureGates,
+        *,
+        waits_for_completions: bool,
+    ) -> None:
         self._cluster = cluster
         self._queue = queue
         self._nominations = nominations
-        self._trees = trees
-        """Groups have parents; without, each stands alone, whatever parent it names."""
+        self._gates = gates
+        self._waits_for_completions = waits_for_completions
+        self._objects = GroupObjects(cluster, sources, trees=gates.composite_pod_group)
+        self.key_of = self._objects.key_of
+        self.members = self._objects.members
 
-    def carry_out(self, changes: Iterable[GroupChange | Move], now: float) -> None:
-        """Make the groups what their objects, and those they stand for, have become."""
-        for each in changes:
-            if isinstance(each, Move):
-                self._regroup(each.pod, each.key, now)
-            elif isinstance(each.group, objects.CompositePodGroup):
-                self.set_composite(each.group, now, each.created, each.foreign)
-            elif each.group is not None:
-                self._set_group(each.group, now, each.created)
-            elif each.composite:
-                self.remove_composite(each.key, now)
+    def set(self, group: objects.PodGroup, now: float, created: float | None = None) -> None:
+        """A PodGroup of the API appeared or changed."""
+        if self._gates.generic_workload:
+            self._carry_out(self._objects.set(group, created or 0.0), now)
+
+    def remove(self, ref: ObjectRef, now: float) -> bool:
+        """A PodGroup object is gone: pending members wait for it to appear again."""
+        changes = self._objects.remove(ref.key)
+        self._carry_out(changes, now)
+        return bool(changes)
+
+    def set_composite(
+        self,
+        group: objects.CompositePodGroup,
+        now: float,
+        created: float | None = None,
+    ) -> None:
+        """A CompositePodGroup appeared or changed: groups below it may have a root now (composite.md 2)."""
+        if self._gates.generic_workload and self._gates.composite_pod_group:
+            self._set_composite(group, now, created or 0.0)
+
+    def remove_composite(self, ref: ObjectRef, now: float) -> bool:
+        """A CompositePodGroup is gone: the groups below it wait for it to appear again."""
+        return self._remove_composite(ref.key, now)
+
+    def set_owner(self, owner: GroupOwner, now: float, _created: float | None = None) -> None:
+        """A controller whose pods may be gangs appeared or changed (workloads.md 2.10)."""
+        self._carry_out(self._objects.set_owner(owner), now)
+        if isinstance(owner, Job):
+            self.set_deadline(owner, now)
+
+    def remove_owner(self, ref: ObjectRef, _now: float) -> bool:
+        """Such a controller is gone."""
+        if ref.kind == Job.KIND:
+            self._cluster.job_deadlines.remove(ref.namespace or "default", ref.name)
+        self._objects.remove_owner(ref.kind, ref.namespace or "default", ref.name)
+        return True
+
+    def set_deadline(self, job: Job, now: float) -> None:
+        """A Job appeared or changed: by its deadline its pods have ended (cost.md 6.4)."""
+        if self._cluster.job_deadlines.set(job) and self._waits_for_completions:
+            self._queue.retry_all(now)
+
+    def watch_owners(self, kinds: Iterable[str], now: float) -> None:
+        """Learn which kinds of controllers are reported from now on; pods of other kinds do not wait for them."""
+        self._carry_out(self._objects.watched(frozenset(kinds)), now)
+
+    def pod_joined(self, pod: PodRecord, manifest: objects.Pod, membership: Membership, now: float) -> None:
+        """A new pod belongs to a group."""
+        self._carry_out(self._objects.joined(pod, manifest, membership), now)
+
+    def pod_left(self, pod: PodRecord, now: float) -> None:
+        """A pod is gone, and not among the members any more."""
+        self._carry_out(self._objects.left(pod), now)
+
+    def _carry_out(self, changes: Iterable[GroupChange | Move], now: float) -> None:
+        """Make the groups what their objects, and those that pods stand for, have become."""
+        for change in changes:
+            if isinstance(change, Move):
+                self._regroup(change.pod, change.key, now)
+            elif isinstance(change.group, objects.CompositePodGroup):
+                self._set_composite(change.group, now, change.created, change.foreign)
+            elif change.group is not None:
+                self._set_group(change.group, now, change.created)
+            elif change.composite:
+                self._remove_composite(change.key, now)
             else:
-                self._remove_group(each.key, now)
+                self._remove_group(change.key, now)
 
     def _set_group(self, group: objects.PodGroup, now: float, created: float) -> None:
         key = f"{group.metadata.namespace or 'default'}/{group.metadata.name}"
         before = self._cluster.groups.get(key)
         old = before.spec if before is not None else None
-        state = self._cluster.set_group(group, created=created, trees=self._trees)
+        state = self._cluster.set_group(group, created=created, trees=self._gates.composite_pod_group)
         self._changed(state, old, now)
         if old is None and state.spec is not None and state.spec.claims:
             for pod in state.pending():
@@ -62,24 +133,25 @@ class GroupChanges:
             self._queue.on_event(ClusterEvent(EventKind.GROUP_REMOVED, group=key), now)
             units_changed(self._cluster, self._queue, state, now)
 
-    def set_composite(
+    def _set_composite(
         self, group: objects.CompositePodGroup, now: float, created: float, foreign: str | None = None
     ) -> None:
-        """A CompositePodGroup appeared or changed; `foreign`: as `ClusterState.set_composite` has it."""
+        """Set a CompositePodGroup of the API or of a tree; `foreign`: as `ClusterState.set_composite` has it."""
         key = f"{group.metadata.namespace or 'default'}/{group.metadata.name}"
         before = self._cluster.trees.composites.get(key)
         old = before.spec if before is not None else None
         self._changed(self._cluster.set_composite(group, created=created, foreign=foreign), old, now)
 
-    def remove_composite(self, key: str, now: float) -> None:
-        """A CompositePodGroup is gone: the groups below it wait for it to appear again."""
+    def _remove_composite(self, key: str, now: float) -> bool:
         state = self._cluster.trees.composites.get(key)
-        if state is not None:
-            disrupted = running_below(all_below(state))
-            self._cluster.remove_composite(key)
-            self._move(now, f"compositepodgroup {key} is deleted")
-            self._queue.on_event(ClusterEvent(EventKind.GROUP_REMOVED, composite=key), now)
-            retry_preemptors_of(self._cluster, self._queue, disrupted, now)
+        if state is None:
+            return False
+        disrupted = running_below(all_below(state))
+        self._cluster.remove_composite(key)
+        self._move(now, f"compositepodgroup {key} is deleted")
+        self._queue.on_event(ClusterEvent(EventKind.GROUP_REMOVED, composite=key), now)
+        retry_preemptors_of(self._cluster, self._queue, disrupted, now)
+        return True
 
     def _regroup(self, pod: PodRecord, key: str | None, now: float) -> None:
         """A pod belongs to another group than it did: what it waits in, and what it counts for, is another."""

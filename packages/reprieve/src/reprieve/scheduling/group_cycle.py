@@ -211,7 +211,7 @@ def _schedule(
         except PluginError as error:
             trouble = error
     if trouble is not None:
-        running.complaints.append(trouble)
+        running.report(trouble)
         failed = failed_group(key, group, pods, str(trouble))
         # Trouble, not lack of room: it is tried again after backoff.
         return replace(failed, rejected_by=frozenset(), in_vain=PreemptionInVain(group, NoRoom.ERROR))

@@ -1,10 +1,10 @@
 """Nominations as the engine makes and ends them: in the picture, for the queue, and towards the API.
 
 A nomination is a pending pod's claim on room that is being made on a node.  It ends by a decision (the pod is bound or
-turns to another node, somebody more important takes this one), which reports it; or without one (its node is gone, its
-group may not be tried any more, the preemption failed, the room was held long enough), and then `take_ended` names the
-pod, whose `status.nominatedNodeName` is to be cleared.  Either way the room it held is free for others; whom it was
-held for and why it is not any more is in `take_released` (cost.md 5).
+turns to another node, a more important pod takes this one), which reports it; or without one (its node is gone, its
+group may not be tried any more, the preemption failed, the capacity was reserved long enough), and then the effects
+list the pod, whose `status.nominatedNodeName` is to be cleared.  Either way the reserved capacity is free for others;
+what it was reserved for and why it no longer is stands in the effects, too (cost.md 5).
 """
 
 from collections import Counter
@@ -15,6 +15,7 @@ from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.state import ClusterState
 from reprieve.framework.events import ClusterEvent, EventKind
 from reprieve.queueing.queue import SchedulingQueue
+from reprieve.scheduling.effects import EffectsInProgress
 from reprieve.scheduling.held_room import HeldRoom, Released, ReleasedRoom
 from reprieve.scheduling.nomination_echoes import NominationEchoes
 from reprieve.scheduling.preemptions_in_flight import PreemptionsInFlight
@@ -28,15 +29,20 @@ _MOST_NAMED = 3
 class Nominations:
     """See the module docstring. `hold_seconds`: for how long room is held, by schedulerName; 0 without an end."""
 
-    def __init__(self, cluster: ClusterState, queue: SchedulingQueue, hold_seconds: Mapping[str, float]) -> None:
+    def __init__(
+        self,
+        cluster: ClusterState,
+        queue: SchedulingQueue,
+        hold_seconds: Mapping[str, float],
+        effects: EffectsInProgress,
+    ) -> None:
         self._cluster = cluster
         self._queue = queue
         self._hold_seconds = hold_seconds
+        self._effects = effects
         self._echoes = NominationEchoes()
         self.held = HeldRoom()
-        self._released: list[ReleasedRoom] = []
-        self._ended: dict[str, PodRecord] = {}
-        """Pods whose nomination ended outside a decision, by UID, until somebody asks."""
+        self.in_flight = PreemptionsInFlight()
 
     # -- decided by a cycle ------------------------------------------------------------------------
 
@@ -62,7 +68,7 @@ class Nominations:
                     self.freed(other, row, now)
             cluster.nominate(pod, row)
             self._echoes.decided(pod.uid, cluster.nodes.names[row])
-            self._ended.pop(pod.uid, None)
+            self._effects.unnominated.pop(pod.uid, None)
         for held in displaced.values():
             self.release(held, Released.TAKEN, f"it is taken for priority {priority}", now)
         return tuple(pod for held in displaced.values() for pod, _ in held)
@@ -92,26 +98,27 @@ class Nominations:
     def end(self, pod: PodRecord) -> None:
         """A nomination ends without a decision; the room is not reported, as with a node that is gone."""
         self.clear(pod)
-        self._ended[pod.uid] = pod
+        self._effects.unnominated[pod.uid] = pod
 
-    def give_up(
-        self, pods: Iterable[PodRecord], now: float, why: Released | None = None, message: str = ""
-    ) -> list[PodRecord]:
-        """End the nominations among the pods; returns those that had one. It is reported where there is a reason."""
+    def give_up(self, pods: Iterable[PodRecord], now: float, why: Released | None = None, message: str = "") -> None:
+        """End the nominations among the pods; what was reserved is reported if there is a reason."""
         ended = [(pod, pod.nominated) for pod in pods if pod.nominated >= 0]
         if why is not None:
             self.release(ended, why, message, now)
         for pod, row in ended:
             self.end(pod)
             self.freed(pod, row, now)
-        return [pod for pod, _ in ended]
 
-    def give_back_unused(self, in_flight: PreemptionsInFlight, now: float) -> list[str]:
-        """End what was held long enough; returns the keys of the entities it was held for (cost.md 5.2).
+    def victim_left(self, uid: str, now: float) -> None:
+        """A pod has freed its capacity, if it was a victim at all."""
+        self.held.room_is_there(self.in_flight.left(uid), now)
+
+    def give_back_unused(self, now: float) -> None:
+        """End what was reserved long enough: a preemptor that did not use it may preempt elsewhere (cost.md 5.2).
 
         Victims that have not left by now are counted on no more.
         """
-        ended = []
+        given_back = []
         for key, seconds in self.held.end_due(now):
             entity = self._queue.get(key)
             if entity is None:
@@ -123,12 +130,17 @@ class Nominations:
             if not rows:
                 continue
             there = [pod for row in rows for pod in self._cluster.nodes.pods[row].values()]
-            for uid in (*in_flight.victims_of(key), *(pod.uid for pod in there if pod.terminating and pod.preempted)):
+            for uid in (
+                *self.in_flight.victims_of(key),
+                *(pod.uid for pod in there if pod.terminating and pod.preempted),
+            ):
                 self._cluster.set_overdue(uid)
             text = f"it was held for {seconds:g} s and not used"
             self.give_up(entity.ready.values(), now, Released.NOT_USED, text)
-            ended.append(key)
-        return ended
+            given_back.append(key)
+        for key in given_back:
+            self.in_flight.forget(key)
+            self._queue.wake(key, now)
 
     def release(self, places: Places, why: Released, message: str, now: float) -> None:
         """Room that was held on these rows is not held any more, to be reported; all of it was for one preemptor."""
@@ -138,7 +150,7 @@ class Nominations:
             first = pods[0][0]
             ref = self._cluster.entity_ref(first)
             group = self._cluster.trees.find(ref) if first.group is not None else None
-            self._released.append(ReleasedRoom(ref, group, pods, why, message, now))
+            self._effects.released.append(ReleasedRoom(ref, group, pods, why, message, now))
 
     def placed(self, places: Places, now: float) -> None:
         """Members of one entity are about to get these rows: what was held for them elsewhere is free."""
@@ -155,11 +167,6 @@ class Nominations:
         nodes = list(dict.fromkeys(self._cluster.nodes.names[row] for _, row in places))
         more = f" and {len(nodes) - _MOST_NAMED} more" if len(nodes) > _MOST_NAMED else ""
         return ", ".join(nodes[:_MOST_NAMED]) + more
-
-    def take_released(self) -> list[ReleasedRoom]:
-        """Room that was given back without being used since the last call."""
-        released, self._released = self._released, []
-        return released
 
     def _gone_by(self, pod: PodRecord, now: float) -> float:
         """When a pod that leaves, or is about to be evicted, is gone at the latest."""
@@ -178,14 +185,6 @@ class Nominations:
             leaving = [self._gone_by(other, now) for other in there if other.terminating and other.preempted]
             self.held.begin(key, max(leaving, default=now), self._seconds_for(pod))
 
-    def take_ended(self) -> list[PodRecord]:
-        """Pods whose nomination ended without a decision since the last call, and that got no other place."""
-        if not self._ended:
-            return []
-        taken = [pod for pod in self._ended.values() if pod.nominated < 0 and pod.row < 0]
-        self._ended.clear()
-        return taken
-
     # -- what the API says -------------------------------------------------------------------------
 
     def known(self, pod: PodRecord, node: str, now: float) -> None:
@@ -200,7 +199,7 @@ class Nominations:
             return
         before = pod.nominated
         self._cluster.clear_nomination(pod)
-        self._ended.pop(pod.uid, None)
+        self._effects.unnominated.pop(pod.uid, None)
         if node:
             self._cluster.nominate(pod, self._cluster.nodes.row_for_pod(node))
             self._begin_known(pod, now)
@@ -218,7 +217,7 @@ class Nominations:
     def forget(self, uid: str) -> None:
         """The pod is gone."""
         self._echoes.forget(uid)
-        self._ended.pop(uid, None)
+        self._effects.unnominated.pop(uid, None)
 
 
 def _unused(before: Places, places: Places) -> list[tuple[PodRecord, int]]:

@@ -1,32 +1,130 @@
-"""What follows when a pod that is known changes or is on its way out: its place in the picture, and who is woken.
+"""Pods that appear, change or are deleted: their place in the cluster cache, and what is woken by it.
 
-The counterpart of `group_changes` for single pods.  `now` and `due` are in seconds.
+`now` and `due` are in seconds.
 """
 
+from collections.abc import Callable, Mapping
+
 from kube_rules import objects
+from kube_rules.group_sources import GroupSources
+from kube_rules.meta import ObjectRef
 from kube_rules.work_annotations import work_terms_of
-from reprieve.cluster.pods import PodRecord, annotations_of, claims_of, gone_by, was_preempted
+from reprieve.cluster.pods import PodRecord, annotations_of, claims_of, gone_by, record_of, was_preempted
 from reprieve.cluster.state import ClusterState
 from reprieve.framework.events import ClusterEvent, EventKind
 from reprieve.queueing.queue import SchedulingQueue
+from reprieve.scheduling.assumed_pods import AssumedPods
 from reprieve.scheduling.group_changes import GroupChanges
 from reprieve.scheduling.held_room import Released
 from reprieve.scheduling.nominations import Nominations
 from reprieve.scheduling.wakeups import spec_changed, terms_changed
 
+_ENDED = frozenset({"Succeeded", "Failed"})
+
 
 class PodChanges:
-    """See the module docstring."""
+    """See the module docstring. `scheduled_here` answers whether a pod is for one of the profiles.
+
+    `linger` answers whether a deleted victim still holds devices, `aliases` maps further names of profiles to theirs.
+    """
 
     def __init__(
-        self, cluster: ClusterState, queue: SchedulingQueue, nominations: Nominations, groups: GroupChanges
+        self,
+        cluster: ClusterState,
+        queue: SchedulingQueue,
+        nominations: Nominations,
+        groups: GroupChanges,
+        assumed: AssumedPods,
+        sources: GroupSources,
+        *,
+        aliases: Mapping[str, str],
+        scheduled_here: Callable[[PodRecord], bool],
+        linger: Callable[[PodRecord], bool],
     ) -> None:
         self._cluster = cluster
         self._queue = queue
         self._nominations = nominations
         self._groups = groups
+        self._assumed = assumed
+        self._sources = sources
+        self._aliases = aliases
+        self._scheduled_here = scheduled_here
+        self._linger = linger
 
-    def changed(self, known: PodRecord, pod: objects.Pod, now: float) -> None:
+    def set(self, pod: objects.Pod, now: float, created: float | None = None) -> None:
+        """A pod appeared, changed or ended. `created` (seconds) stands in for a missing creationTimestamp."""
+        uid = uid_of(pod)
+        known = self._cluster.pods.get(uid)
+        if pod.status.phase in _ENDED:
+            self.gone(uid, now)
+        elif known is None:
+            self._new(pod, now, created)
+        else:
+            self._changed(known, pod, now)
+
+    def remove(self, ref: ObjectRef, now: float) -> bool:
+        """A pod was deleted."""
+        return self.gone(ref.uid or ref.key, now)
+
+    def gone(self, uid: str, now: float) -> bool:
+        """A pod was deleted or has ended: its capacity is free. Return whether it was known."""
+        self._cluster.now = max(self._cluster.now, now)
+        pod = self._cluster.pods.get(uid)
+        if pod is None:
+            return False
+        row, nominated = pod.row, pod.nominated
+        if row < 0 <= nominated:
+            self._nominations.release([(pod, nominated)], Released.DELETED, f"pod {pod.key} is gone", now)
+        lingers = self._nominations.in_flight.is_victim(uid) and self._linger(pod)
+        self._assumed.forget(pod)
+        self._cluster.remove_pod(pod)
+        if row < 0:
+            self._queue.remove_pod(pod, now)
+        self._nominations.forget(uid)
+        if not lingers:
+            self._nominations.victim_left(uid, now)
+        if row >= 0:
+            self._queue.on_event(ClusterEvent(EventKind.POD_GONE, row=row, pod=pod, group=pod.group), now)
+        else:
+            if nominated >= 0:
+                self._nominations.freed(pod, nominated, now)
+            self._member_gone(pod, now)
+        self._groups.pod_left(pod, now)
+        self._groups.give_up_if_gated(self._queue.find(pod), now)
+        return True
+
+    def _new(self, pod: objects.Pod, now: float, created: float | None) -> None:
+        stamp = pod.metadata.creation_timestamp
+        when = created if created is not None else stamp.timestamp() if stamp is not None else now
+        membership = self._sources.membership(pod)
+        record = record_of(
+            pod,
+            self._cluster.signatures,
+            created=when,
+            group=self._groups.key_of(pod, membership) if membership is not None else None,
+            scheduler_name=self._aliases.get(pod.spec.scheduler_name),
+        )
+        self._cluster.add_pod(record, pod.spec.node_name or None, due=gone_by(pod))
+        if membership is not None:
+            self._groups.pod_joined(record, pod, membership, now)
+        if record.row >= 0:
+            self._placed_outside(record, now)
+            return
+        nominated = pod.status.nominated_node_name
+        if nominated and not record.terminating:
+            self._nominations.known(record, nominated, now)
+        if self._scheduled_here(record) and not record.terminating:
+            self._queue.add_pod(record, now)
+        if record.group is not None:
+            self._queue.on_event(ClusterEvent(EventKind.POD_ADDED, pod=record, group=record.group), now)
+
+    def _placed_outside(self, pod: PodRecord, now: float) -> None:
+        """Another scheduler placed the pod, or this one before it was restarted."""
+        event = ClusterEvent(EventKind.POD_PLACED, row=pod.row, pod=pod, group=pod.group)
+        self._queue.on_event(event, now)
+        self._nominations.overtake(pod, pod.row, now, outside=True)
+
+    def _changed(self, known: PodRecord, pod: objects.Pod, now: float) -> None:
         """The API has another version of a pod."""
         known.preempted = was_preempted(pod)
         known.generation = pod.metadata.generation
@@ -39,7 +137,7 @@ class PodChanges:
         spec_changed(self._cluster, self._queue, known, pod, now)
         due = gone_by(pod)
         if due is not None and not known.terminating:
-            self.terminating(known, now, due)
+            self._terminating(known, now, due)
         elif due is not None:
             self._cluster.set_terminating(known, due=due)  # it may have been given less time
         if pod.spec.node_name:
@@ -52,7 +150,7 @@ class PodChanges:
         row = self._cluster.nodes.row_for_pod(node)
         if known.row >= 0:
             if known.row != row:
-                # Somebody else bound it elsewhere: the API is right, our assumption was not.
+                # Another scheduler bound it elsewhere: the API is right, our assumption was not.
                 self._cluster.displace(known)
                 self._cluster.place(known, row)
             return
@@ -60,9 +158,7 @@ class PodChanges:
         self._cluster.clear_nomination(known)
         self._nominations.bound(known.uid)
         self._cluster.place(known, row)
-        event = ClusterEvent(EventKind.POD_PLACED, row=row, pod=known, group=known.group)
-        self._queue.on_event(event, now)
-        self._nominations.overtake(known, row, now, outside=True)
+        self._placed_outside(known, now)
 
     def _still_pending(self, known: PodRecord, pod: objects.Pod, now: float) -> None:
         if not known.terminating:
@@ -78,19 +174,33 @@ class PodChanges:
             event = ClusterEvent(EventKind.GATES_REMOVED, pod=known, group=known.group)
             self._queue.on_event(event, now)
 
-    def terminating(self, pod: PodRecord, now: float, due: float | None) -> None:
+    def terminating(self, uid: str, now: float, *, preempted: bool) -> None:
+        """A pod got a deletionTimestamp; `preempted`: with the condition that the scheduler sets on its victims."""
+        pod = self._cluster.pods.get(uid)
+        if pod is None:
+            return
+        pod.preempted = pod.preempted or preempted
+        if not pod.terminating:
+            self._terminating(pod, now, now + pod.grace)
+
+    def _terminating(self, pod: PodRecord, now: float, due: float | None) -> None:
         """A pod got a deletionTimestamp; by `due` it is gone."""
         self._cluster.set_terminating(pod, due=due)
         if pod.row < 0:
             self._queue.remove_pod(pod, now)
             self._nominations.give_up((pod,), now, Released.DELETED, f"pod {pod.key} is deleted")
-            self.member_gone(pod, now)
+            self._member_gone(pod, now)
         else:
             event = ClusterEvent(EventKind.POD_TERMINATING, row=pod.row, pod=pod, group=pod.group)
             self._queue.on_event(event, now)
         self._groups.give_up_if_gated(self._queue.find(pod), now)
 
-    def member_gone(self, pod: PodRecord, now: float) -> None:
+    def _member_gone(self, pod: PodRecord, now: float) -> None:
         """A pending pod is gone: its group may be at one without it (preemption.md 8.3)."""
         if pod.group is not None:
             self._queue.on_event(ClusterEvent(EventKind.MEMBER_GONE, pod=pod, group=pod.group), now)
+
+
+def uid_of(pod: objects.Pod) -> str:
+    """Return a pod's UID; its `namespace/name` stands in for a missing one."""
+    return pod.metadata.uid or f"{pod.metadata.namespace or 'default'}/{pod.metadata.name}"

@@ -25,7 +25,7 @@ def reserve_all(decision: Decision, running_for: Callable[[PodRecord], RunningPr
             try:
                 binding = instructed(running, binding)
             except PluginError as error:
-                running.complaints.append(error)
+                running.report(error)
                 unreserve(running, binding)
                 status = Status(Code.ERROR, str(error), error.plugin)
         if status.ok:
@@ -61,7 +61,7 @@ def reserve(running: RunningProfile, binding: Binding) -> Status:
                 unreserve(running, binding)
                 return Status(status.code, status.reason, plugin.name)
     except PluginError as error:
-        running.complaints.append(error)
+        running.report(error)
         unreserve(running, binding)
         return Status(Code.ERROR, str(error), error.plugin)
     status = permitted(running, binding)
@@ -85,7 +85,7 @@ def permitted(running: RunningProfile, binding: Binding) -> Status:
             elif not status.ok:
                 return Status(status.code, status.reason, permit.name)
     except PluginError as error:
-        running.complaints.append(error)
+        running.report(error)
         return Status(Code.ERROR, str(error), error.plugin)
     return answer
 
@@ -110,7 +110,7 @@ def run_post_bind(running: RunningProfile, pod: PodRecord, row: int) -> None:
         try:
             call_plugin(plugin.name, "PostBind", plugin.post_bind, state, row)
         except PluginError as error:
-            running.complaints.append(error)
+            running.report(error)
 
 
 def given_up(running: RunningProfile, binding: Binding) -> list[Instruction]:
@@ -121,7 +121,7 @@ def given_up(running: RunningProfile, binding: Binding) -> list[Instruction]:
         try:
             found += call_plugin(plugin.name, "Unreserve", plugin.give_up, state, binding.row)
         except PluginError as error:
-            running.complaints.append(error)
+            running.report(error)
     return found
 
 
@@ -132,4 +132,4 @@ def unreserve(running: RunningProfile, binding: Binding) -> None:
         try:
             call_plugin(plugin.name, "Unreserve", plugin.unreserve, state, binding.row)
         except PluginError as error:
-            running.complaints.append(error)
+            running.report(error)

@@ -38,6 +38,7 @@ class RunningProfiles(dict[str, RunningProfile]):
             profile.reserves or profile.permits or profile.pre_binds or len(profile.binders) > 1
             for profile in profiles.values()
         )
+        self._policies = list({id(profile.watch): profile.watch for profile in profiles.values()}.values())
         self.listen = any(profile.post_binds for profile in profiles.values())
 
     def of(self, pod: PodRecord) -> RunningProfile:
@@ -57,13 +58,6 @@ class RunningProfiles(dict[str, RunningProfile]):
                 sizes[kind] = sizes.get(kind, 0) + number
         return sizes
 
-    def take_incidents(self) -> list[PluginIncident]:
-        """What went wrong in plugins since the last time, with tracebacks."""
-        found: list[PluginIncident] = []
-        watches = {id(running.profile.watch): running.profile.watch for running in self.values()}
-        for running in self.values():
-            found += [PluginIncident.of(error) for error in running.complaints]
-            running.complaints.clear()
-        for watch in watches.values():
-            found += watch.take()
-        return found
+    def incidents(self) -> list[PluginIncident]:
+        """Return what went wrong in plugins since the last call, with tracebacks."""
+        return [incident for policy in self._policies for incident in policy.take()]

@@ -1,19 +1,19 @@
-"""What stands beside nodes and pods: volumes, claims, classes, device slices come, change and go.
+"""Volumes, device claims, their classes and slices that appear, change or are deleted.
 
 Invariant: a victim whose devices the API has not given back yet *lingers*: its preemptor goes on waiting for it, so
-that nobody else is evicted for what is about to be free (KEP-5690).
+that no other pods are evicted for devices that are about to be free (KEP-5690).
 """
 
-from collections.abc import Callable
-
 from kube_rules import objects
-from reprieve.cluster.devices import DEVICE_KINDS
+from kube_rules.meta import ObjectRef
+from reprieve.cluster.devices import DeviceObject
 from reprieve.cluster.extended_resources import owner_of
 from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.state import ClusterState
-from reprieve.cluster.volumes import VOLUME_KINDS
+from reprieve.cluster.volumes import VolumeObject
 from reprieve.framework.events import ClusterEvent, EventKind
 from reprieve.queueing.queue import SchedulingQueue
+from reprieve.scheduling.nominations import Nominations
 
 _EVENTS = {
     "PersistentVolume": EventKind.VOLUME_CHANGED,
@@ -28,61 +28,52 @@ _EVENTS = {
     "DeviceClass": EventKind.DEVICE_CLASS_CHANGED,
     "DeviceTaintRule": EventKind.DEVICE_TAINT_RULE_CHANGED,
 }
-_OF_DEVICES = frozenset(kind.KIND for kind in DEVICE_KINDS)
-_OF_VOLUMES = frozenset(kind.KIND for kind in VOLUME_KINDS)
 Item = objects.KubernetesObject
 
 
 class StorageAndDeviceEvents:
-    """See the module docstring. `left` is called with the UID of a victim that gave everything back, and when.
-
-    `taint_rules` False (the gate DRADeviceTaintRules): DeviceTaintRules are passed over.
-    """
+    """See the module docstring. `taint_rules` False (the gate DRADeviceTaintRules): DeviceTaintRules are ignored."""
 
     def __init__(
-        self,
-        cluster: ClusterState,
-        queue: SchedulingQueue,
-        left: Callable[[str, float], None],
-        *,
-        taint_rules: bool,
+        self, cluster: ClusterState, queue: SchedulingQueue, nominations: Nominations, *, taint_rules: bool
     ) -> None:
         self._cluster = cluster
         self._queue = queue
-        self._left = left
+        self._nominations = nominations
         self._taint_rules = taint_rules
         self._lingering: dict[str, set[str]] = {}
         """Device claim -> victims that are gone while the API still lists them as its consumers."""
 
-    def set(self, item: Item, now: float) -> None:
-        """An object appeared or changed. Raises TypeError for a kind that the scheduler does not read."""
+    def set_volume(self, item: VolumeObject, now: float, _created: float | None = None) -> None:
+        """A volume, a claim of one, or an object that says what can be provisioned appeared or changed."""
+        self._report(item.KIND, self._cluster.volumes.set(item), item, now)
+
+    def remove_volume(self, ref: ObjectRef, now: float) -> bool:
+        """Such an object is gone."""
+        return self._report(ref.kind, self._cluster.volumes.remove(ref.kind, ref.namespace, ref.name), None, now)
+
+    def set_device(self, item: DeviceObject, now: float, _created: float | None = None) -> None:
+        """A device claim, slice, class or taint rule appeared or changed."""
         if isinstance(item, objects.DeviceTaintRule) and not self._taint_rules:
             return
-        if isinstance(item, VOLUME_KINDS):
-            before: Item | None = self._cluster.volumes.set(item)
-        elif isinstance(item, DEVICE_KINDS):
-            before = self._cluster.devices.set(item)
-            self._extended_changed(item, now)
-            if isinstance(item, objects.ResourceClaim):
-                self._claim_changed(item.metadata.namespace, item.metadata.name, before, item, now)
-        else:
-            raise TypeError(f"{type(item).__name__} is not a resource of the scheduler")
-        if before != item:
-            self._queue.on_event(ClusterEvent(_EVENTS[type(item).__name__], item=item, before=before), now)
+        before: Item | None = self._cluster.devices.set(item)
+        self._extended_changed(item, now)
+        if isinstance(item, objects.ResourceClaim):
+            self._claim_changed(item.metadata.namespace, item.metadata.name, before, item, now)
+        self._report(item.KIND, before, item, now)
 
-    def remove(self, kind: str, namespace: str, name: str, now: float) -> bool:
-        """An object is gone; returns whether it was known."""
-        if kind in _OF_VOLUMES:
-            before: Item | None = self._cluster.volumes.remove(kind, namespace, name)
-        elif kind in _OF_DEVICES:
-            before = self._cluster.devices.remove(kind, namespace, name)
-            self._extended_changed(before, now)
-            if kind == "ResourceClaim":
-                self._claim_changed(namespace, name, before, None, now)
-        else:
-            return False
-        if before is not None:
-            self._queue.on_event(ClusterEvent(_EVENTS[kind], before=before), now)
+    def remove_device(self, ref: ObjectRef, now: float) -> bool:
+        """Such an object is gone."""
+        before: Item | None = self._cluster.devices.remove(ref.kind, ref.namespace, ref.name)
+        self._extended_changed(before, now)
+        if ref.kind == objects.ResourceClaim.KIND:
+            self._claim_changed(ref.namespace, ref.name, before, None, now)
+        return self._report(ref.kind, before, None, now)
+
+    def _report(self, kind: str, before: Item | None, item: Item | None, now: float) -> bool:
+        """Notify the queue of a change; return whether the object was known."""
+        if before != item:
+            self._queue.on_event(ClusterEvent(_EVENTS[kind], item=item, before=before), now)
         return before is not None
 
     def linger(self, pod: PodRecord) -> bool:
@@ -112,7 +103,7 @@ class StorageAndDeviceEvents:
             if not self._cluster.devices.lists(key, uid):
                 self._lingering[key].discard(uid)
                 if not any(uid in others for others in self._lingering.values()):
-                    self._left(uid, now)
+                    self._nominations.victim_left(uid, now)
         if not self._lingering.get(key, True):
             del self._lingering[key]
         if _there(before) != _there(after):
@@ -122,7 +113,7 @@ class StorageAndDeviceEvents:
 
 
 def _there(item: Item | None) -> tuple[object, ...]:
-    """What a pod that waits for a claim needs to know of it: whether it exists, is not going, and whose it is."""
+    """Return what a pod that waits for a claim needs of it: that it exists, is not being deleted, and its owners."""
     if item is None:
         return ()
     meta = item.metadata

@@ -28,7 +28,7 @@ from typing import Any, Generic, TypeVar
 from msgspec.structs import replace
 
 from kube_rules import objects
-from kube_rules.meta import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
+from kube_rules.meta import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, ObjectRef
 from reprieve.scheduling.engine import Engine
 
 GPU_MILLI = "alibabacloud.com/gpu-milli"
@@ -228,7 +228,7 @@ def fill(nodes: Sequence[TraceNode], tasks: Sequence[TraceTask]) -> Filled:
     """Let the tasks arrive, in the order given, in an empty cluster of these nodes; see the module docstring."""
     engine = Engine()
     for node in nodes:
-        engine.set_node(_node_object(node), 0.0)
+        engine.set(_node_object(node), 0.0)
     shape = _Shared(_spec_object)
     running, left_out = [], []
     for task in tasks:
@@ -276,12 +276,12 @@ def _place(engine: Engine, task: TraceTask, spec: objects.PodSpec) -> str | None
     """The node the engine gives the task now. All have priority 0 here, so nobody makes way for anybody."""
     now = float(task.created)
     pod = objects.Pod(metadata=objects.ObjectMeta(name=task.name, namespace="default", uid=task.name), spec=spec)
-    engine.set_pod(pod, now, created=now)
-    decision = engine.step(now)
+    engine.set(pod, now, created=now)
+    decision = engine.step(now).decision
     if decision is not None and decision.bindings:
         engine.bound(task.name)
         return decision.bindings[0].node
-    engine.pod_gone(task.name, now)
+    engine.remove(ObjectRef("Pod", uid=task.name), now)
     return None
 
 

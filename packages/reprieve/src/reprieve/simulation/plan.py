@@ -142,8 +142,9 @@ def plan(manifests: Manifests, options: PlanOptions | None = None) -> Answer:
         if options.on_object is not None:
             options.on_object(item)
     start = starts_at(everything) if options.now is None else not_before(options.now, everything)
-    engine.watch_owners({type(each.object).KIND for each in everything if isinstance(each.object, GroupOwner)}, start)
     world = VirtualCluster(engine, start)
+    owner_kinds = {type(each.object).KIND for each in everything if isinstance(each.object, GroupOwner)}
+    world.keep_effects(engine.watch_owners(owner_kinds, start))
     world.first_preemption = lambda _: options.first_decision
     ledger = PreemptionLedger(world, accounts=options.account)
     world.keep = ledger.note
@@ -151,7 +152,7 @@ def plan(manifests: Manifests, options: PlanOptions | None = None) -> Answer:
         options.observer.attach(engine)
         world.observer = options.observer.decided
     for job in manifests.jobs:
-        engine.set_job(job, start)
+        world.keep_effects(engine.set_job(job, start))
     created: list[objects.KubernetesObject] = [
         item for scenario in scenarios for step in scenario.steps for item in step.create
     ]
@@ -166,7 +167,7 @@ def plan(manifests: Manifests, options: PlanOptions | None = None) -> Answer:
         world.settle()
     later = [each for scenario in scenarios for step in scenario.steps for each in step.remarks]
     remarks = input_remarks(manifests, engine.sources, later) if options.account else []
-    warnings = [*remarks, *options.warnings, *_troubles(engine), *world.admission.refused_objects]
+    warnings = [*remarks, *options.warnings, *_incidents(world), *world.admission.refused_objects]
     answer = _answer(world, ledger, pending, running, warnings, time.perf_counter() - began)
     idle = [*manifests.suspended, *(each for one in scenarios for step in one.steps for each in step.suspended)]
     document = msgspec.structs.replace(
@@ -180,9 +181,9 @@ def plan(manifests: Manifests, options: PlanOptions | None = None) -> Answer:
     return Answer(document, answer.account)
 
 
-def _troubles(engine: Engine) -> list[str]:
-    """What went wrong in plugins, each thing once."""
-    counts = Counter(trouble.text for trouble in engine.take_plugin_incidents())
+def _incidents(world: VirtualCluster) -> list[str]:
+    """Return what went wrong in plugins, each text once."""
+    counts = Counter(incident.text for incident in world.incidents)
     return [text if count == 1 else f"{text} ({count} times)" for text, count in counts.items()]
 
 
@@ -191,7 +192,7 @@ def _play(scenario: Scenario, world: VirtualCluster, pending: dict[str, PodRecor
     world.drain()
     for step in scenario.steps:
         for job in step.jobs:
-            world.engine.set_job(job, world.now)
+            world.keep_effects(world.engine.set_job(job, world.now))
         world.admission.take_makers(step.makers, world.now)
         for turn, item in enumerate(step.create):
             refuse_unsupported(item, scenario.origin, world.engine.gates)

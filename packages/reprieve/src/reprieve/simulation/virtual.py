@@ -19,6 +19,7 @@ Rules of this world, where the API leaves room:
 """
 
 import heapq
+from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Protocol
@@ -27,15 +28,17 @@ from msgspec.structs import replace
 
 from kube_rules import objects
 from kube_rules.admission import groups_with_default_priority
-from kube_rules.group_owners import GroupOwner
 from kube_rules.manifests import Manifests
 from reprieve.cluster.default_selectors import SELECTOR_OWNER_KINDS
 from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.volumes import VOLUME_KINDS
+from reprieve.framework.instructions import Instruction
+from reprieve.framework.plugin_guard import PluginIncident
 from reprieve.preemption.outcome import Preemption, PutOff
 from reprieve.preemption.waiting import expected_end
 from reprieve.scheduling.arrival_order import in_order
 from reprieve.scheduling.decision import SCHEDULER_ERROR, Decision, GroupCondition, Rejection, Result, TreeLevel
+from reprieve.scheduling.effects import Effects
 from reprieve.scheduling.engine import Engine
 from reprieve.scheduling.held_room import ReleasedRoom
 from reprieve.simulation.controllers.admission import Admission
@@ -45,7 +48,11 @@ from reprieve.simulation.controllers.volumes import Storage
 
 _ORPHANED = 40.0
 _VOLUMES = tuple(kind.KIND for kind in VOLUME_KINDS)
-_SELECTING = tuple(kind.KIND for kind in SELECTOR_OWNER_KINDS)
+_DELETED = frozenset(
+    kind.KIND for kind in (*SELECTOR_OWNER_KINDS, objects.ResourceSlice, objects.DeviceClass, objects.DeviceTaintRule)
+)
+"""Kinds whose deletion concerns the engine alone."""
+_MOST_INCIDENTS = 1000
 _HOPELESS = 3
 """An entity that ended in SchedulerError this often in a row is not waited for any more."""
 
@@ -105,6 +112,10 @@ class VirtualCluster:
         """Why the last attempt of an entity was deferred."""
         self.released: list[ReleasedRoom] = []
         """Room that was held and given back unused."""
+        self.incidents: deque[PluginIncident] = deque(maxlen=_MOST_INCIDENTS)
+        """What went wrong in plugins."""
+        self.writes: list[Instruction] = []
+        """Writes that belong to no binding, until the next decision is acted on."""
         self.rejections: dict[str, Rejection] = {}
         """UID -> the last PodScheduled=False condition of a pod that is not placed."""
         self.conditions: dict[str, GroupCondition] = {}
@@ -141,8 +152,8 @@ class VirtualCluster:
         self.admission = Admission()
         self.made_later: list[PodRecord] = []
         """Pods that their controllers made when quota was released for them."""
-        self._claims = Claims(engine)
-        self._storage = Storage(engine)
+        self._claims = Claims(engine, self.keep_effects)
+        self._storage = Storage(engine, self.keep_effects)
 
     # -- objects come and go -----------------------------------------------------------------------
 
@@ -171,7 +182,7 @@ class VirtualCluster:
         What admission refuses does not come into being (`admission.refused`).
         A pod with a UID that is in use already (names stand in for missing UIDs) gets one of its own.
         """
-        engine, now = self.engine, self.now
+        now = self.now
         item = self._resolved.get(id(item), item)
         if isinstance(item, objects.Pod):
             return self._add_pod(item, created)
@@ -179,36 +190,21 @@ class VirtualCluster:
             self.admission.set(item, now)
         elif self.admission.take(item, now) is None:
             return None
-        elif isinstance(item, objects.Node):
-            engine.set_node(item, now)
-        elif isinstance(item, objects.PodGroup):
-            engine.set_group(item, now, created=created)
-            self._claims.set_group(item, now)
-        elif isinstance(item, objects.CompositePodGroup):
-            self._doomed_groups.discard(f"composite/{_key(item)}")
-            engine.set_composite(item, now, created=created)
-        elif isinstance(item, objects.PodDisruptionBudget):
-            if item.status is None:
-                self._budgets[_key(item)] = item
-                self._budgets_stale = True
-            else:
-                engine.set_budget(item, now)
-        elif isinstance(item, objects.PriorityClass):
-            engine.set_class(item, now)
-        elif isinstance(item, objects.Namespace):
-            engine.set_namespace(item, now)
-        elif isinstance(item, GroupOwner):
-            engine.set_owner(item, now)
-        elif isinstance(item, SELECTOR_OWNER_KINDS):
-            engine.set_selector_owner(item, now)
+        elif isinstance(item, objects.PodDisruptionBudget) and item.status is None:
+            self._budgets[_key(item)] = item
+            self._budgets_stale = True
         elif isinstance(item, VOLUME_KINDS):
             self._storage.set(item, now)
         elif isinstance(item, objects.ResourceClaim):
             self._claims.set_claim(item, now)
         elif isinstance(item, objects.ResourceClaimTemplate):
             self._claims.set_template(item, now)
-        elif isinstance(item, objects.ResourceSlice | objects.DeviceClass | objects.DeviceTaintRule):
-            engine.set_resource(item, now)
+        elif self.engine.reads(item.KIND):
+            if isinstance(item, objects.CompositePodGroup):
+                self._doomed_groups.discard(f"composite/{_key(item)}")
+            self.keep_effects(self.engine.set(item, now, created=created))
+            if isinstance(item, objects.PodGroup):
+                self._claims.set_group(item, now)
         return None
 
     def _add_pod(self, item: objects.Pod, created: float) -> PodRecord | None:
@@ -230,7 +226,8 @@ class VirtualCluster:
             item = self._claims.prepared(item, now)
         if item.spec.volumes and item.status.phase not in ("Succeeded", "Failed"):
             self._storage.prepare(item, now)
-        record = engine.set_pod(item, now, created=created)
+        self.keep_effects(engine.set(item, now, created=created))
+        record = engine.cluster.pods.get(item.metadata.uid or _key(item))
         if record is not None:
             self.records[record.uid] = record
             self._budgets_stale = bool(self._budgets)
@@ -265,7 +262,7 @@ class VirtualCluster:
             if row is None:
                 return False
             orphans = list(self.engine.cluster.nodes.pods[row].values())
-            self.engine.remove_node(name, self.now)
+            self._remove("Node", name)
             self.lost.update((pod.uid, name) for pod in orphans if pod.uid not in self._leaving and not pod.terminating)
             for pod in orphans:
                 self._leave_at(pod, self.now + _ORPHANED)
@@ -280,23 +277,16 @@ class VirtualCluster:
                 return False
             self._doomed_groups.add(f"composite/{key}")
             self._finish_groups()
-        elif kind == "PodDisruptionBudget":
-            self._budgets.pop(key, None)
-            self.engine.remove_budget(key, self.now)
-        elif kind == "PriorityClass":
-            self.engine.remove_class(name, self.now)
-        elif kind == "Namespace":
-            self.engine.remove_namespace(name, self.now)
-        elif kind in _SELECTING:
-            return self.engine.remove_selector_owner(kind, namespace, name, self.now)
+        elif kind in ("PodDisruptionBudget", "PriorityClass", "Namespace"):
+            if kind == "PodDisruptionBudget":
+                self._budgets.pop(key, None)
+            self._remove(kind, key)
         elif kind in _VOLUMES:
             return self._storage.remove(kind, namespace, name, self.now)
         elif kind in ("ResourceClaim", "ResourceClaimTemplate"):
             return self._claims.remove(kind, namespace, name, self.now)
-        elif kind in ("ResourceSlice", "DeviceClass", "DeviceTaintRule"):
-            return self.engine.remove_resource(kind, namespace, name, self.now)
         else:
-            return False
+            return kind in _DELETED and self._remove(kind, key)
         return True
 
     def at(self, when: float, action: Callable[[], None]) -> None:
@@ -311,7 +301,7 @@ class VirtualCluster:
     def evict(self, pod: PodRecord) -> None:
         """A pod on a node is deleted, as by the API: it has its grace period."""
         if not pod.terminating:
-            self.engine.pod_terminating(pod.uid, self.now)
+            self.keep_effects(self.engine.pod_terminating(pod.uid, self.now))
         self._leave_at(pod, self.now + pod.grace)
 
     def lose_node(self, name: str) -> list[PodRecord]:
@@ -320,7 +310,7 @@ class VirtualCluster:
         if row is None:
             return []
         pods = list(self.engine.cluster.nodes.pods[row].values())
-        self.engine.remove_node(name, self.now)
+        self._remove("Node", name)
         for pod in pods:
             self._gone(pod.uid)
         return pods
@@ -332,15 +322,26 @@ class VirtualCluster:
         while not self.stopped:
             if self._budgets_stale:
                 self._refresh_budgets()
-            decision = self.engine.step(self.now)
-            released = self.engine.take_released()
-            if self.watcher is None:
-                self.released += released
+            effects = self.engine.step(self.now)
+            self.keep_effects(effects)
+            decision = effects.decision
             if decision is None:
                 return
             if self.observer is not None:
                 self.observer(decision, seconds=0.0, now=self.now)
             self._act(decision)
+
+    def keep_effects(self, effects: Effects) -> None:
+        """Keep what a call of the engine asks for: writes until the next decision is acted on, the rest for reports."""
+        if self.watcher is None:
+            self.released += effects.released
+        self.writes += effects.writes
+        self.incidents += effects.incidents
+
+    def _remove(self, kind: str, key: str = "", uid: str = "") -> bool:
+        effects = self.engine.remove(objects.ObjectRef(kind, key, uid), self.now)
+        self.keep_effects(effects)
+        return effects.known
 
     def settle(self) -> None:
         """Run until nothing changes any more."""
@@ -394,9 +395,9 @@ class VirtualCluster:
             if not status.ok:
                 self.rejections[binding.pod.uid] = Rejection(binding.pod, SCHEDULER_ERROR, status.reason)
                 failed = True
-                engine.bind_failed(binding.pod.uid, self.now)
+                self.keep_effects(engine.bind_failed(binding.pod.uid, self.now))
                 continue
-            engine.bound(binding.pod.uid)
+            self.keep_effects(engine.bound(binding.pod.uid))
             binding.pod.start = self.now
             self.rejections.pop(binding.pod.uid, None)
             self._budgets_stale = bool(self._budgets)
@@ -410,7 +411,7 @@ class VirtualCluster:
             self._note_condition(condition)
         if decision.levels:
             self.levels[decision.key] = decision.levels
-        self._claims.carry_out(engine.take_deferred_writes(), self.now)
+        self.carry_out_writes()
         if decision.put_off is not None or decision.key in self._last_deferral:
             self._last_deferral[decision.key] = decision.put_off
         if decision.put_off is not None:
@@ -428,6 +429,11 @@ class VirtualCluster:
             self._evict(decision.preemption)
             if self.watcher is not None:
                 self.watcher.preempted(made)
+
+    def carry_out_writes(self) -> None:
+        """Carry out the writes that belong to no binding."""
+        writes, self.writes = self.writes, []
+        self._claims.carry_out(writes, self.now)
 
     def note_complete(self) -> None:
         """Everything that is there at the start was added: note which gangs have their minimum."""
@@ -450,9 +456,9 @@ class VirtualCluster:
         victims = [pod for verdict in preemption.victims for pod in verdict.unit.pods]
         for pod in victims:
             self.evicted[pod.uid] = preemption.key
-            self.engine.pod_terminating(pod.uid, self.now, preempted=True)
+            self.keep_effects(self.engine.pod_terminating(pod.uid, self.now, preempted=True))
             self._leave_at(pod, self.now + pod.grace)
-        self.engine.preemption_done(preemption.key, self.now)
+        self.keep_effects(self.engine.preemption_done(preemption.key, self.now))
 
     def _wait_for(self, decision: Decision, deferral: PutOff) -> None:
         """Let the pods that are waited for end when they are expected to."""
@@ -467,12 +473,12 @@ class VirtualCluster:
 
     def _delete_pod(self, pod: PodRecord) -> None:
         if pod.row < 0:
-            self.engine.pod_terminating(pod.uid, self.now)
+            self.keep_effects(self.engine.pod_terminating(pod.uid, self.now))
             self._gone(pod.uid)
         else:
             if pod.uid not in self._leaving:
                 self.deleted.add(pod.uid)
-            self.engine.pod_terminating(pod.uid, self.now)
+            self.keep_effects(self.engine.pod_terminating(pod.uid, self.now))
             self._leave_at(pod, self.now + pod.grace)
 
     def _leave_at(self, pod: PodRecord, when: float) -> None:
@@ -492,7 +498,7 @@ class VirtualCluster:
         pod = self.engine.cluster.pods.get(uid)
         nodes = self.engine.cluster.nodes
         node = nodes.names[pod.row] if pod is not None and pod.row >= 0 else ""
-        self.engine.pod_gone(uid, self.now)
+        self._remove("Pod", uid=uid)
         if pod is not None and self.admission.release("Pod", pod.namespace, uid):
             self.at(self.now, self._make_refused)
         if pod is not None and pod.claims:
@@ -532,7 +538,7 @@ class VirtualCluster:
             if kind == "group" and (group is None or not group.members):
                 self._doomed_groups.discard(ref)
                 uid = group.uid if group is not None else key
-                self.engine.remove_group(key, self.now)
+                self._remove("PodGroup", key)
                 self._claims.group_gone(key, uid, self.now)
                 if self.watcher is not None:
                     self.conditions.pop(ref, None)
@@ -544,12 +550,12 @@ class VirtualCluster:
             ended = [key for ref in composites if not cluster.trees.has_children(key := ref.partition("/")[2])]
             for key in ended:
                 self._doomed_groups.discard(f"composite/{key}")
-                self.engine.remove_composite(key, self.now)
+                self._remove("CompositePodGroup", key)
 
     def _refresh_budgets(self) -> None:
         self._budgets_stale = False
         for pdb in with_statuses(list(self._budgets.values()), self.engine.cluster.pods.values()):
-            self.engine.set_budget(pdb, self.now)
+            self.keep_effects(self.engine.set(pdb, self.now))
 
     @property
     def leaving(self) -> list[str]:

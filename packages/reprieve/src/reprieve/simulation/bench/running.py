@@ -22,6 +22,7 @@ import msgspec
 import numpy as np
 from msgspec.structs import replace
 
+from kube_rules.meta import ObjectRef
 from reprieve.scheduling.engine import Engine
 from reprieve.simulation.bench.building import Cluster
 from reprieve.simulation.bench.over_time import churn_work, running_elsewhere, steady_work, while_waiting
@@ -121,16 +122,16 @@ def run(scenario: Scenario, profiler: Profile | None = None) -> Measured:
     _watch(profiler)
     began = clock()
     for root in cluster.composites:
-        engine.set_composite(root, 0.0)
+        engine.set(root, 0.0)
     for group in cluster.groups:
-        engine.set_group(group, 0.0)
+        engine.set(group, 0.0)
     for order, pod in enumerate(cluster.work):
-        engine.set_pod(pod, 0.0, created=float(order))
+        engine.set(pod, 0.0, created=float(order))
     bound = 0
     skipped = 0.0
     while True:
         before = clock()
-        decision = engine.step(before - began + skipped)
+        decision = engine.step(before - began + skipped).decision
         after = clock()
         now = after - began + skipped
         if decision is None:
@@ -150,7 +151,7 @@ def run(scenario: Scenario, profiler: Profile | None = None) -> Measured:
                 engine.pod_terminating(uid, now, preempted=True)
             engine.preemption_done(decision.preemption.key, now)
             for uid in victims:
-                engine.pod_gone(uid, now)
+                engine.remove(ObjectRef("Pod", uid=uid), now)
     seconds = clock() - began
     if bound != len(cluster.work):
         raise NotBoundError(scenario.name, bound, len(cluster.work))
@@ -186,12 +187,12 @@ def run_steady(scenario: Scenario, profiler: Profile | None = None) -> Measured:
     for arrival in comes(scenario.nodes, scenario.pods):
         now = arrival.at
         if arrival.group is not None:
-            engine.set_group(arrival.group, now)
+            engine.set(arrival.group, now)
         for pod in arrival.pods:
-            engine.set_pod(pod, now, created=now)
+            engine.set(pod, now, created=now)
         while True:
             before = clock()
-            decision = engine.step(now)
+            decision = engine.step(now).decision
             if decision is None:
                 break
             attempts[count] = clock() - before
@@ -230,12 +231,12 @@ def run_waiting(scenario: Scenario, profiler: Profile | None = None) -> Measured
     cluster = scenario.build()
     engine = synced(cluster)
     for root in cluster.composites:
-        engine.set_composite(root, 0.0)
+        engine.set(root, 0.0)
     for group in cluster.groups:
-        engine.set_group(group, 0.0)
+        engine.set(group, 0.0)
     for order, pod in enumerate(cluster.work):
-        engine.set_pod(pod, 0.0, created=float(order))
-    while engine.step(0.0) is not None:
+        engine.set(pod, 0.0, created=float(order))
+    while engine.step(0.0).decision is not None:
         pass
     gc.collect()
     gc.freeze()
@@ -253,7 +254,7 @@ def run_waiting(scenario: Scenario, profiler: Profile | None = None) -> Measured
     def cycles() -> None:
         nonlocal bound
         before = clock()
-        while (decision := engine.step(now)) is not None:
+        while (decision := engine.step(now).decision) is not None:
             attempts.append(clock() - before)
             bound += len(decision.bindings)
             before = clock()
@@ -265,14 +266,14 @@ def run_waiting(scenario: Scenario, profiler: Profile | None = None) -> Measured
         _end(engine, uid, now)
         cycles()
         if node is not None:
-            engine.set_node(node, now)
+            engine.set(node, now)
             cycles()
     cpu = spent() - cpu
     now += 1.0
     for pod in beside.helping:
         _end(engine, pod.metadata.uid, now)
     before = clock()
-    helped = engine.step(now)
+    helped = engine.step(now).decision
     attempts.append(clock() - before)
     seconds = clock() - began
     if bound or helped is None or len(helped.bindings) != beside.size:
@@ -300,7 +301,7 @@ def run_take_in(scenario: Scenario, profiler: Profile | None = None) -> Measured
         began = spent()
         for pod in batch:
             before = clock()
-            engine.set_pod(pod, 0.0, created=float(order))
+            engine.set(pod, 0.0, created=float(order))
             times[order] = clock() - before
             order += 1
         cpu += spent() - began
@@ -328,9 +329,9 @@ def _end(engine: Engine, uid: str, now: float) -> None:
     """A pod is deleted and gone; the last of a group takes the group along."""
     key = engine.cluster.pods[uid].group
     engine.pod_terminating(uid, now)
-    engine.pod_gone(uid, now)
+    engine.remove(ObjectRef("Pod", uid=uid), now)
     if key is not None and not engine.cluster.groups[key].members:
-        engine.remove_group(key, now)
+        engine.remove(ObjectRef("PodGroup", key), now)
 
 
 def _measured(
@@ -367,17 +368,17 @@ def synced(cluster: Cluster) -> Engine:
     """An engine that knows the nodes, the groups of running pods and the running pods."""
     engine = Engine()
     for node in cluster.nodes:
-        engine.set_node(node, 0.0)
+        engine.set(node, 0.0)
     for group in cluster.running_groups:
-        engine.set_group(group, 0.0)
+        engine.set(group, 0.0)
     for service in cluster.services:
-        engine.set_selector_owner(service, 0.0)
+        engine.set(service, 0.0)
     for budget in cluster.budgets:
-        engine.set_budget(budget)
+        engine.set(budget, 0.0)
     for item in cluster.resources:
-        engine.set_resource(item, 0.0)
+        engine.set(item, 0.0)
     for order, pod in enumerate(cluster.running):
-        engine.set_pod(pod, 0.0, created=float(order))
+        engine.set(pod, 0.0, created=float(order))
     return engine
 
 

@@ -8,7 +8,7 @@
   was made for the pod goes with it. What a PodGroup has goes back when the group is gone.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -17,8 +17,10 @@ from msgspec.structs import replace
 from kube_rules import objects
 from kube_rules.devices import AllocationResult, ResourceClaimConsumerReference, ResourceClaimStatus
 from kube_rules.group_sources import pod_group_name
+from kube_rules.meta import ObjectRef
 from reprieve.cluster.pods import PodRecord
 from reprieve.framework.instructions import CreateObject, DeleteObject, Instruction, PatchObject
+from reprieve.scheduling.effects import Effects
 from reprieve.scheduling.engine import Engine
 
 POD_CLAIM = "resource.kubernetes.io/pod-claim-name"
@@ -28,8 +30,9 @@ POD_CLAIM = "resource.kubernetes.io/pod-claim-name"
 class Claims:
     """All device claims and templates of the world; the engine observes every change."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, effects: Callable[[Effects], None]) -> None:
         self._engine = engine
+        self._effects = effects
         self._claims: dict[str, objects.ResourceClaim] = {}
         self._templates: dict[str, objects.ResourceClaimTemplate] = {}
         self._waiting: dict[str, objects.Pod] = {}
@@ -39,7 +42,7 @@ class Claims:
     def set_claim(self, claim: objects.ResourceClaim, now: float) -> None:
         """A claim appeared or changed."""
         self._claims[_key(claim)] = claim
-        self._engine.set_resource(claim, now)
+        self._effects(self._engine.set(claim, now))
 
     def set_template(self, template: objects.ResourceClaimTemplate, now: float) -> None:
         """A template appeared: pods may wait for it."""
@@ -65,7 +68,7 @@ class Claims:
                     self._of_group(group, one.name, one.resource_claim_template_name, now)
         for uid, pod in list(self._waiting.items()):
             if uid in self._engine.cluster.pods:
-                self._engine.set_pod(self.prepared(pod, now), now)
+                self._effects(self._engine.set(self.prepared(pod, now), now))
             else:
                 del self._waiting[uid]
 
@@ -75,7 +78,9 @@ class Claims:
         if kind == "ResourceClaimTemplate":
             return self._templates.pop(key, None) is not None
         self._claims.pop(key, None)
-        return self._engine.remove_resource(kind, namespace, name, now)
+        effects = self._engine.remove(ObjectRef(kind, key), now)
+        self._effects(effects)
+        return effects.known
 
     def prepared(self, pod: objects.Pod, now: float) -> objects.Pod:
         """The pod with its claims from templates made and named in its status."""

@@ -13,7 +13,7 @@
 - A claim that is deleted takes its volume with it if the reclaim policy is Delete; any other is Released.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
 import msgspec
@@ -30,6 +30,7 @@ from kube_rules.controllers.volumes import (
     storage,
     topology_terms,
 )
+from kube_rules.meta import ObjectRef
 from kube_rules.quantity import format_quantity, value_of
 from kube_rules.selectors import compile_label_selector
 from kube_rules.storage import (
@@ -52,6 +53,7 @@ from reprieve.cluster.volumes import (
 )
 from reprieve.framework.instructions import AwaitObject, Instruction, PatchObject
 from reprieve.framework.status import SUCCESS, Code, Status
+from reprieve.scheduling.effects import Effects
 from reprieve.scheduling.engine import Engine
 
 _NANO = 1_000_000_000
@@ -61,8 +63,9 @@ T = TypeVar("T", PersistentVolume, PersistentVolumeClaim)
 class Storage:
     """Volumes and claims of the world; the engine observes every change."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, effects: Callable[[Effects], None]) -> None:
         self._engine = engine
+        self._effects = effects
         self._store = engine.cluster.volumes
         self._new: dict[str, None] = {}
         """Claims that were never created in a cluster and are not bound."""
@@ -72,18 +75,19 @@ class Storage:
         if isinstance(item, PersistentVolumeClaim) and not item.metadata.uid and not fully_bound(item):
             item = replace(item, metadata=replace(item.metadata, uid=f"claim/{key_of(item)}"))
             self._new[key_of(item)] = None
-        self._engine.set_resource(item, now)
+        self._effects(self._engine.set(item, now))
         for key in list(self._new):
             self._bind_new(key, now)
 
     def remove(self, kind: str, namespace: str, name: str, now: float) -> bool:
         """An object is deleted; returns whether it was there."""
         claim = self._store.claims.get(f"{namespace or 'default'}/{name}") if kind == "PersistentVolumeClaim" else None
-        known = self._engine.remove_resource(kind, namespace, name, now)
+        effects = self._engine.remove(ObjectRef(kind, f"{namespace or 'default'}/{name}"), now)
+        self._effects(effects)
         if claim is not None:
             self._new.pop(key_of(claim), None)
             self._reclaim(claim, now)
-        return known
+        return effects.known
 
     def prepare(self, pod: objects.Pod, now: float) -> None:
         """Make the claims of the pod's generic ephemeral volumes."""
@@ -126,7 +130,7 @@ class Storage:
         for name in sorted(names):
             for attachment in self._store.attachments_of(name):
                 if attachment.spec.node_name == node and not self._store.used_on(name, row):
-                    self._engine.remove_resource("VolumeAttachment", "", attachment.metadata.name, now)
+                    self._effects(self._engine.remove(attachment.ref, now))
 
     def carry_out(self, instructions: Iterable[Instruction], now: float) -> Status:
         """Write and look; SUCCESS, or why the pod cannot be bound."""
@@ -152,14 +156,14 @@ class Storage:
     # -- the controllers -----------------------------------------------------------------------------
 
     def _volume_written(self, volume: PersistentVolume, now: float) -> None:
-        self._engine.set_resource(volume, now)
+        self._effects(self._engine.set(volume, now))
         ref = volume.spec.claim_ref
         claim = self._store.claims.get(f"{ref.namespace or 'default'}/{ref.name}") if ref is not None else None
         if claim is not None and refers_to(volume, key_of(claim), claim.metadata.uid):
             self._bind(claim, volume, now)
 
     def _claim_written(self, claim: PersistentVolumeClaim, now: float) -> None:
-        self._engine.set_resource(claim, now)
+        self._effects(self._engine.set(claim, now))
         node = claim.metadata.annotations.get(SELECTED_NODE)
         found = self._store.classes.get(class_of(claim))
         if node is not None and not fully_bound(claim) and found is not None:
@@ -179,8 +183,8 @@ class Storage:
             status=replace(claim.status, phase="Bound", capacity=volume.spec.capacity),
         )
         self._new.pop(key_of(claim), None)
-        self._engine.set_resource(volume, now)
-        self._engine.set_resource(claim, now)
+        self._effects(self._engine.set(volume, now))
+        self._effects(self._engine.set(claim, now))
 
     def _provision(self, claim: PersistentVolumeClaim, found: StorageClass, node: str | None, now: float) -> None:
         """Make a volume as the class's provisioner would; `node` None: anywhere."""
@@ -221,7 +225,7 @@ class Storage:
                 continue
             left = value_of(one.capacity) - size
             if left >= 0 and compile_label_selector(one.node_topology).matches(labels):
-                self._engine.set_resource(replace(one, capacity=format_quantity(left * _NANO)), now)
+                self._effects(self._engine.set(replace(one, capacity=format_quantity(left * _NANO)), now))
                 return
 
     def _bind_new(self, key: str, now: float) -> None:
@@ -232,7 +236,7 @@ class Storage:
             if default is None:
                 return
             claim = replace(claim, spec=replace(claim.spec, storage_class_name=default.name))
-            self._engine.set_resource(claim, now)
+            self._effects(self._engine.set(claim, now))
         found, named = self._store.classes.get(class_of(claim)), claim.spec.volume_name
         waits = found is not None and found.volume_binding_mode == WAIT_FOR_CONSUMER
         if named:
@@ -251,9 +255,9 @@ class Storage:
         if volume is None or not refers_to(volume, key_of(claim), claim.metadata.uid):
             return
         if volume.spec.persistent_volume_reclaim_policy == "Delete":
-            self._engine.remove_resource("PersistentVolume", "", volume.metadata.name, now)
+            self._effects(self._engine.remove(volume.ref, now))
         else:
-            self._engine.set_resource(replace(volume, status=PersistentVolumeStatus(phase="Released")), now)
+            self._effects(self._engine.set(replace(volume, status=PersistentVolumeStatus(phase="Released")), now))
 
 
 def _patched(item: T, patch: Mapping[str, Any]) -> T:

@@ -1,0 +1,81 @@
+"""Effects: what a change or a cycle asks of whoever drives the engine, as one frozen value.
+
+Every door of the engine that changes something returns `Effects`; nothing is left inside to be fetched later.
+"""
+
+from typing import Final
+
+import msgspec
+
+from reprieve.cluster.pods import PodRecord
+from reprieve.framework.instructions import Instruction
+from reprieve.framework.plugin_guard import PluginIncident
+from reprieve.scheduling.decision import Binding, Decision, Rejection
+from reprieve.scheduling.held_room import ReleasedRoom
+
+
+class Effects(msgspec.Struct, frozen=True, kw_only=True):
+    """See the module docstring."""
+
+    decision: Decision | None = None
+    """The outcome of a cycle; None if nothing was ready to be tried, and for everything but `Engine.step`."""
+    unnominated: tuple[PodRecord, ...] = ()
+    """Pods whose nomination ended without a decision that reports it: clear `status.nominatedNodeName`.
+
+    Their node is gone, their group may not be tried any more, they are being deleted, or their preemption failed.
+    """
+    released: tuple[ReleasedRoom, ...] = ()
+    """Capacity that was reserved for a preemptor and is free again, unused (cost.md 5)."""
+    writes: tuple[Instruction, ...] = ()
+    """Writes that belong to no binding, such as claims to give back. A write that fails is not repeated."""
+    incidents: tuple[PluginIncident, ...] = ()
+    """What went wrong in plugins, with tracebacks: for the log and the counters."""
+    allowed: tuple[Binding, ...] = ()
+    """Bindings that a Permit plugin let wait and now permits."""
+    refused: tuple[Rejection, ...] = ()
+    """Pods that a Permit plugin let wait and now refuses."""
+    known: bool = True
+    """False if the object to remove was not there."""
+
+
+NO_EFFECTS: Final = Effects()
+UNKNOWN: Final = Effects(known=False)
+
+
+class EffectsInProgress:
+    """The effects of the call that the engine is in."""
+
+    def __init__(self) -> None:
+        self.unnominated: dict[str, PodRecord] = {}
+        """By UID."""
+        self.released: list[ReleasedRoom] = []
+        self.writes: list[Instruction] = []
+
+    def finish(
+        self,
+        incidents: list[PluginIncident],
+        *,
+        decision: Decision | None = None,
+        allowed: tuple[Binding, ...] = (),
+        refused: tuple[Rejection, ...] = (),
+        known: bool = True,
+    ) -> Effects:
+        """Return the effects of the call that ends, and begin anew. A pod with another place is nominated no longer."""
+        if not (self.unnominated or self.released or self.writes or incidents or allowed or refused):
+            if decision is None:
+                return NO_EFFECTS if known else UNKNOWN
+            return Effects(decision=decision)
+        effects = Effects(
+            decision=decision,
+            unnominated=tuple(pod for pod in self.unnominated.values() if pod.nominated < 0 and pod.row < 0),
+            released=tuple(self.released),
+            writes=tuple(self.writes),
+            incidents=tuple(incidents),
+            allowed=allowed,
+            refused=refused,
+            known=known,
+        )
+        self.unnominated.clear()
+        self.released.clear()
+        self.writes.clear()
+        return effects
