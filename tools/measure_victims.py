@@ -205,7 +205,7 @@ def decide(
     gc.collect()
     gc.freeze()
     began = time.process_time()
-    decision = engine.step(2e9 + len(work))
+    decision = engine.step(2e9 + len(work)).decision
     taken = time.process_time() - began
     gc.unfreeze()
     return (decision.preemption if decision is not None else None), engine, taken

@@ -129,7 +129,7 @@ class Decision:
     diagnosis: Diagnosis | None = None
     """Why (the first member) did not fit."""
     deferred_writes: tuple[Instruction, ...] = ()
-    """What a PostFilter wants done so that the pod may fit later; see `Engine.take_deferred_writes`."""
+    """What a PostFilter wants done so that the pod may fit later (`Effects.writes`)."""
     rejected_by: frozenset[str] = frozenset()
     retry_now: bool = False
     put_off: PutOff | None = None
