@@ -1,4 +1,4 @@
-"""Effects: what a change or a cycle asks of whoever drives the engine, as one frozen value.
+"""Effects: what a change or a cycle asks of the driver of the engine, as one frozen value.
 
 Every door of the engine that changes something returns `Effects`; nothing is left inside to be fetched later.
 """
@@ -20,7 +20,7 @@ class Effects(msgspec.Struct, frozen=True, kw_only=True):
     decision: Decision | None = None
     """The outcome of a cycle; None if nothing was ready to be tried, and for everything but `Engine.step`."""
     unnominated: tuple[PodRecord, ...] = ()
-    """Pods whose nomination ended without a decision that reports it: clear `status.nominatedNodeName`.
+    """Pods with a nomination that ended without a decision to report it: clear `status.nominatedNodeName`.
 
     Their node is gone, their group may not be tried any more, they are being deleted, or their preemption failed.
     """

@@ -50,7 +50,7 @@ def handlers(
 
 
 class OtherChanges:
-    """Nodes, and kinds whose change takes a few lines: classes, namespaces, budgets, services and controllers."""
+    """Nodes, and kinds with handlers of a few lines: classes, namespaces, budgets, services and controllers."""
 
     def __init__(self, cluster: ClusterState, queue: SchedulingQueue, nominations: Nominations) -> None:
         self._cluster = cluster

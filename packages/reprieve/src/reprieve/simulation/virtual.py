@@ -51,7 +51,7 @@ _VOLUMES = tuple(kind.KIND for kind in VOLUME_KINDS)
 _DELETED = frozenset(
     kind.KIND for kind in (*SELECTOR_OWNER_KINDS, objects.ResourceSlice, objects.DeviceClass, objects.DeviceTaintRule)
 )
-"""Kinds whose deletion concerns the engine alone."""
+"""Kinds that only the engine reads: nothing else follows from their deletion."""
 _MOST_INCIDENTS = 1000
 _HOPELESS = 3
 """An entity that ended in SchedulerError this often in a row is not waited for any more."""
