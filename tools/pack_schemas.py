@@ -1,7 +1,7 @@
 """Pack the JSON definitions of the API objects that the embedded control plane serves.
 
 Input: the wheel of the PyPI package `kubernetes-validate` (Apache-2.0), which carries the published
-definitions of every Kubernetes API object per minor version. Output, beside `kube_standin.schema`:
+definitions of every Kubernetes API object per minor version. Output, beside `kube_rules.schema`:
 
 - `packed/structure.json.xz`  types, list types and keys, merge keys, group/version/kinds: all that decoding
   needs;
@@ -24,7 +24,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-TARGET = Path(__file__).resolve().parent.parent / "packages/kube-standin/src/kube_standin/schema/packed"
+TARGET = Path(__file__).resolve().parent.parent / "packages/kube-rules/src/kube_rules/schema/packed"
 CURRENT = "1.37.0"
 
 _KINDS: dict[str, str] = {

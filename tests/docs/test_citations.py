@@ -112,13 +112,17 @@ def files(more: Collection[str] = ()) -> list[Path]:
     return [path for name in listed if (path := ROOT / name).suffix in {*KINDS, *more} and path.is_file()]
 
 
+INVENTED = {"tests/docs/test_citations.py", "tests/tools/test_check_words.py"}
+"""Files that cite pages which they make up."""
+
+
 @pytest.mark.parametrize("folder", ["packages", "tests", "tools", "docs", "deploy", "examples", "."])
 def test_every_citation_leads_to_a_rule(folder: str) -> None:
     told = []
     count = 0
     for path in files():
         name = path.relative_to(ROOT).as_posix()
-        if (name.split("/")[0] if "/" in name else ".") != folder or path == Path(__file__):
+        if (name.split("/")[0] if "/" in name else ".") != folder or name in INVENTED:
             continue
         for citation in citations(path.read_text()):
             count += 1

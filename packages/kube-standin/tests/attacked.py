@@ -1,6 +1,6 @@
 """A real server process under attack: a client that sends one bomb after another, and one that wants to be served.
 
-The process is `reprieve apiserver`, with all its controllers. While a bomb is under way a second client reads and
+The process is `kube-standin serve`, with all its controllers. While a bomb is under way a second client reads and
 writes without pause; the longest of its waits is what the attack did to others. A wait is by the clock, but no longer
 than the server has worked meanwhile (`Worked`): what it costs counts, not what else the machine did.
 """
@@ -176,7 +176,7 @@ class Attacked:
 def attacked(directory: Path) -> Iterator[Attacked]:
     """Run a server while the context lasts."""
     kubeconfig, log = directory / "kubeconfig", directory / "log"
-    command = [sys.executable, "-m", "reprieve", "apiserver", "--data-dir", ":memory:", "--port", "0", "-v"]
+    command = [sys.executable, "-m", "kube_standin", "serve", "--data-dir", ":memory:", "--port", "0", "-v"]
     with log.open("wb") as out:
         process = subprocess.Popen([*command, "--kubeconfig", str(kubeconfig)], stdout=out, stderr=out)
     try:

@@ -119,7 +119,7 @@ class Client:
 
 @dataclass
 class Server:
-    """A running `reprieve apiserver`."""
+    """A running `kube-standin serve`."""
 
     process: subprocess.Popen[str]
     address: tuple[str, int]
@@ -149,7 +149,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     directory = tmp_path_factory.mktemp("attacked")
     files = {"admin": directory / "admin", "reader": directory / "reader"}
     process = subprocess.Popen(
-        [sys.executable, "-m", "reprieve", "apiserver", "--port", "0", "--data-dir", str(directory / "data"),
+        [sys.executable, "-m", "kube_standin", "serve", "--port", "0", "--data-dir", str(directory / "data"),
          "--kubeconfig", str(files["admin"]), "--read-only-kubeconfig", str(files["reader"])],
         stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
     )  # fmt: skip

@@ -13,11 +13,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kube_rules.schema import nodes
 from kube_standin import protobuf
 from kube_standin.protobuf import UnsupportedProtobuf, decode, wire
 from kube_standin.protobuf.wire import encode_bytes as b
 from kube_standin.protobuf.wire import encode_number as n
-from kube_standin.schema import nodes, schema_for
+from kube_standin.schema import schema_for
 
 Json = dict[str, Any]
 SENT: dict[str, Json] = json.loads((Path(__file__).parent / "sent_by_kubectl.json").read_text())

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
+from kube_rules.schema import nodes
 from kube_standin import protobuf
 from kube_standin.protobuf import UnsupportedProtobuf, decode, wire
 from kube_standin.protobuf.wire import encode_bytes as b
 from kube_standin.protobuf.wire import encode_number as n
-from kube_standin.schema import nodes
 from tests.protobuf.test_decode import body, quantity, time
 
 Json = dict[str, Any]

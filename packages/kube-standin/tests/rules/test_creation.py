@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from kube_rules.schema.definitions import definition_names
 from kube_rules.validation import validate_create
-from kube_standin.schema.definitions import definition_names
 from tests.recorded.oracle import Transcript, every, needs_transcripts
 from tests.recorded.shapes import pod, shape, stored
 

@@ -11,11 +11,12 @@ from typing import Any
 
 import pytest
 
-from kube_standin.schema import nodes, schema_for
+from kube_rules.schema import nodes
+from kube_rules.schema.nodes import Node, Type
+from kube_rules.schema.packed_schemas import PackedSchemas
+from kube_standin.schema import schema_for
 from kube_standin.schema.completing import completer
 from kube_standin.schema.decoding import IrregularError, Thorough, compiled
-from kube_standin.schema.nodes import Node, Type
-from kube_standin.unknown_fields import PackedSchemas
 
 Json = dict[str, Any]
 

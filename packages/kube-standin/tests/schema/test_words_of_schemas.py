@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from kube_rules.cel import schema_rules
+from kube_rules.schema.nodes import Type
 from kube_standin.schema import structural
-from kube_standin.schema.nodes import Type
 from kube_standin.schema.structural import MOST_ERRORS, DefaultsTooLargeError, Structural, structural_node
 
 Json = dict[str, Any]

@@ -16,9 +16,8 @@ from hypothesis import strategies as st
 
 from kube_rules.printable import printable, printable_line
 from reprieve.cli import terminal
-from reprieve.cli.apiserver import log_to_stderr
 from reprieve.cli.documents import Format, document
-from reprieve.cli.outcome import CommandError, note, show
+from reprieve.cli.outcome import CommandError, log_to_stderr, note, show
 from reprieve.cli.sections import Row, Section, plain
 from reprieve.cli.terminal import drawn
 from reprieve.client.plainyaml import yaml_of

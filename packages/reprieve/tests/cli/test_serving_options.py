@@ -1,6 +1,6 @@
 """What `apiserver`, `up` and `down` make of their options and say, without a server: it is noted what one is asked for.
 
-How real ones run is in test_apiserver.py and test_up.py.
+How real ones run is in kube-standin's test_command.py and test_up.py.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 
+from kube_standin.command import announce, default_data_dir, report_loaded
 from kube_standin.errors import bad_request
 from kube_standin.loading import Loaded
 from kube_standin.storage.log import StorageError
@@ -181,7 +182,7 @@ def test_state_goes_where_the_freedesktop_rules_say(
     monkeypatch.delenv("XDG_DATA_HOME", raising=False)
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    assert str(apiserver.default_data_dir("up")) == expected.format(home=tmp_path)
+    assert str(default_data_dir("reprieve/up")) == expected.format(home=tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -415,7 +416,7 @@ def test_it_serves_until_it_is_interrupted_and_then_ends_well(
 def test_the_directory_of_the_state_is_named(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, data_dir: str, kept: str
 ) -> None:
-    apiserver.announce(serving_of(tmp_path, data_dir=data_dir), None)
+    announce(serving_of(tmp_path, data_dir=data_dir), None, apiserver.CONSOLE)
     assert capsys.readouterr().err == f"serving on https://here:1, {kept}; Ctrl-C stops it\n"
     assert not list(tmp_path.iterdir())
 
@@ -460,7 +461,7 @@ NAMES = [f'Node "n{number}"' for number in range(5)]
 def test_loading_of_manifests_is_summed_up_in_few_lines(
     loaded: Loaded, expected: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    apiserver.report_loaded(loaded)
+    report_loaded(loaded, apiserver.CONSOLE)
     assert capsys.readouterr().err.splitlines() == expected
 
 
@@ -471,7 +472,7 @@ def test_warnings_are_logged_and_on_demand_everything(
     verbose: bool, expected: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     logging.getLogger().handlers.clear()
-    apiserver.log_to_stderr(verbose)
+    outcome.log_to_stderr(verbose)
     log = logging.getLogger("our")
     log.info("quiet")
     log.warning("loud")

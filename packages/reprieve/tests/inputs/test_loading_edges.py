@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 
 from kube_rules.decoding import decode_object, refuse_dense
+from kube_rules.documents import is_json, read_plain
 from kube_rules.errors import InputError, Origin
 from kube_rules.manifests import Manifests, PodMaker, UnknownObject
 from kube_rules.objects import Pod
 from kube_rules.unknown_fields import Manifest, MisnamedField
-from reprieve.inputs.loading import FIRST_CREATION, load, read, read_plain
-from reprieve.inputs.sources import is_json
+from reprieve.inputs.loading import FIRST_CREATION, load, read
 
 POD: dict[str, Any] = {
     "apiVersion": "v1",
@@ -229,7 +229,7 @@ def test_objects_as_they_stand_there(form: str, tmp_path: Any) -> None:
     document = {"kind": "PodList", "apiVersion": "v1", "items": [item, OTHER]}
     path = tmp_path / "a.yaml"
     path.write_text(given(document, form))
-    found = read_plain([path])
+    found = read_plain([(str(path), path.read_bytes())], 10_000)
     assert [one.manifest for one in found] == [{**item, "apiVersion": "v1", "kind": "Pod"}, OTHER]
     assert [one.origin.item for one in found] == [0, 1]
 

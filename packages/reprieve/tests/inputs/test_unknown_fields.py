@@ -12,8 +12,8 @@ import yaml
 
 from kube_rules.errors import InputError
 from kube_rules.manifests import Manifests
+from kube_rules.schema.packed_schemas import PackedSchemas
 from kube_rules.unknown_fields import UnknownField, nearest
-from kube_standin.unknown_fields import PackedSchemas
 from reprieve.inputs.loading import load, read
 
 SCHEMAS = PackedSchemas()

@@ -15,7 +15,7 @@ import pytest
 
 import reprieve
 from kube_rules.errors import InputError
-from kube_standin.unknown_fields import PackedSchemas
+from kube_rules.schema.packed_schemas import PackedSchemas
 from reprieve.decisions.hints import helps_of
 from reprieve.decisions.phrases import count, seconds_text
 from reprieve.decisions.records import (

@@ -18,7 +18,7 @@ from kube_rules.errors import InputError
 from kube_rules.group_sources import pod_group_name
 from kube_rules.manifests import Manifests
 from kube_rules.objects import Pod
-from kube_standin.unknown_fields import PackedSchemas
+from kube_rules.schema.packed_schemas import PackedSchemas
 from reprieve.inputs.loading import load, read
 from reprieve.simulation.plan import plan
 from reprieve.simulation.workloads import batches

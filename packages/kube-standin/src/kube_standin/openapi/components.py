@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from kube_rules.json import Json
+from kube_rules.schema import definitions as d
 from kube_standin.kinds import Kind
-from kube_standin.schema import definitions as d
 
 _META = "io.k8s.apimachinery.pkg.apis.meta.v1."
 DELETE_OPTIONS = _META + "DeleteOptions"

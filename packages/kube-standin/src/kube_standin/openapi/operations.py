@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from kube_rules.json import Json
+from kube_rules.schema import definitions
 from kube_standin.kinds import Kind, subresource
 from kube_standin.openapi import components
-from kube_standin.schema import definitions
 
 
 class Parameter(NamedTuple):

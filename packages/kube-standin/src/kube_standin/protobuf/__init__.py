@@ -19,9 +19,9 @@ from importlib import resources
 from typing import Any, NamedTuple
 
 from kube_rules.json import Json
+from kube_rules.schema import definitions, nodes
+from kube_rules.schema.nodes import Node, Type
 from kube_standin.protobuf import wire
-from kube_standin.schema import definitions, nodes
-from kube_standin.schema.nodes import Node, Type
 from kube_standin.schema.strict_json import MAX_VALUES
 
 __all__ = ["UnsupportedProtobuf", "decode"]

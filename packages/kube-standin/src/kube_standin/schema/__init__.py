@@ -10,7 +10,8 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from kube_standin.schema import definitions, nodes
+from kube_rules.schema import definitions, nodes
+from kube_rules.schema.nodes import Node, Type
 from kube_standin.schema.completing import Complete, completer
 from kube_standin.schema.decoding import (
     Clean,
@@ -20,7 +21,6 @@ from kube_standin.schema.decoding import (
     UnknownField,
     compiled,
 )
-from kube_standin.schema.nodes import Node, Type
 from kube_standin.schema.strict_json import parse_json_strict
 from kube_standin.schema.structural import Structural, structural_node
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from kube_standin.schema.nodes import Node, Type
+from kube_rules.schema.nodes import Node, Type
 
 Complete = Callable[[Any], None]
 _ZEROS: dict[Type, Callable[[], Any]] = {

@@ -16,8 +16,8 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from kube_rules import quantity
+from kube_rules.schema.nodes import REPLACED, Node, Type
 from kube_standin.schema import scalars
-from kube_standin.schema.nodes import REPLACED, Node, Type
 
 Clean = Callable[[Any], Any]
 _INT_RANGE = {"int32": (-(2**31), 2**31 - 1), "int64": (-(2**63), 2**63 - 1)}

@@ -18,10 +18,11 @@ from typing import Any
 from kube_rules import field_errors, patterns
 from kube_rules.errors import FieldError
 from kube_rules.json import Json
+from kube_rules.schema import definitions, nodes
+from kube_rules.schema.nodes import Node, Type
 from kube_rules.step_budget import StepBudget, TooMuchError
-from kube_standin.schema import definitions, nodes, scalars
+from kube_standin.schema import scalars
 from kube_standin.schema.decoding import Thorough, TypeProblem, UnknownField
-from kube_standin.schema.nodes import Node, Type
 
 MOST_ERRORS = 500
 """Findings against one object; checking ends after so many."""

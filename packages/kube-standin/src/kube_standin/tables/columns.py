@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from kube_rules.json import Json
-from kube_standin.schema import definitions
+from kube_rules.schema import definitions
 from kube_standin.tables import ages
 
 Cell = Callable[[Json, datetime], Any]

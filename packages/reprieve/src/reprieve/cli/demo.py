@@ -32,12 +32,13 @@ def command() -> None:
     from asyncio import CancelledError
     from tempfile import TemporaryFile
 
-    from reprieve.cli.apiserver import log_to_stderr, run_serving
+    from kube_standin.command import run_serving
+    from reprieve.cli.apiserver import CONSOLE
 
-    log_to_stderr(False)
+    CONSOLE.log(False)
     with TemporaryFile() as log, _ended_by_force(_WHOLE_SECONDS + _STOP_SECONDS):
         try:
-            differences = run_serving(_play_in_time(log.fileno()))
+            differences = run_serving(_play_in_time(log.fileno()), CONSOLE)
         except CancelledError:
             raise typer.Exit(Exit.TERMINATED) from None
         except Exception:

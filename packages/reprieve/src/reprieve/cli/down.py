@@ -2,13 +2,13 @@
 
 from pathlib import Path
 
-from reprieve.cli import apiserver
+from kube_standin.command import DataDir, default_data_dir
 from reprieve.cli.outcome import note, reason_of, refuse
 
 
-def command(data_dir: apiserver.DataDir = None) -> None:
+def command(data_dir: DataDir = None) -> None:
     """Remove everything that `reprieve up` has put into its data directory. A cluster that runs is not touched."""
-    directory = Path(data_dir) if data_dir is not None else apiserver.default_data_dir("up")
+    directory = Path(data_dir) if data_dir is not None else default_data_dir("reprieve/up")
     if str(directory) == ":memory:":
         refuse("--data-dir :memory: keeps nothing that could be removed")
     from kube_standin.storage.clearing import clear

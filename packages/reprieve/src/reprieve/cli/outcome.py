@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from enum import IntEnum
-from typing import Final, NoReturn
+from typing import Final, NoReturn, TextIO
 
 from kube_rules.printable import printable, printable_line
 
@@ -131,3 +131,21 @@ def _hush(descriptor: int) -> None:
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, descriptor)
     os.close(nowhere)
+
+
+def log_to_stderr(verbose: bool) -> None:
+    """Log to stderr: warnings, or everything."""
+    import logging
+
+    from kube_rules.log_lines import PrintableFormatter
+
+    class SeparateLines(logging.StreamHandler[TextIO]):
+        """Lines that stand by themselves, beside those of the progress."""
+
+        def emit(self, record: logging.LogRecord) -> None:
+            with apart():
+                super().emit(record)
+
+    handler = SeparateLines(sys.stderr)
+    handler.setFormatter(PrintableFormatter())
+    logging.basicConfig(handlers=[handler], level=logging.INFO if verbose else logging.WARNING)

@@ -14,7 +14,7 @@ from reprieve.cli.options import (
     read_gates,
     read_profiles,
 )
-from reprieve.cli.outcome import CommandError, Exit, note, refuse
+from reprieve.cli.outcome import CommandError, Exit, log_to_stderr, note, refuse
 
 if TYPE_CHECKING:
     from reprieve.live.settings import Settings
@@ -157,7 +157,6 @@ def command(
 
 def run(settings: "Settings") -> None:
     """Schedule until SIGINT or SIGTERM. What ends it otherwise is one error with its exit code (interfaces.md)."""
-    from reprieve.cli.apiserver import log_to_stderr
     from reprieve.client.errors import ClientError, ConfigError
     from reprieve.client.leading import LeadershipLostError
 

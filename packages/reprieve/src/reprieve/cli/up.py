@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from reprieve.cli import apiserver
+from kube_standin import command as standin
+from reprieve.cli.apiserver import CONSOLE
 from reprieve.cli.options import CompatibleOption
 from reprieve.cli.outcome import CommandError, Exit, note
 from reprieve.cli.progress import working
-from reprieve.cli.source import DEFAULT_MAX_BYTES, MaxBytesOption
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,18 +24,18 @@ _NAMES_OF_OTHERS = ("volcano", "scheduler-plugins-scheduler")
 
 
 def command(
-    data_dir: apiserver.DataDir = None,
-    host: apiserver.Host = "127.0.0.1",
-    port: apiserver.Port = 6443,
-    kubeconfig: apiserver.Kubeconfig = None,
-    read_only_kubeconfig: apiserver.ReadOnlyKubeconfig = None,
-    nodes: apiserver.Nodes = 0,
-    files: apiserver.Files = None,
-    max_input_bytes: MaxBytesOption = DEFAULT_MAX_BYTES,
-    lenient: apiserver.Lenient = False,
-    kubelets: apiserver.Kubelets = True,
-    controllers: apiserver.Controllers = "*",
-    anonymous: apiserver.Anonymous = False,
+    data_dir: standin.DataDir = None,
+    host: standin.Host = "127.0.0.1",
+    port: standin.Port = 6443,
+    kubeconfig: standin.Kubeconfig = None,
+    read_only_kubeconfig: standin.ReadOnlyKubeconfig = None,
+    nodes: standin.Nodes = 0,
+    files: standin.Files = None,
+    max_input_bytes: standin.MaxBytes = standin.DEFAULT_MAX_BYTES,
+    lenient: standin.Lenient = False,
+    kubelets: standin.Kubelets = True,
+    controllers: standin.Controllers = "*",
+    anonymous: standin.Anonymous = False,
     config: Annotated[
         str | None, typer.Option(metavar="FILE", help="A KubeSchedulerConfiguration for the scheduler.")
     ] = None,
@@ -50,11 +50,11 @@ def command(
         int,
         typer.Option(min=0, max=65535, help="Where the scheduler serves /metrics and health; 0 takes a free port."),
     ] = 0,
-    accept_loss: apiserver.AcceptLoss = False,
+    accept_loss: standin.AcceptLoss = False,
     reset: Annotated[
         bool, typer.Option("--reset", help="Start empty: what an earlier run left in the data directory is removed.")
     ] = False,
-    verbose: apiserver.Verbose = False,
+    verbose: standin.Verbose = False,
 ) -> None:
     """Run a cluster on this machine until interrupted: Kubernetes API, simulated nodes, controllers and scheduler.
 
@@ -74,8 +74,8 @@ def command(
     if config is None or not read_configuration(config).profiles:
         arguments.append("--scheduler-name=default-scheduler")
         arguments += [f"--also-known-as={name}" for name in _NAMES_OF_OTHERS]
-    objects = apiserver.read_objects(files or (), max_input_bytes)
-    directory = data_dir if data_dir is not None else apiserver.default_data_dir("up")
+    objects = standin.read_objects(files or (), max_input_bytes, CONSOLE)
+    directory = data_dir if data_dir is not None else standin.default_data_dir("reprieve/up")
     serve = ServeOptions(
         data_dir=directory,
         host=host,
@@ -84,15 +84,15 @@ def command(
         anonymous=anonymous,
         accept_loss=accept_loss,
         controllers=controllers,
-        kubelets=apiserver.fleet(nodes) if kubelets or nodes or apiserver.has_nodes(objects) else None,
+        kubelets=standin.fleet(nodes) if kubelets or nodes or standin.has_nodes(objects) else None,
         objects=objects,
         lenient=lenient,
         reset=reset,
         features=features_of(gates),
     )
-    apiserver.log_to_stderr(verbose)
+    CONSOLE.log(verbose)
     options = LocalOptions(serve=serve, metrics_port=metrics_port, arguments=tuple(arguments), report=note)
-    apiserver.run_serving(_run(options, read_only_kubeconfig))
+    standin.run_serving(_run(options, read_only_kubeconfig), CONSOLE)
 
 
 def features_of(gates: "FeatureGates") -> "Features":
@@ -140,13 +140,13 @@ async def _run(options: "LocalOptions", read_only_kubeconfig: "Path | None") -> 
             found = _found(cluster.server.control_plane.found)
             if found:
                 note(f"goes on with what was there: {found}; --reset starts empty")
-            apiserver.report_loaded(cluster.server.control_plane.loaded)
-            apiserver.announce(cluster.server, read_only_kubeconfig)
+            standin.report_loaded(cluster.server.control_plane.loaded, CONSOLE)
+            standin.announce(cluster.server, read_only_kubeconfig, CONSOLE)
             note(f"the scheduler answers on {cluster.scheduler_url}")
             await cluster.failed
 
     running = asyncio.create_task(cluster_runs())
-    stop = asyncio.create_task(apiserver.interrupted().wait())
+    stop = asyncio.create_task(standin.interrupted().wait())
     await asyncio.wait((stop, running), return_when=asyncio.FIRST_COMPLETED)
     if not running.done():
         note("stopping")

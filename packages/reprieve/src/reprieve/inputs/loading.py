@@ -29,28 +29,19 @@ from kube_rules.decoding import (
     kind_of,
     name_of,
     plain_json,
-    refuse_dense,
     subject_of,
 )
+from kube_rules.documents import MAX_NESTED_LISTS, Document, DocumentReader, depth, json_error, refuse_nameless
 from kube_rules.errors import FieldError, InputError, Origin, excerpt
-from kube_rules.manifests import Loaded, Manifests, PlainObject, PodMaker, Scenario, UnknownObject
+from kube_rules.manifests import Loaded, Manifests, PodMaker, Scenario, UnknownObject
 from kube_rules.meta import KubernetesObject, ObjectMeta
 from kube_rules.objects import CompositePodGroup, Pod, PodGroup, PriorityClass, Workload
 from kube_rules.references import check_groups, check_nodes, refuse_duplicates
 from kube_rules.unknown_fields import MOST_FINDINGS, Manifest, MisnamedField, Schemas, UnknownField, located
 from kube_rules.unknown_fields import Path as FieldPath
 from kube_rules.workloads import created_by, makes_pods, nearest_kind, templates_in
-from kube_rules.yamltext import MAX_DEPTH, NodeBudget, YamlError, read_documents
-from reprieve.inputs.sources import (
-    Document,
-    decoded,
-    encoding_of,
-    is_json,
-    json_error,
-    next_json,
-    read_sources,
-    too_large,
-)
+from kube_rules.yamltext import MAX_DEPTH
+from reprieve.inputs.sources import read_sources
 
 MAX_INPUT_BYTES: Final = 64 * 1024 * 1024
 FIRST_CREATION: Final = datetime(2026, 1, 1, tzinfo=UTC)
@@ -58,7 +49,6 @@ FIRST_CREATION: Final = datetime(2026, 1, 1, tzinfo=UTC)
 
 SCENARIO_VERSION: Final = "reprieve.dev/v1alpha1"
 _PRIORITIZED: Final = (Pod, PodGroup, CompositePodGroup, Workload)
-_MAX_NESTED_LISTS: Final = 8
 _MOST_MEANINGS: Final = 200
 
 
@@ -81,20 +71,8 @@ def load(
     """
     collector = _Collector(schemas)
     with _noting(collector.manifests):
-        collector.read_all(sources, max_bytes, stdin)
+        collector.read_all(read_sources(sources, max_bytes, stdin), max_bytes)
         return _finished(collector.manifests, complete, classes)
-
-
-def read_plain(
-    sources: Sequence[str | Path], *, max_bytes: int = MAX_INPUT_BYTES, stdin: BinaryIO | None = None
-) -> list[PlainObject]:
-    """The objects of the sources (as in `load`) as plain data in their order, for callers that check them.
-
-    Lists are opened up; each object has its kind and version. Raises `InputError`.
-    """
-    collector = _PlainCollector()
-    collector.read_all(sources, max_bytes, stdin)
-    return collector.found
 
 
 def read(
@@ -165,73 +143,22 @@ def _resolve_priorities(manifests: Manifests, admission: PriorityAdmission) -> N
 # --- documents ----------------------------------------------------------------------------------------------
 
 
-class _Collector:
+class _Collector(DocumentReader):
     """Sorts the documents of one input into its `Manifests`, counting as it goes."""
 
     def __init__(self, schemas: Schemas | None = None) -> None:
+        super().__init__()
         self.manifests = Manifests()
         self._schemas = schemas
         self._meanings: dict[tuple[str, str], str] = {}
         self._order = 0
-        self._budget = NodeBudget()
-
-    def read_all(self, sources: Sequence[str | Path | Document], max_bytes: int, stdin: BinaryIO | None) -> None:
-        """Add everything in the sources, of no more than so many bytes in all."""
-        remaining = max_bytes
-        for name, data in read_sources(sources, max_bytes, stdin):
-            if isinstance(data, Mapping):
-                self.take(data, Origin(name))
-                continue
-            remaining -= len(data)
-            if remaining < 0:
-                raise too_large(name, max_bytes)
-            self.read(name, data)
+        self._located = 0
+        """How many of the unknown fields have the line they stand on."""
 
     def read(self, name: str, data: bytes) -> None:
         """Add everything in one file."""
-        if is_json(name, data):
-            self._read_json(name, data)
-            return
-        origin = Origin(name)
-        text = decoded(data, origin, encoding_of(data))
-        number = 0
-        known = len(self.manifests.unknown_fields)
-        try:
-            for document in read_documents(text, self._budget):
-                number = document.number
-                self._data(document.data, Origin(name, number, document.line))
-        except YamlError as error:
-            raise InputError(Origin(name, number + 1, error.line), f"invalid YAML: {error}") from None
-        finally:
-            self._locate(known, text)
-
-    def take(self, data: Mapping[str, Any], origin: Origin) -> None:
-        """Add one object given as plain data."""
-        if _depth(data) > MAX_DEPTH:
-            raise InputError(origin, f"nested deeper than {MAX_DEPTH} levels")
-        self._data(data, origin)
-
-    def _data(self, data: Any, origin: Origin, at: FieldPath = ()) -> None:
-        """Add one object given as plain data; `at` is where in its document it is."""
-        if not isinstance(data, Mapping):
-            raise InputError(origin, "must be an object with apiVersion and kind")
-        kind, version = data.get("kind"), data.get("apiVersion")
-        if not isinstance(kind, str) or not isinstance(version, str):
-            kind, version = _refuse_nameless(data, origin)
-        if kind.endswith("List") and "items" in data:
-            items = [] if data["items"] is None else data["items"]
-            if not isinstance(items, list):
-                raise InputError(origin, "Invalid value: must be a list", path="items")
-            if len(at) >= 2 * _MAX_NESTED_LISTS:
-                raise InputError(origin, f"lists nested deeper than {_MAX_NESTED_LISTS}")
-            self._check(version, "List", {**data, "items": None}, origin, at)
-            of = kind.removesuffix("List")
-            for index, item in enumerate(items):
-                if of and isinstance(item, Mapping) and "kind" not in item:
-                    item = {"apiVersion": version, **item, "kind": of}
-                self._data(item, origin._replace(item=index), (*at, "items", index))
-        else:
-            self._object(kind, version, data, origin, at)
+        self._located = len(self.manifests.unknown_fields)
+        super().read(name, data)
 
     def _object(self, kind: str, version: str, data: Mapping[str, Any], origin: Origin, at: FieldPath) -> None:
         """Add one object that is no list."""
@@ -244,7 +171,7 @@ class _Collector:
             self._check(version, kind, data, origin, at)
 
     def _scenario(self, data: Mapping[str, Any], origin: Origin, at: FieldPath) -> None:
-        if _depth(data) > MAX_DEPTH:
+        if depth(data) > MAX_DEPTH:
             raise InputError(origin, f"nested deeper than {MAX_DEPTH} levels")
         self.manifests.scenarios.append(Scenario(dict(data), origin))
         self._check(SCENARIO_VERSION, "Scenario", data, origin, at)
@@ -271,15 +198,21 @@ class _Collector:
         for each in found[: max(0, MOST_FINDINGS - len(kept))]:
             kept.append(UnknownField(origin, subject, (*within, *each.path), each.nearest, at))
 
-    def _locate(self, since: int, text: str) -> None:
+    def _list(self, version: str, data: Mapping[str, Any], origin: Origin, at: FieldPath) -> None:
+        self._check(version, "List", {**data, "items": None}, origin, at)
+
+    def _end_yaml(self, text: str) -> None:
         """Give the fields that were noted in this text the lines they stand on."""
         fields = self.manifests.unknown_fields
-        fields[since:] = located(fields[since:], text)
+        fields[self._located :] = located(fields[self._located :], text)
 
-    def _locate_json(self, since: int, value: memoryview, line: int) -> None:
+    def _end_json(self, value: memoryview, data: bytes, end: int) -> None:
         fields = self.manifests.unknown_fields
-        placed = [each._replace(origin=each.origin._replace(line=line)) for each in fields[since:]]
-        fields[since:] = located(placed, bytes(value).decode("utf-8", "replace"), first_line=line)
+        if len(fields) > self._located:
+            line = 1 + data.count(b"\n", 0, end - len(value))
+            placed = [each._replace(origin=each.origin._replace(line=line)) for each in fields[self._located :]]
+            fields[self._located :] = located(placed, bytes(value).decode("utf-8", "replace"), first_line=line)
+            self._located = len(fields)
 
     def _leave_aside(self, kind: str, version: str, data: Mapping[str, Any], origin: Origin) -> None:
         """An object of a kind that is not read here."""
@@ -350,25 +283,12 @@ class _Collector:
 
     # --- JSON -----------------------------------------------------------------------------------------------
 
-    def _read_json(self, name: str, data: bytes) -> None:
-        """Add the JSON values of a file, one after the other (kubectl reads concatenated values too)."""
-        refuse_dense(data, Origin(name))
-        decoded(data, Origin(name), "utf-8")
-        rest = memoryview(data.removeprefix(b"\xef\xbb\xbf"))
-        number = 0
-        while True:
-            number += 1
-            origin = Origin(name, number)
-            value, rest = next_json(rest, origin)
-            if value is None:
-                return
-            known = len(self.manifests.unknown_fields)
-            self._json(value, origin, None)
-            if len(self.manifests.unknown_fields) > known:
-                self._locate_json(known, value, 1 + bytes(data).count(b"\n", 0, len(data) - len(rest) - len(value)))
-
     def _json(
-        self, text: memoryview | msgspec.Raw, origin: Origin, list_head: TypeMeta | None, at: FieldPath = ()
+        self,
+        text: memoryview | msgspec.Raw,
+        origin: Origin,
+        list_head: TypeMeta | None = None,
+        at: FieldPath = (),
     ) -> None:
         """Add one object given as JSON text; `list_head` names the kind of items of a typed list."""
         try:
@@ -380,7 +300,7 @@ class _Collector:
                 api_version=head.api_version or list_head.api_version, kind=list_head.kind.removesuffix("List")
             )
         if not head.kind or not head.api_version:
-            _refuse_nameless(plain_json(text, origin), origin)
+            refuse_nameless(plain_json(text, origin), origin)
         if head.kind.endswith("List") and head.items is not NO_ITEMS:
             self._json_list(text, head, origin, at)
         elif head.kind == "Scenario" and head.api_version == SCENARIO_VERSION:
@@ -398,8 +318,8 @@ class _Collector:
                 self._add(from_json(found, text, head, origin), origin)
 
     def _json_list(self, text: memoryview | msgspec.Raw, head: TypeMeta, origin: Origin, at: FieldPath) -> None:
-        if len(at) >= 2 * _MAX_NESTED_LISTS:
-            raise InputError(origin, f"lists nested deeper than {_MAX_NESTED_LISTS}")
+        if len(at) >= 2 * MAX_NESTED_LISTS:
+            raise InputError(origin, f"lists nested deeper than {MAX_NESTED_LISTS}")
         self._check(head.api_version, "List", text, origin, at)
         try:
             items = _ITEMS.decode(head.items)
@@ -407,26 +327,6 @@ class _Collector:
             raise InputError(origin, "Invalid value: must be a list", path="items") from None
         for index, item in enumerate(items or ()):
             self._json(item, origin._replace(item=index), head, (*at, "items", index))
-
-
-class _PlainCollector(_Collector):
-    """Keeps the objects as they stand there."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.found: list[PlainObject] = []
-
-    def _object(self, kind: str, version: str, data: Mapping[str, Any], origin: Origin, at: FieldPath) -> None:
-        del at
-        if _depth(data) > MAX_DEPTH:
-            raise InputError(origin, f"nested deeper than {MAX_DEPTH} levels")
-        self.found.append(PlainObject({**data, "apiVersion": version, "kind": kind}, origin))
-
-    def _json(
-        self, text: memoryview | msgspec.Raw, origin: Origin, list_head: TypeMeta | None, at: FieldPath = ()
-    ) -> None:
-        del list_head  # as plain data a list names the kind of its items itself
-        self._data(plain_json(text, origin), origin, at)
 
 
 def _in_templates(manifest: Mapping[str, Any], schemas: Schemas) -> list[MisnamedField]:
@@ -452,27 +352,3 @@ def _at(value: Any, path: FieldPath) -> Any:
 
 _TYPE_META: Final = msgspec.json.Decoder(TypeMeta)
 _ITEMS: Final = msgspec.json.Decoder(list[msgspec.Raw] | None)
-
-
-def _refuse_nameless(data: Any, origin: Origin) -> tuple[str, str]:
-    """Raise for an object without a kind or a version."""
-    if not isinstance(data, Mapping):
-        raise InputError(origin, "must be an object with apiVersion and kind")
-    for name in ("kind", "apiVersion"):
-        if not isinstance(data.get(name), str) or not data[name]:
-            raise InputError(origin, "Required value: every object needs one", path=name, subject=subject_of(data))
-    return data["kind"], data["apiVersion"]
-
-
-def _depth(data: Any) -> int:
-    """Levels of nesting, found without recursion and no further than needed."""
-    level, depth = [data], 0
-    while level and depth <= MAX_DEPTH:
-        level = [
-            child
-            for found in level
-            if isinstance(found, Mapping | list)
-            for child in (found.values() if isinstance(found, Mapping) else found)
-        ]
-        depth += 1
-    return depth

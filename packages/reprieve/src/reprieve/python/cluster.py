@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from kube_rules import objects
+from kube_rules.documents import Document
 from kube_rules.manifests import Manifests
 from reprieve.decisions.phrases import count
 from reprieve.inputs.loading import MAX_INPUT_BYTES
-from reprieve.inputs.sources import Document
 from reprieve.python.inputs import (
     InputSettings,
     PreparedInput,

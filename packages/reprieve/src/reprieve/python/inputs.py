@@ -14,13 +14,13 @@ from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from kube_rules.documents import Document
 from kube_rules.errors import InputError, Origin
 from kube_rules.group_sources import pod_group_name
 from kube_rules.manifests import Manifests, PodMaker
 from kube_rules.objects import PriorityClass
 from kube_rules.unknown_fields import UnknownField
 from reprieve.inputs.loading import MAX_INPUT_BYTES, load
-from reprieve.inputs.sources import Document
 from reprieve.questions.changes import Change, Changed, asks_about_pods, changed_and_expanded, pod_name
 from reprieve.questions.trials import Trials
 from reprieve.simulation.plan import PlanOptions
@@ -148,7 +148,7 @@ def read_manifests(
 
     `stdin`: the content of standard input where it was read before.
     """
-    from kube_standin.unknown_fields import PackedSchemas
+    from kube_rules.schema.packed_schemas import PackedSchemas
 
     given = BytesIO(stdin) if stdin is not None else None
     try:

@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from kube_standin import unknown_fields as module
-from kube_standin.unknown_fields import PackedSchemas
+from kube_rules.schema import packed_schemas as module
+from kube_rules.schema.packed_schemas import PackedSchemas
 
 Json = dict[str, Any]
 CONTAINER: Json = {"name": "c", "resources": {"requests": {"cpu": 1}, "limits": None}, "env": [{"name": "A"}, None]}

@@ -1,4 +1,4 @@
-"""`reprieve apiserver` as a user starts it: a real process over TLS, its kubeconfig, and how it ends."""
+"""`kube-standin serve` as a user starts it: a real process over TLS, its kubeconfig, and how it ends."""
 
 import base64
 import json
@@ -13,17 +13,19 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from kube_standin.command import main
 from tests.waiting import DEADLINE
 
-COMMAND = [sys.executable, "-m", "reprieve", "apiserver"]
+COMMAND = [sys.executable, "-m", "kube_standin", "serve"]
 _COPIES_NOTHING_BACK = """
-from reprieve.cli.main import main
+from kube_standin.command import main
 from kube_standin.storage import store
 
 store.CHECKPOINT_SECONDS = 3600
@@ -110,6 +112,7 @@ def test_nodes_come_from_manifests(tmp_path: Path) -> None:
     ("arguments", "message"),
     [
         (["--controllers", "nonsense"], "unknown controller nonsense"),
+        (["--max-input-bytes", "0", "-f", "."], "--max-input-bytes: want a size above 0"),
         (["-f", "missing.yaml"], "missing.yaml: No such file or directory"),
         (["--host", "192.0.2.1"], "cannot listen on 192.0.2.1"),
     ],
@@ -149,7 +152,7 @@ def test_what_was_lost_is_named_and_accepted_on_demand(tmp_path: Path) -> None:
     state = tmp_path / "state"
     path = "/api/v1/namespaces/default/configmaps"
     # Whatever has been copied back cannot be lost any more: here nothing is, however long the writes take.
-    command = [sys.executable, "-c", _COPIES_NOTHING_BACK, "apiserver"]
+    command = [sys.executable, "-c", _COPIES_NOTHING_BACK, "serve"]
     arguments = ("--data-dir", str(state), "--controllers", "none", "--no-kubelets")
     with serving(*arguments, command=command) as (server, config):
         for number in range(20):
@@ -196,3 +199,52 @@ def test_a_port_in_use_is_named(tmp_path: Path) -> None:
         )
     assert done.returncode == 2
     assert f"cannot listen on 127.0.0.1:{port}" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["--version"], 0, f"kube-standin {version('kube-standin')}"),
+        (["serve", "--help"], 0, "--read-only-kubeconfig FILE"),
+        (["serve", "--prot", "1"], 2, "No such option: --prot"),
+        (["serve", "--port", "65536"], 2, "65536 is not in the range 0<=x<=65535"),
+        (["serve", "--data-dir", ""], 2, "Invalid value for '--data-dir': the name is empty."),
+        (["serve", "--kubeconfig", ""], 2, "Invalid value for '--kubeconfig': the name is empty."),
+        (["serve", "-f", ""], 2, "the name is empty."),
+        (["nothing"], 2, "No such command 'nothing'"),
+    ],
+)
+def test_options_of_the_program(
+    arguments: list[str], code: int, message: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["kube-standin", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    captured = capsys.readouterr()
+    assert (ended.value.code or 0) == code
+    assert message in (captured.err if code else captured.out)
+
+
+def test_an_unwritable_data_directory_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    done = subprocess.run(
+        [*COMMAND, "--data-dir", str(tmp_path / "file" / "state"), "--port", "0"],
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert str(tmp_path / "file") in done.stderr
+
+
+def test_importing_it_imports_no_scheduler() -> None:
+    """Every module of the package, in an interpreter of its own."""
+    code = (
+        "import pkgutil, sys, kube_standin\n"
+        "for module in pkgutil.walk_packages(kube_standin.__path__, 'kube_standin.'):\n"
+        "    if not module.name.endswith('__main__'): __import__(module.name)\n"
+        "print(*(name for name in sys.modules if name.split('.')[0] in ('reprieve', 'numpy', 'aiohttp')))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "\n"

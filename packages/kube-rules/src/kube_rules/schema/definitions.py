@@ -2,7 +2,7 @@
 
 `structure()` maps a full definition name ("io.k8s.api.core.v1.Pod") to its OpenAPI form without texts,
 references being full names. `descriptions()` maps the same names to `[text of the type, {field: text}]`.
-Both are read-only by agreement: nobody changes what they return. Origin and licence: `packed/NOTICE`.
+Both are read-only by agreement: do not change what they return. Origin and licence: `packed/NOTICE`.
 """
 
 from __future__ import annotations

@@ -15,11 +15,11 @@ from typing import Any, Final, cast
 import msgspec
 
 from kube_rules.foreign_groups import COSCHEDULING_VERSION, VOLCANO_VERSION
+from kube_rules.schema import nodes
+from kube_rules.schema.definitions import OBJECT_META, definition_names
+from kube_rules.schema.nodes import Node, Type
 from kube_rules.unknown_fields import Manifest, MisnamedField, Path, nearest
 from kube_rules.versions import CRD_GROUP, INTERNAL_VERSION
-from kube_standin.schema import nodes
-from kube_standin.schema.definitions import OBJECT_META, definition_names
-from kube_standin.schema.nodes import Node, Type
 
 _SAME_AS: Final[Mapping[str, str]] = {
     f"{CRD_GROUP}/v1beta1": INTERNAL_VERSION,

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
 
-from kube_standin.schema import definitions as d
+from kube_rules.schema import definitions as d
 
 REPLACED: Mapping[str, Mapping[str, str]] = {
     "v1.PodSpec": {"workloadRef": "schedulingGroup"},
@@ -53,7 +53,7 @@ class Node:
     """One place in a schema.
 
     `go` is the name of the type in error texts; `required` the fields that are always encoded;
-    `zero_dropped` the string and boolean fields whose zero value is not stored; `key_defaults` values of
+    `zero_dropped` the string and boolean fields of which a zero is not stored; `key_defaults` values of
     list keys left out.
     """
 
@@ -85,7 +85,7 @@ _SPECIAL: dict[str, tuple[Type, str]] = {
     d.SCHEMA_OR_STRINGS: (Type.ANY, "v1.JSONSchemaPropsOrStringArray"),
 }
 
-# Types whose optional strings and booleans are plain values: "" and false mean "not set" and are not
+# Types of which optional strings and booleans are plain values: "" and false mean "not set" and are not
 # stored. The second set names the exceptions, fields where "" or false is not the same as "not set".
 _PLAIN_ZEROS: dict[str, frozenset[str]] = {
     d.OBJECT_META: frozenset(),

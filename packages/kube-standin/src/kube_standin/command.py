@@ -1,0 +1,358 @@
+"""`kube-standin serve`, and what other programs that run this server share with it: options, start, reports and end."""
+
+import os
+import shlex
+import sys
+from collections.abc import Callable, Coroutine
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar
+
+import typer
+
+from kube_rules.printable import printable, printable_line
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Sequence
+
+    from kube_rules.manifests import PlainObject
+    from kube_standin.kubelet import KubeletOptions
+    from kube_standin.loading import Loaded
+    from kube_standin.server.serving import ServeOptions, Serving
+
+_MEMORY = ":memory:"
+_MOST_NAMED = 3
+_MOST_LINES = 20
+"""Warnings of one kind that are written out."""
+T = TypeVar("T")
+
+
+class CommandRefusedError(Exception):
+    """Bad usage or bad input: one line that says what is wrong, and exit code 2."""
+
+
+class Console:
+    """Where a command writes. A program with rules of its own for that overrides it."""
+
+    def note(self, *lines: str) -> None:
+        """Write lines for a person to stderr."""
+        print("\n".join(printable_line(line) for line in lines), file=sys.stderr, flush=True)
+
+    def show(self, text: str) -> None:
+        """Write to stdout."""
+        print(printable(text), end="", flush=True)
+
+    def refuse(self, message: str) -> NoReturn:
+        """End the command because of its input."""
+        raise CommandRefusedError(message)
+
+    def working(self, what: str) -> AbstractContextManager[None]:
+        """Show that work is under way while the block runs."""
+        return nullcontext()
+
+    def log(self, verbose: bool) -> None:
+        """Log to stderr: warnings, or everything."""
+        import logging
+
+        from kube_rules.log_lines import PrintableFormatter
+
+        handler = logging.StreamHandler(sys.stderr)
+        handler.setFormatter(PrintableFormatter())
+        logging.basicConfig(handlers=[handler], level=logging.INFO if verbose else logging.WARNING)
+
+
+def _named(value: Any) -> Any:
+    """Refuse an empty name: it would be the current directory, which `--data-dir "$UNSET"` never means."""
+    if any(item in ("", Path()) for item in (value if isinstance(value, list) else [value])):
+        raise typer.BadParameter("the name is empty.")
+    return value
+
+
+DataDir = Annotated[
+    str | None,
+    typer.Option(
+        metavar="DIR",
+        callback=_named,
+        help="Where the state is kept (default: the user's data directory); :memory: for none.",
+    ),
+]
+Host = Annotated[str, typer.Option(metavar="ADDRESS", help="The address to listen on.")]
+Port = Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 takes a free one.")]
+Kubeconfig = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE", callback=_named, help="Where to write the kubeconfig (default: in the data directory)."
+    ),
+]
+ReadOnlyKubeconfig = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", callback=_named, help="Also write a kubeconfig that may read but not write."),
+]
+Nodes = Annotated[int, typer.Option(min=0, max=100_000, help="How many simulated nodes to make.")]
+Files = Annotated[
+    list[str] | None,
+    typer.Option(
+        "-f",
+        "--filename",
+        "--nodes-file",
+        metavar="FILE|DIR|-",
+        callback=_named,
+        help="Manifests of what is to be there from the start, a whole snapshot too. Repeatable.",
+    ),
+]
+Lenient = Annotated[
+    bool,
+    typer.Option("--lenient", help="Leave out what is refused of the manifests and name it, instead of ending."),
+]
+Kubelets = Annotated[bool, typer.Option(help="Simulate kubelets: bound pods start, run, end and stop.")]
+Controllers = Annotated[
+    str, typer.Option(metavar="LIST", help="Controllers to run: *, none, or names; -NAME leaves one out.")
+]
+Anonymous = Annotated[bool, typer.Option("--anonymous", help="Let requests without credentials see /version.")]
+AcceptLoss = Annotated[
+    bool,
+    typer.Option(
+        "--accept-loss",
+        help="Start from a damaged data directory with what can be read of it; the damaged files are kept beside.",
+    ),
+]
+Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="Log what is done to stderr.")]
+
+
+MaxBytes = Annotated[str, typer.Option(metavar="SIZE", help="The largest input accepted in all, e.g. 256Mi.")]
+DEFAULT_MAX_BYTES = "64Mi"
+
+
+def serve_command(console: Console, home: str) -> Callable[..., None]:
+    """Return the command, with its options for typer. `home` is the default data directory (`default_data_dir`)."""
+
+    def command(
+        data_dir: DataDir = None,
+        host: Host = "127.0.0.1",
+        port: Port = 6443,
+        kubeconfig: Kubeconfig = None,
+        read_only_kubeconfig: ReadOnlyKubeconfig = None,
+        nodes: Nodes = 0,
+        files: Files = None,
+        max_input_bytes: MaxBytes = DEFAULT_MAX_BYTES,
+        lenient: Lenient = False,
+        kubelets: Kubelets = True,
+        controllers: Controllers = "*",
+        anonymous: Anonymous = False,
+        accept_loss: AcceptLoss = False,
+        verbose: Verbose = False,
+    ) -> None:
+        """Serve a Kubernetes-compatible API on this machine until interrupted.
+
+        Prints how to use kubectl once it serves. Ctrl-C or SIGTERM stops it; nothing acknowledged is lost.
+        """
+        from kube_standin.server.serving import ServeOptions
+
+        objects = read_objects(files or (), max_input_bytes, console)
+        options = ServeOptions(
+            data_dir=data_dir if data_dir is not None else default_data_dir(home),
+            host=host,
+            port=port,
+            kubeconfig=kubeconfig,
+            anonymous=anonymous,
+            accept_loss=accept_loss,
+            controllers=controllers,
+            kubelets=fleet(nodes) if kubelets or nodes or has_nodes(objects) else None,
+            objects=objects,
+            lenient=lenient,
+        )
+        console.log(verbose)
+        run_serving(_serve(options, read_only_kubeconfig, console), console)
+
+    return command
+
+
+def default_data_dir(home: str) -> Path:
+    """Return `$XDG_DATA_HOME/HOME`, by default under ~/.local/share. A relative XDG_DATA_HOME does not count."""
+    base = Path(os.environ.get("XDG_DATA_HOME") or "")
+    if not base.is_absolute():
+        base = Path.home() / ".local" / "share"
+    return base / home
+
+
+def run_serving(main: Coroutine[Any, Any, T], console: Console) -> T:
+    """Run a program around a server and return its result. An error at its start ends the command with exit code 2."""
+    from kube_standin.errors import StatusError
+    from kube_standin.storage.log import StorageError
+
+    try:  # a loop that is twice as fast, where there is one
+        from uvloop import run as run_loop
+    except ImportError:
+        from asyncio import run as run_loop  # type: ignore[assignment]
+    _collect_seldom()
+    try:
+        return run_loop(main)
+    except (StorageError, StatusError, ValueError) as error:
+        console.refuse(str(error))
+    except OSError as error:
+        console.refuse(_reason_of(error))
+
+
+def _reason_of(error: OSError) -> str:
+    if isinstance(error, FileExistsError):  # only directories are made
+        return f"{error.filename}: is a file, not a directory"
+    return ": ".join(str(part) for part in (error.filename, error.strerror or error) if part)
+
+
+def _collect_seldom() -> None:
+    """Collect cyclic garbage among old objects hardly ever: with 50,000 pods each takes the server 0.3 s.
+
+    What is stored has no cycles; what requests leave behind is found among the young.
+    """
+    import gc
+
+    gc.set_threshold(20_000, 50, 2_000)
+
+
+async def _serve(options: "ServeOptions", read_only_kubeconfig: Path | None, console: Console) -> None:
+    from contextlib import AsyncExitStack
+
+    from kube_standin.server.serving import serving
+
+    stop = interrupted()
+    async with AsyncExitStack() as stack:
+        with console.working("setting up"):
+            running = await stack.enter_async_context(serving(options))
+        report_loaded(running.control_plane.loaded, console)
+        announce(running, read_only_kubeconfig, console)
+        await stop.wait()
+        console.note("stopping")
+
+
+def interrupted() -> "asyncio.Event":
+    """An event that SIGINT and SIGTERM set from now on, instead of ending the process."""
+    import asyncio
+    import signal
+
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+    return stop
+
+
+def announce(running: "Serving", read_only_kubeconfig: Path | None, console: Console) -> None:
+    """Show how to use kubectl, and write the second kubeconfig if one is wanted."""
+    from kube_standin.security import write_kubeconfig
+
+    if read_only_kubeconfig is not None:
+        write_kubeconfig(
+            read_only_kubeconfig, server=running.url, ca=running.ca, token=running.keys.reader_token, name="reader"
+        )
+    data_dir = running.options.data_dir
+    kept = "nothing is kept" if str(data_dir) == _MEMORY else f"state in {data_dir}"
+    console.note(f"serving on {running.url}, {kept}; Ctrl-C stops it")
+    console.show(f"export KUBECONFIG={shlex.quote(str(running.kubeconfig.resolve()))}\n")
+
+
+def read_objects(files: "Sequence[str]", max_bytes: str, console: Console) -> "list[PlainObject]":
+    """Return the objects of the manifests as they stand. Input that cannot be read ends the command."""
+    if not files:
+        return []
+    from kube_rules.errors import InputError
+    from kube_rules.quantity import QuantityError, parse, value
+    from kube_standin.manifest_files import read_files
+
+    try:
+        most = value(parse(max_bytes))
+    except QuantityError as error:
+        console.refuse(f"--max-input-bytes: {error}")
+    if most <= 0:
+        console.refuse(f"--max-input-bytes: want a size above 0, found {max_bytes!r}")
+    try:
+        with console.working("reading the manifests"):
+            objects = read_files(files, most)
+    except InputError as error:
+        console.refuse(str(error))
+    if not objects:
+        console.refuse(f"{files[0]}: no objects in it")
+    return objects
+
+
+def has_nodes(objects: "Sequence[PlainObject]") -> bool:
+    """Whether there are nodes among the objects: they need kubelets."""
+    return any(one.manifest["kind"] == "Node" for one in objects)
+
+
+def fleet(nodes: int) -> "KubeletOptions":
+    """The simulated nodes: as many as asked for; kubelets work on those of manifests too."""
+    from kube_standin.kubelet import KubeletOptions
+
+    return KubeletOptions(nodes=nodes)
+
+
+def report_loaded(loaded: "Loaded", console: Console) -> None:
+    """Report what became of the manifests."""
+    note = console.note
+    for lines in (loaded.warnings, [f"{text}; left out" for text in loaded.left_out]):
+        for line in lines[:_MOST_LINES]:
+            note(f"warning: {line}")
+        if len(lines) > _MOST_LINES:
+            note(f"warning: ... and {len(lines) - _MOST_LINES} more of this sort")
+    if loaded.orphaned:
+        note(f"warning: the owners of {_objects(loaded.orphaned)} are not in the input; loaded without them")
+    if loaded.made:
+        note(f"loaded {_objects(loaded.made)}" + _naming(", with what the input lacks: ", loaded.added))
+    if loaded.kept:
+        note(f"{_objects(len(loaded.kept))} of the input there already, kept as found" + _naming(": ", loaded.kept))
+
+
+def _objects(number: int) -> str:
+    return f"{number} object{'' if number == 1 else 's'}"
+
+
+def _naming(lead: str, subjects: "Sequence[str]") -> str:
+    if not subjects:
+        return ""
+    rest = f" and {len(subjects) - _MOST_NAMED} more" if len(subjects) > _MOST_NAMED else ""
+    return lead + ", ".join(subjects[:_MOST_NAMED]) + rest
+
+
+app = typer.Typer(
+    name="kube-standin",
+    help="A Kubernetes API server for tests, laptops and CI, in one process.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command("serve")(serve_command(Console(), "kube-standin"))
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        Console().show(f"kube-standin {version('kube-standin')}\n")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: Annotated[
+        bool, typer.Option("--version", help="Show the version and exit.", callback=_version, is_eager=True)
+    ] = False,
+) -> None:
+    """Options of the program itself."""
+
+
+def main() -> None:
+    """Run `kube-standin` and end the process: 0, or 2 for bad usage, bad input and a server that cannot start."""
+    try:
+        sys.exit(app(prog_name="kube-standin", standalone_mode=False))
+    except CommandRefusedError as error:
+        Console().note(f"error: {' '.join(str(error).split())}")
+    except _UsageError as error:
+        error.show()
+    sys.exit(2)
+
+
+_UsageError: Any = next(base for base in typer.BadParameter.__mro__ if base.__name__ == "ClickException")
+"""Of the click that typer uses, which may be one of its own."""
