@@ -9,8 +9,11 @@ from itertools import combinations
 
 import pytest
 
-from reprieve.preemption.victim_search.bundles import Bundle, Bundles, _rates, cheapest_cover, least_rates
-from reprieve.preemption.victim_search.state import BROKEN_BUDGET, Eviction
+from reprieve.preemption.victim_search.bundles import Bundles
+from reprieve.preemption.victim_search.charges import BROKEN_BUDGET
+from reprieve.preemption.victim_search.cover import cheapest_cover
+from reprieve.preemption.victim_search.eviction import Eviction
+from reprieve.preemption.victim_search.rates import Bundle, least_rates, rates_of
 from tests.preemption import tiny
 from tests.preemption.exact import Problem
 from tests.preemption.seeds import each_seed
@@ -111,7 +114,7 @@ def _gain(made: Problem, state: Eviction, going: Collection[int], number: int = 
 
     def total(gone: Collection[int]) -> int:
         left = tiny.left_beside(made, tiny.names(made, gone))
-        for have, there in zip(left, state.put, strict=True):
+        for have, there in zip(left, tiny.put(state), strict=True):
             for each, count in zip(made.kinds, there or [0] * len(made.kinds), strict=True):
                 for resource, want in enumerate(each.wants):
                     have[resource] -= count * want
@@ -131,14 +134,14 @@ def test_bundles_stay_correct_after_any_history(seed: int) -> None:
     made, chance = random_problem(seed, kinds=1 + seed % 2, budgets=seed % 3), random.Random(seed)
     state = Eviction(numbers(made))
     kept = [Bundles(state, number) for number in range(len(made.kinds))]
-    state.dirty.clear()
+    state.changed.clear()
     state.dearer.clear()
     for _ in range(25):
         _something_happens(state, chance)
         for bundles in kept:
-            bundles.touch(state.dirty)
+            bundles.touch(state.changed)
             bundles.touch(state.dearer)
-        state.dirty.clear()
+        state.changed.clear()
         state.dearer.clear()
         may = [u for u in range(len(made.units)) if u not in state.gone and u not in state.barred]
         for number, bundles in enumerate(kept):
@@ -168,7 +171,7 @@ def _remembered(
     assert any(bundles.of) is any(anew.of)
     for size in (1, 2, 3):
         for some in combinations(may, size):
-            assert bundles.gain(some) == _gain(made, state, some, number)
+            assert bundles._gains.of(tuple(some)) == _gain(made, state, some, number)
     for node, units in enumerate(state.numbers.on):
         kept, new = bundles.of[node], anew.of[node]
         assert all(set(bundle[2]) <= set(may) for bundle in kept)
@@ -186,17 +189,17 @@ def _helps(made: Problem, state: Eviction, node: int, may: Sequence[int], number
     if len(there) == 1:
         return _gain(made, state, there, number) > 0
     left = tiny.left_beside(made, tiny.names(made, {*state.gone, *there}))[node]
-    for each, count in zip(made.kinds, state.put[node] or [0] * len(made.kinds), strict=True):
+    for each, count in zip(made.kinds, tiny.put(state)[node] or [0] * len(made.kinds), strict=True):
         left = [have - count * want for have, want in zip(left, each.wants, strict=True)]
-    return tiny.places(left, made.kinds[number].wants) > state.spare[number][node]
+    return tiny.places(left, made.kinds[number].wants) > state.places.spare[number][node]
 
 
 def _weighs(state: Eviction, units: Sequence[int]) -> float:
     """Priorities, ages, and a broken budget for each that comes to violate one beside the others."""
     if len(units) == 1:
-        return state.heavy[units[0]] + state.age[units[0]]
-    broken = state.violating(units) * BROKEN_BUDGET if state.budgets_first else 0.0
-    return sum(state.weight[u] + state.age[u] for u in units) + broken
+        return state.heavy[units[0]] + state.weights.age[units[0]]
+    broken = state.budgets.violating(units) * BROKEN_BUDGET if state.budgets.first else 0.0
+    return sum(state.weights.weight[u] + state.weights.age[u] for u in units) + broken
 
 
 @each_seed(range(40))
@@ -204,17 +207,17 @@ def test_the_estimate_of_a_node_not_yet_examined_is_never_too_dear(seed: int) ->
     """`least_rates`: by how many are missing no bundle weighs less for each place; alone it is what it weighs."""
     made, chance = random_problem(seed, budgets=seed % 3), random.Random(seed)
     state = Eviction(numbers(made))
-    state.settle()
+    state.places.settle()
     for _ in range(8):
         least, gains = least_rates(state, 0)
         looked_at = Bundles(state, 0)
         looked_at.every()
         for node, there in enumerate(looked_at.of):
-            assert (least[:, node] <= _rates(there)).all()
+            assert (least[:, node] <= rates_of(there)).all()
             if not there:
                 continue
             if len([u for u in state.numbers.on[node] if u not in state.gone and u not in state.barred]) == 1:
-                assert least[:, node] == pytest.approx(_rates(there))
+                assert least[:, node] == pytest.approx(rates_of(there))
         for number in range(len(made.units)):
             may = number not in state.gone and number not in state.barred
             if may and gains[number] >= 0:
@@ -234,13 +237,13 @@ def test_a_bundle_that_became_dearer_is_examined_when_it_would_be_chosen(seed: i
     state = Eviction(numbers(made))
     kept = Bundles(state, 0)
     kept.best(1)
-    state.dirty.clear()
+    state.changed.clear()
     state.dearer.clear()
     for _ in range(12):
         _something_happens(state, chance)
-        kept.touch(state.dirty)
+        kept.touch(state.changed)
         kept.doubt(state.dearer)
-        state.dirty.clear()
+        state.changed.clear()
         state.dearer.clear()
         missing = chance.choice((1, 2, 3, 8))
         best, anew = kept.best(missing), Bundles(state, 0).best(missing)
@@ -259,7 +262,7 @@ def test_nodes_that_are_examined_again_count_as_steps() -> None:
     bundles.every()
     assert bundles.examined == 1 + 5 // 4, "nothing has changed"
     state.evict(0)
-    bundles.touch(state.dirty)
+    bundles.touch(state.changed)
     bundles.every()
     assert bundles.examined == 2 * (1 + 5 // 4) + 1 + 4 // 4
 

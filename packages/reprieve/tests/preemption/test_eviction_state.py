@@ -14,7 +14,9 @@ import pytest
 
 from reprieve.preemption.cost import Pricing
 from reprieve.preemption.criteria import PRIORITY_OFFSET
-from reprieve.preemption.victim_search.state import BROKEN_BUDGET, FEW_PODS, NOBODY, Eviction
+from reprieve.preemption.victim_search.charges import BROKEN_BUDGET
+from reprieve.preemption.victim_search.eviction import NO_EVICTION, Eviction, Mark
+from reprieve.preemption.victim_search.unlike_pods import FEW_PODS
 from tests.preemption import tiny
 from tests.preemption.exact import Problem
 from tests.preemption.seeds import each_seed
@@ -29,26 +31,26 @@ def _mixed(seed: int) -> Problem:
 
 def _seen(state: Eviction) -> dict[str, Any]:
     """All that is public and follows from who is gone and where the pods are."""
-    nothing = [0] * len(state.missing)
+    nothing = [0] * len(state.places.missing)
     return {
         "gone": set(state.gone),
         "barred": set(state.barred),
-        "missing": list(state.missing),
-        "left": [list(have) for have in state.left],
-        "put": [list(there or nothing) for there in state.put],
-        "spare": [list(there) for there in state.spare],
-        "open": [set(there) for there in state.open],
-        "budget_left": list(state.budget_left),
-        "over": list(state.over),
+        "missing": list(state.places.missing),
+        "left": [list(have) for have in state.places.left],
+        "put": [list(there or nothing) for there in tiny.put(state)],
+        "spare": [list(there) for there in state.places.spare],
+        "open": [set(there) for there in tiny.opened(state)],
+        "budget_left": list(state.budgets.left),
+        "over": list(state.budgets.over),
         "heavy": list(state.heavy),
-        "room": state.room(),
+        "room": state.places.room(),
     }
 
 
 def _counted(made: Problem, state: Eviction) -> dict[str, Any]:
     """The same worked out anew, taking who is gone, who is barred and where the pods are for granted."""
     gone = tiny.names(made, state.gone)
-    put = [list(there or [0] * len(made.kinds)) for there in state.put]
+    put = [list(there or [0] * len(made.kinds)) for there in tiny.put(state)]
     left = tiny.left_beside(made, gone)
     for have, there in zip(left, put, strict=True):
         for each, count in zip(made.kinds, there, strict=True):
@@ -64,10 +66,14 @@ def _counted(made: Problem, state: Eviction) -> dict[str, Any]:
             budgets[name] -= pods if one.name in gone else 0
     over = [sum(budgets[name] < pods for name, pods in one.charged.items()) for one in made.units]
     weight = [(one.priority + (1 << 31)) * one.pods for one in made.units]
+    missing = [each.count - sum(there[number] for there in put) for number, each in enumerate(made.kinds)]
+    room = sum(map(sum, spare))
+    if len(made.kinds) == 1:
+        missing, room = [max(0, missing[0] - room)], max(0, room - missing[0])
     return {
         "gone": set(state.gone),
         "barred": set(state.barred),
-        "missing": [each.count - sum(there[number] for there in put) for number, each in enumerate(made.kinds)],
+        "missing": missing,
         "left": left,
         "put": put,
         "spare": spare,
@@ -75,7 +81,7 @@ def _counted(made: Problem, state: Eviction) -> dict[str, Any]:
         "budget_left": list(budgets.values()),
         "over": over,
         "heavy": [w + (BROKEN_BUDGET if broken else 0) for w, broken in zip(weight, over, strict=True)],
-        "room": sum(map(sum, spare)),
+        "room": room,
     }
 
 
@@ -83,9 +89,9 @@ def _overdrawn(made: Problem, state: Eviction) -> list[int]:
     """Nodes where pods were put that ask for more of something than there is."""
     return [
         node
-        for node, there in enumerate(state.put)
+        for node, there in enumerate(tiny.put(state))
         if any(
-            count and any(want and have < 0 for want, have in zip(each.wants, state.left[node], strict=True))
+            count and any(want and have < 0 for want, have in zip(each.wants, state.places.left[node], strict=True))
             for each, count in zip(made.kinds, there or (), strict=False)
         )
     ]
@@ -106,7 +112,7 @@ def test_what_is_kept_up_to_date_is_what_counting_anew_gives(seed: int) -> None:
         _do_something(state, chance)
         assert _seen(state) == _counted(made, state)
         assert _overdrawn(made, state) == []
-        assert min(state.missing) >= 0
+        assert min(state.places.missing) >= 0
 
 
 @each_seed(SEEDS)
@@ -124,7 +130,7 @@ def test_who_may_come_back_does_not_depend_on_what_was_tried_before(seed: int) -
         for number in sorted(state.gone):
             left = tiny.left_beside(made, tiny.names(made, state.gone - {number}))
             asked = {(r, size) for each in made.kinds for r, size in enumerate(each.wants) if size}
-            assert state.may_return(number, 0) is all(
+            assert state.places.may_return(number) is all(
                 sum(max(0, have[r]) // size for have in left)
                 >= sum(each.count for each in made.kinds if each.wants[r] >= size)
                 for r, size in asked
@@ -136,7 +142,7 @@ def test_everything_can_be_taken_back(seed: int) -> None:
     """To any mark, and on from there: as if nothing had been done since."""
     made, chance = _mixed(seed), random.Random(seed)
     state = Eviction(numbers(made))
-    marks: list[tuple[int, dict[str, Any]]] = []
+    marks: list[tuple[Mark, dict[str, Any]]] = []
     for _ in range(60):
         if marks and chance.random() < 0.3:
             turn = chance.randrange(len(marks))
@@ -149,7 +155,7 @@ def test_everything_can_be_taken_back(seed: int) -> None:
             _do_something(state, chance)
     state.keep()
     kept = _seen(state)
-    state.rollback(0)
+    state.rollback((0, 0))
     assert _seen(state) == kept, "what is kept is not taken back"
 
 
@@ -158,11 +164,11 @@ def test_readers_of_nodes_learn_which_have_changed(seed: int) -> None:
     """`dirty`: something is otherwise there; `dearer`: a unit there has come to violate a budget, and nothing else."""
     made, chance = _mixed(seed), random.Random(seed)
     state = Eviction(numbers(made))
-    assert state.dirty == set(range(len(made.free))), "at first nobody has looked at any"
+    assert state.changed == set(range(len(made.free))), "at first nobody has looked at any"
     nodes = [set(each.takes) for each in made.units]
     marks = [state.mark()]
     for _ in range(40):
-        state.dirty.clear()
+        state.changed.clear()
         state.dearer.clear()
         before = _seen(state)
         if chance.random() < 0.2:
@@ -175,8 +181,8 @@ def test_readers_of_nodes_learn_which_have_changed(seed: int) -> None:
         allowed = before["barred"] ^ after["barred"]
         cheaper = {u for u, (old, new) in enumerate(zip(before["over"], after["over"], strict=True)) if old and not new}
         dearer = {u for u, (old, new) in enumerate(zip(before["over"], after["over"], strict=True)) if new and not old}
-        assert moved | set().union(*(nodes[u] for u in allowed | cheaper)) <= state.dirty
-        assert set().union(*(nodes[u] for u in dearer)) <= state.dearer | state.dirty
+        assert moved | set().union(*(nodes[u] for u in allowed | cheaper)) <= state.changed
+        assert set().union(*(nodes[u] for u in dearer)) <= state.dearer | state.changed
 
 
 def test_unchanged_nodes_are_not_examined_again() -> None:
@@ -194,10 +200,10 @@ def test_unchanged_nodes_are_not_examined_again() -> None:
     state = Eviction(numbers(made))
 
     def changed(act: Callable[[int], None], which: int) -> tuple[set[int], set[int]]:
-        state.dirty.clear()
+        state.changed.clear()
         state.dearer.clear()
         act(which)
-        return set(state.dirty), set(state.dearer)
+        return set(state.changed), set(state.dearer)
 
     assert changed(state.evict, 2) == ({3}, set())
     assert changed(state.evict, 0) == ({0}, {0, 1, 2}), "the next of the budget would be one too many"
@@ -212,8 +218,11 @@ def test_unchanged_nodes_are_not_examined_again() -> None:
 
 def test_which_nodes_have_changed_since_a_mark() -> None:
     """Who could come back is looked for there."""
-    made = problem([(4,)] * 3, [unit("a", {0: (4,)}), unit("b", {1: (2,)}), unit("c", {2: (4,)})], [kind((2,), 3)])
+    made = problem(
+        [(4,)] * 3, [unit("a", {0: (4,)}), unit("b", {1: (2,)}), unit("c", {2: (4,)})], [kind((2,), 3), kind((9,))]
+    )
     state = Eviction(numbers(made))
+    number = [len(each.pods) for each in state.numbers.kinds].index(3)
     state.evict(0)
     mark = state.mark()
     assert state.touched(mark) == set()
@@ -221,9 +230,9 @@ def test_which_nodes_have_changed_since_a_mark() -> None:
     assert state.touched(mark) == set()
     state.evict(1)
     assert state.touched(mark) == {1}
-    state.place(0, 0, 1)
+    tiny.unlike(state).place(number, 0, 1)
     assert state.touched(mark) == {0, 1}
-    assert state.touched(0) == {0, 1}
+    assert state.touched((0, 0)) == {0, 1}
 
 
 # -- placing ---------------------------------------------------------------------------------------------------------
@@ -237,16 +246,16 @@ def test_like_pods_are_placed_wherever_as_many_fit(seed: int) -> None:
     for number in range(len(made.units)):
         if chance.random() < 0.6:
             state.evict(number)
-    settled = state.settle()
+    settled = state.places.settle()
     assert settled is tiny.fits(made, tiny.names(made, state.gone))
-    assert settled is (not any(state.missing))
+    assert settled is (not any(state.places.missing))
     if not settled:
         return
     for number in sorted(state.gone):
         mark = state.mark()
-        may = state.may_return(number, state.room())
+        may = state.places.may_return(number)
         state.restore(number)
-        stays = state.settle()
+        stays = state.places.settle()
         assert stays is tiny.fits(made, tiny.names(made, state.gone))
         assert may or not stays, "who could come back is not sent away"
         state.rollback(mark)
@@ -260,35 +269,23 @@ def test_unlike_pods_are_placed_only_where_they_fit(seed: int) -> None:
     for number in range(len(made.units)):
         if chance.random() < 0.7:
             state.evict(number)
-    if not (state.settle() or state.repack()):
+    if not (state.fits()):
         return
     assert tiny.fits(made, tiny.names(made, state.gone))
     assert _overdrawn(made, state) == []
     for number in sorted(state.gone):
-        if not state.may_return(number, state.room()):
+        if not state.places.may_return(number):
             assert not tiny.fits(made, tiny.names(made, state.gone - {number}))
 
 
-@pytest.mark.parametrize(
-    ("room", "may"),
-    [(0, False), (1, False), (2, True), (3, True)],
-)
-def test_a_unit_comes_back_where_the_pods_it_pushes_out_find_room(room: int, may: bool) -> None:
-    """Two of the three on its nodes would have to go elsewhere."""
-    made = problem([(6,), (4,)], [unit("a", {0: (3,), 1: (3,)}, pods=2)], [kind((2,), 4)])
+@pytest.mark.parametrize(("pods", "may"), [(1, True), (2, False), (5, False)])
+def test_a_unit_comes_back_where_the_pods_fit_beside_it(pods: int, may: bool) -> None:
+    """Of five places one is left."""
+    made = problem([(6,), (4,)], [unit("a", {0: (3,), 1: (3,)}, pods=2)], [kind((2,), pods)])
     state = Eviction(numbers(made))
     state.evict(0)
-    state.place(0, 0, 3)
-    assert state.left == [[0], [4]]
-    assert state.may_return(0, room) is may
-
-
-def test_a_unit_on_nodes_without_any_pods_may_always_come_back() -> None:
-    made = problem([(4,), (4,)], [unit("a", {1: (4,)})], [kind((2,), 2)])
-    state = Eviction(numbers(made))
-    state.evict(0)
-    state.place(0, 0, 2)
-    assert state.may_return(0, 0)
+    assert state.fits()
+    assert state.places.may_return(0) is may
 
 
 @pytest.mark.parametrize(("size", "count", "may"), [(3, 2, False), (3, 1, True), (2, 3, False), (2, 2, True)])
@@ -297,31 +294,31 @@ def test_of_unlike_pods_each_size_has_to_find_enough_nodes(size: int, count: int
     made = problem([(4,), (4,)], [unit("a", {0: (3,)})], [kind((size,), count), kind((1,), 1)])
     state = Eviction(numbers(made))
     state.evict(0)
-    assert state.may_return(0, state.room()) is may
+    assert state.places.may_return(0) is may
     state.restore(0)
     state.evict(0)
-    assert state.may_return(0, 0) is may, "the same after it has been back"
+    assert state.places.may_return(0) is may, "the same after it has been back"
     mark = state.mark()
     state.restore(0)
     state.rollback(mark)
-    assert state.may_return(0, 0) is may
+    assert state.places.may_return(0) is may
 
 
 def test_unlike_pods_go_where_least_is_left_for_the_others() -> None:
     """The small one leaves the node alone that only the large one needs."""
     made = problem([(4,), (2,)], [], [kind((1,), 1), kind((4,), 1)])
     state = Eviction(numbers(made))
-    assert state.settle()
-    assert state.put == [[0, 1], [1, 0]]
+    assert state.places.settle()
+    assert tiny.put(state) == [[0, 1], [1, 0]]
 
 
 def test_of_nodes_that_are_as_good_for_the_others_the_fullest_is_taken() -> None:
     """Then the first by name."""
     made = problem([(3,), (2,), (2,)], [], [kind((1,), 1), kind((9,), 1)])
     state = Eviction(numbers(made))
-    assert not state.settle()
-    assert state.put == [None, [1, 0], None]
-    assert state.missing == [0, 1]
+    assert not state.places.settle()
+    assert tiny.put(state) == [None, [1, 0], None]
+    assert state.places.missing == [0, 1]
 
 
 @pytest.mark.parametrize("missing", [True, False])
@@ -330,27 +327,27 @@ def test_a_kind_goes_where_the_others_lose_least(missing: bool) -> None:
     made = problem([(5, 0), (4, 2)], [], [kind((1, 0), 1), kind((1, 1), 1)])
     state = Eviction(numbers(made))
     if not missing:
-        state.place(1, 1, 1)
-    assert state.settle()
-    assert state.put == [[1, 0], [0, 1]]
+        tiny.unlike(state).place(1, 1, 1)
+    assert state.places.settle()
+    assert tiny.put(state) == [[1, 0], [0, 1]]
 
 
 def test_only_kinds_that_still_miss_a_place_count() -> None:
     """The third kind is placed: that it could have more on the first node keeps nobody from there."""
     made = problem([(5, 0, 2), (5, 2, 0), (9, 0, 9)], [], [kind((1, 0, 0)), kind((1, 1, 0)), kind((1, 0, 1))])
     state = Eviction(numbers(made))
-    state.place(2, 2, 1)
-    assert state.settle()
-    assert state.put[0] == [1, 0, 0]
-    assert state.put[2] == [0, 0, 1]
+    tiny.unlike(state).place(2, 2, 1)
+    assert state.places.settle()
+    assert tiny.put(state)[0] == [1, 0, 0]
+    assert tiny.put(state)[2] == [0, 0, 1]
 
 
 def test_of_nodes_with_as_little_left_pods_that_are_put_anew_go_on_the_first() -> None:
     state = Eviction(numbers(_tight(4, (5,))))
-    state.settle()
-    state.take_off(0)
-    assert state.repack()
-    assert state.put[0] == [1, 1]
+    state.places.settle()
+    tiny.unlike(state).take_off(0)
+    assert state.places.repack()
+    assert tiny.put(state)[0] == [1, 1]
 
 
 def test_pods_that_are_pushed_out_are_as_few_as_do_and_the_smallest() -> None:
@@ -361,22 +358,22 @@ def test_pods_that_are_pushed_out_are_as_few_as_do_and_the_smallest() -> None:
         state = Eviction(numbers(made))
         for number in range(3):
             state.evict(number)
-        state.place(0, 0, 1)
-        state.place(1, 0, 3)
+        tiny.unlike(state).place(0, 0, 1)
+        tiny.unlike(state).place(1, 0, 3)
         state.restore([each.name for each in made.units].index(who))
-        assert state.missing == missing, who
+        assert state.places.missing == missing, who
 
 
 def test_pods_stay_beside_one_that_overdraws_what_they_do_not_ask_for() -> None:
     """What nobody there asks for may be overdrawn (a node that shrank)."""
     made = problem([(4, 1)], [unit("a", {0: (1, 3)})], [kind((1, 0), 2)])
     state = Eviction(numbers(made))
-    assert state.left == [[3, -2]]
+    assert state.places.left == [[3, -2]]
     state.evict(0)
-    assert state.settle()
+    assert state.places.settle()
     state.restore(0)
-    assert state.missing == [0]
-    assert state.left == [[1, -2]]
+    assert state.places.missing == [0]
+    assert state.places.left == [[3, -2]]
 
 
 def _tight(small: int, *more: tuple[int, ...]) -> Problem:
@@ -389,14 +386,14 @@ def _tight(small: int, *more: tuple[int, ...]) -> Problem:
 def test_what_one_order_does_not_place_another_may() -> None:
     """`settle` begins with the kind that comes first; put anew, the largest first, all find room."""
     state = Eviction(numbers(_tight(4)))
-    assert not state.settle()
-    assert state.repack()
-    assert not any(state.missing)
-    assert state.put == [[1, 1], [3, 0]]
+    assert not state.places.settle()
+    assert state.places.repack()
+    assert not any(state.places.missing)
+    assert tiny.put(state) == [[1, 1], [3, 0]]
     before = state.counted
-    state.take_off(0)
-    assert state.repack()
-    assert state.put == [[1, 1], [3, 0]]
+    tiny.unlike(state).take_off(0)
+    assert state.places.repack()
+    assert tiny.put(state) == [[1, 1], [3, 0]]
     assert state.counted == before, "it is remembered by who is gone"
 
 
@@ -405,20 +402,20 @@ def test_what_is_remembered_is_of_those_who_are_gone() -> None:
     made = problem([(5,), (6,)], [unit("a", {0: (1,)})], [kind((2,), 4), kind((3,), 1)])
     state = Eviction(numbers(made))
     for _ in range(2):
-        assert not state.settle()
-        assert not state.repack()
+        assert not state.places.settle()
+        assert not state.places.repack()
         state.evict(0)
-        assert state.settle() or state.repack()
+        assert state.fits()
         state.restore(0)
-        assert sum(state.missing) == 1
+        assert sum(state.places.missing) == 1
 
 
 def test_what_does_not_fit_in_any_order_is_not_put_anew() -> None:
     """Each size finds enough nodes by itself; together they do not."""
     state = Eviction(numbers(problem([(4,), (4,)], [], [kind((2,), 1), kind((3,), 2)])))
-    assert not state.settle()
+    assert not state.places.settle()
     before = _seen(state)
-    assert not state.repack()
+    assert not state.places.repack()
     assert _seen(state) == before
 
 
@@ -430,9 +427,9 @@ def test_pods_are_put_anew_by_each_resource_in_turn() -> None:
         state = Eviction(numbers(made))
         for number in range(len(made.units)):
             state.evict(number)
-        if not state.settle():
+        if not state.places.settle():
             fits = tiny.fits(made, [each.name for each in made.units])
-            found.append((state.repack(), fits))
+            found.append((state.places.repack(), fits))
     assert (True, False) not in found
     assert found.count((True, True)) >= 3 * found.count((False, True)) > 0
 
@@ -441,15 +438,15 @@ def test_pods_are_put_anew_by_each_resource_in_turn() -> None:
 def test_only_groups_of_few_pods_are_put_anew(small: int, anew: bool) -> None:
     """It takes time that grows with the pods."""
     state = Eviction(numbers(_tight(small, *[(2,)] * (small - 4))))
-    assert not state.settle()
-    assert state.repack() is anew
+    assert not state.places.settle()
+    assert state.places.repack() is anew
 
 
 def test_like_pods_are_never_put_anew() -> None:
     """Of one kind all places are as good."""
     state = Eviction(numbers(problem([(4,)], [], [kind((2,), 3)])))
-    assert not state.settle()
-    assert not state.repack()
+    assert not state.places.settle()
+    assert not state.places.repack()
 
 
 # -- what it costs ---------------------------------------------------------------------------------------------------
@@ -469,9 +466,9 @@ def test_what_an_eviction_costs(seed: int) -> None:
             state.evict(number)
         assert state.price() == expected
         state.rollback(mark)
-    assert state.price() == NOBODY
+    assert state.price() == NO_EVICTION
     assert state.lowest == min(each.priority for each in made.units)
-    assert state.weight == [(each.priority + PRIORITY_OFFSET) * each.pods for each in made.units]
+    assert state.weights.weight == [(each.priority + PRIORITY_OFFSET) * each.pods for each in made.units]
 
 
 def test_nobody_costs_less_than_anybody() -> None:
@@ -503,7 +500,7 @@ def test_budgets_that_several_would_break_together(seed: int) -> None:
             for name, pods in made.units[number].charged.items():
                 left[name] -= pods
             broken += any(left[name] < 0 for name in made.units[number].charged)
-        assert state.violating(some) == broken
+        assert state.budgets.violating(some) == broken
         if len(some) == 1:
             assert state.violates(some[0]) is bool(broken)
 
@@ -542,11 +539,11 @@ def test_criteria_of_ones_own_decide(budgets_first: bool, by_limit: bool) -> Non
     made = problem([(9,)], [*units, unit("d", {0: (1,)}, priority=1)], [kind((1,))], b=1)
     pricing = cast("Pricing", _Priced(3, budgets_first=budgets_first, by_limit=by_limit))
     state = Eviction(replace(numbers(made), pricing=pricing))
-    assert state.price_of([]) == NOBODY
+    assert state.price_of([]) == NO_EVICTION
     assert state.price_of([0, 1]) == (int(budgets_first), 7 if by_limit else 0, (0.0, 1.0, 0.0, 1.0))
     assert state.price_of([1, 2]) == (0, 3 if by_limit else 0, (1.0, 2.0, 0.0, 0.0))
-    assert state.weight == [1.0, 2.0, 3.0]
-    assert state.budgets_first is budgets_first
+    assert state.weights.weight == [1.0, 2.0, 3.0]
+    assert state.budgets.first is budgets_first
     state.evict(0)
     assert [heavy >= BROKEN_BUDGET for heavy in state.heavy] == [budgets_first, budgets_first, False]
 
@@ -565,9 +562,9 @@ def test_looking_at_what_many_cost_takes_more_steps(victims: int, steps: int) ->
 def test_putting_pods_anew_takes_more_steps_where_more_nodes_are_tried(nodes: int, steps: int) -> None:
     """Of five pods, as far as one order is enough."""
     state = Eviction(numbers(_tight(4, *[(2,)] * (nodes - 2))))
-    state.place(0, 0, 2)
-    state.place(0, 1, 1)
-    assert state.repack()
+    tiny.unlike(state).place(0, 0, 2)
+    tiny.unlike(state).place(0, 1, 1)
+    assert state.places.repack()
     assert state.counted == steps
 
 
@@ -578,10 +575,10 @@ def test_a_budget_weighs_more_than_the_priorities_of_many() -> None:
     state = Eviction(numbers(made))
     weights = dict(zip([each.name for each in made.units], state.heavy, strict=True))
     assert weights["torn"] > weights["dear"]
-    assert state.budgets_first
+    assert state.budgets.first
     unbudgeted = Eviction(numbers(replace(made, allowed={}, units=tuple(replace(u, charged={}) for u in made.units))))
-    assert not unbudgeted.budgets_first
-    assert unbudgeted.heavy == unbudgeted.weight
+    assert not unbudgeted.budgets.first
+    assert unbudgeted.heavy == unbudgeted.weights.weight
 
 
 def test_who_started_last_weighs_least_among_equals() -> None:
@@ -590,7 +587,7 @@ def test_who_started_last_weighs_least_among_equals() -> None:
         [(9,)], [unit(f"u{start}", {0: (1,)}, start=float(start)) for start in (5, 7, 7, 9, 20)], [kind((1,))]
     )
     state = Eviction(numbers(made))
-    by_start = [age for _, age in sorted(zip([each.start for each in made.units], state.age, strict=True))]
+    by_start = [age for _, age in sorted(zip([each.start for each in made.units], state.weights.age, strict=True))]
     assert by_start[-1] == 0.0
     assert by_start[0] > by_start[1] == by_start[2] > by_start[3] > 0.0
     assert by_start[0] < 0.25
@@ -602,5 +599,5 @@ def test_a_units_share_of_all_there_is() -> None:
         [(6, 2), (2, -4)], [unit("a", {0: (2, 1), 1: (2, 0)}, pods=2), unit("b", {0: (4, 0)})], [kind((1, 1))]
     )
     state = Eviction(numbers(made))
-    sizes = dict(zip([each.name for each in made.units], state.size, strict=True))
+    sizes = dict(zip([each.name for each in made.units], state.weights.size, strict=True))
     assert sizes == pytest.approx({"a": 4 / 8 + 1 / 2, "b": 4 / 8})

@@ -9,6 +9,8 @@ from itertools import islice
 
 import pytest
 
+from reprieve.preemption.victim_search.bounds import all_necessary, least_weight
+from reprieve.preemption.victim_search.eviction import NO_EVICTION, Eviction
 from reprieve.preemption.victim_search.for_one import cheapest_for_one
 from reprieve.preemption.victim_search.search import (
     CLOSE,
@@ -16,12 +18,9 @@ from reprieve.preemption.victim_search.search import (
     _drawn,
     _Search,
     _some,
-    all_have_to_go,
     as_cheap,
     cheapest_eviction,
-    least_weight,
 )
-from reprieve.preemption.victim_search.state import NOBODY, Eviction
 from tests.preemption import tiny
 from tests.preemption.exact import Problem
 from tests.preemption.seeds import each_seed
@@ -110,7 +109,7 @@ def test_no_eviction_weighs_less_than_the_bound(seed: int) -> None:
     """Each resource by itself, units in parts: the sum of priorities of no eviction is below it."""
     made = random_problem(seed, kinds=1 + seed % 3)
     state = Eviction(numbers(made))
-    state.settle()
+    state.places.settle()
     bound = least_weight(state)
     prices = [made.price(gone) for gone in tiny.evictions(made)]
     assert all(bound <= price[2] for price in prices)
@@ -160,14 +159,14 @@ def test_who_has_to_go_in_any_case(seed: int) -> None:
     made = random_problem(seed)
     for number, each in enumerate(made.units):
         others = {other.name for other in made.units if other is not each}
-        assert all_have_to_go(numbers(made), [number]) is not tiny.fits(made, others)
-    assert all_have_to_go(numbers(made), [])
+        assert all_necessary(numbers(made), [number]) is not tiny.fits(made, others)
+    assert all_necessary(numbers(made), [])
     most = range(len(made.units))
-    assert all_have_to_go(numbers(made), most) is all(all_have_to_go(numbers(made), [u]) for u in most)
+    assert all_necessary(numbers(made), most) is all(all_necessary(numbers(made), [u]) for u in most)
 
 
 def test_pods_that_ask_for_nothing_need_nobody_to_go() -> None:
-    assert not all_have_to_go(numbers(problem([(1,)], [unit("a", {0: (1,)})], [kind((0,))])), [0])
+    assert not all_necessary(numbers(problem([(1,)], [unit("a", {0: (1,)})], [kind((0,))])), [0])
 
 
 # -- one rule at a time --------------------------------------------------------------------------------------------
@@ -189,14 +188,14 @@ def test_what_is_known_and_needs_everybody_is_taken_as_it_is() -> None:
 def test_an_eviction_of_nobody_is_the_cheapest() -> None:
     made = problem([(2,), (2,)], [unit("a", {0: (1,)}), unit("b", {1: (1,)})], [kind((1,), 2)])
     found = cheapest_eviction(numbers(made))
-    assert found == Found((), NOBODY, ((0, 0, 1), (0, 1, 1)))
+    assert found == Found((), NO_EVICTION, ((0, 0, 1), (0, 1, 1)))
 
 
 def test_the_places_pod_by_pod() -> None:
     """In the order of the pods of each kind, by row."""
     made = problem([(4,), (3,)], [], [kind((2,), 2), kind((1,), 3)])
     asked = numbers(made)
-    found = Found((), NOBODY, ((0, 0, 1), (0, 1, 1), (1, 0, 2), (1, 1, 1)))
+    found = Found((), NO_EVICTION, ((0, 0, 1), (0, 1, 1), (1, 0, 2), (1, 1, 1)))
     assert [(pod.name, row) for pod, row in found.assigned(asked)] == [
         ("k0-0", 0),
         ("k0-1", 10),
@@ -344,10 +343,10 @@ def test_what_is_tried_by_turns() -> None:
     units = [unit(f"u{p}", {(0 if p > 1 else 1): (1,)}, priority=p) for p in range(5)]
     made = problem([(3,), (2,)], units, [kind((1,), 3)])
     search = _Search(numbers(made), 1_000)
-    search.state.settle()
+    search.state.places.settle()
     for number in (0, 1, 2):  # u4, u3 and u2, all on the first node
         search.state.evict(number)
-    search.state.settle()
+    search.state.places.settle()
     shallow, deep = list(search._changes(1)), list(search._changes(2))
     assert shallow == deep[: len(shallow)]
     assert shallow[:3] == [((u,), (u,), ()) for u in (0, 1, 2)]
@@ -374,7 +373,7 @@ def test_who_may_not_go_is_not_tried() -> None:
     search = _Search(numbers(made), 1_000)
     search.state.evict(2)
     search.state.bar(0)
-    search.state.settle()
+    search.state.places.settle()
     assert {unit for _, _, go in search._changes(2) for unit in go} == {1}
 
 
@@ -398,7 +397,7 @@ def test_an_exchange_that_helps_is_kept() -> None:
     made = problem([(2,), (2,)], [unit("a", {0: (2,)}, priority=1), unit("b", {1: (2,)}, priority=2)], [kind((2,), 1)])
     search = _Search(numbers(made), 1_000)
     search.state.evict(0)
-    search.state.settle()
+    search.state.places.settle()
     price = search._try(((0,), (0,), ()), search.state.price())
     assert price == search.state.price() == search.state.price_of([1])
     assert (search.state.gone, search.state.barred) == ({1}, set())
@@ -411,8 +410,8 @@ def test_who_need_not_go_comes_back_the_dearest_first() -> None:
         search = _Search(numbers(made), 1_000)
         for number in range(3):
             search.state.evict(number)
-        search.state.settle()
-        search._spare(wanted, small_first=False, since=None)
+        search.state.places.settle()
+        search._spare(search._returnable() or (), wanted)
         assert search.state.gone == gone, wanted
 
 
@@ -424,8 +423,8 @@ def test_where_the_dearest_cannot_come_back_another_may() -> None:
         search = _Search(numbers(made), 1_000)
         for number in range(2):
             search.state.evict(number)
-        search.state.settle()
-        search._spare((), small_first=False, since=None)
+        search.state.places.settle()
+        search._spare(search._returnable() or ())
         assert tiny.names(made, search.state.gone) == (("dear",) if first == 3 else ("cheap",))
 
 
@@ -440,7 +439,7 @@ def test_only_what_is_cheaper_is_remembered() -> None:
     noted = []
     for number in (0, 1, 2, 0):
         search.state.evict(number)
-        search.state.settle()
+        search.state.places.settle()
         noted.append(search._note())
         search.state.restore(number)
     assert noted == [True, True, False, False]
@@ -454,9 +453,9 @@ def test_trying_to_bring_somebody_back_is_a_step() -> None:
     search = _Search(numbers(made), 1_000)
     for number in range(3):
         search.state.evict(number)
-    search.state.settle()
+    search.state.places.settle()
     before = search.taken
-    search._spare((), small_first=False, since=None)
+    search._spare(search._returnable() or ())
     assert (search.returns, search.taken - before) == (3, 3)
     assert search.state.gone == set()
 
@@ -468,8 +467,8 @@ def test_who_breaks_a_budget_comes_back_before_who_is_dear() -> None:
     search = _Search(numbers(made), 1_000)
     for number in range(2):
         search.state.evict(number)
-    search.state.settle()
-    search._spare((), small_first=False, since=None)
+    search.state.places.settle()
+    search._spare(search._returnable() or ())
     assert tiny.names(made, search.state.gone) == ("dear",)
 
 
@@ -481,8 +480,8 @@ def test_small_ones_come_back_first_where_that_is_asked_for() -> None:
         search = _Search(numbers(made), 1_000)
         for number in range(3):
             search.state.evict(number)
-        search.state.settle()
-        search._spare((), small_first=small_first, since=None)
+        search.state.places.settle()
+        search._spare(search._returnable() or (), small_first=small_first)
         assert tiny.names(made, search.state.gone) == gone
 
 
@@ -493,15 +492,11 @@ def test_only_who_is_on_a_node_that_changed_is_tried_back_where_there_is_no_room
     state = search.state
     for number in range(3):
         state.evict(number)
-    state.settle()
-    mark = state.mark()
-    search._spare((), small_first=False, since=mark)
-    assert search.returns == 0
-    state.take_off(1)
-    state.settle()
-    search._spare((), small_first=False, since=mark)
-    assert search.returns == 0, "nobody may return without one missing"
-    assert state.gone == {0, 1, 2}
+    state.places.settle()
+    assert search._returnable(state.mark()) == []
+    assert search.checks == 0
+    assert search._returnable() == []
+    assert search.checks == 3
 
 
 def test_nobody_of_higher_priority_goes_below_a_limit() -> None:
@@ -526,11 +521,11 @@ def test_an_eviction_is_taken_up_from_whatever_was_tried(seed: int) -> None:
     for number in range(len(made.units)):
         if chance.random() < 0.5:
             search.state.evict(number)
-    search.state.settle()
+    search.state.places.settle()
     search._load(best)
     assert search.state.gone == set(best.units)
-    assert not any(search.state.missing)
-    assert search._places() == best.places
+    assert not any(search.state.places.missing)
+    assert search.state.places.places() == best.places
 
 
 def test_parts_are_drawn_in_a_fixed_order() -> None:

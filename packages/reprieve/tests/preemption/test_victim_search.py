@@ -18,12 +18,16 @@ from reprieve.preemption import for_group
 from reprieve.preemption.default_preemption import DefaultPreemption
 from reprieve.preemption.options import PreemptionOptions
 from reprieve.preemption.outcome import Preemption
-from reprieve.preemption.victim_search import state as state_module
-from reprieve.preemption.victim_search.bundles import Bundles, _rates, least_rates
+from reprieve.preemption.victim_search import charges
+from reprieve.preemption.victim_search.bounds import all_necessary
+from reprieve.preemption.victim_search.bundles import Bundles
+from reprieve.preemption.victim_search.eviction import Eviction
 from reprieve.preemption.victim_search.problem import Numbers
-from reprieve.preemption.victim_search.search import Found, _Search, all_have_to_go, as_cheap, cheapest_eviction
-from reprieve.preemption.victim_search.state import Eviction
+from reprieve.preemption.victim_search.rates import least_rates, rates_of
+from reprieve.preemption.victim_search.search import Found, _Search, as_cheap, cheapest_eviction
+from reprieve.preemption.victim_search.unlike_pods import UnlikePods
 from tests.building import GPU, Item, World, gang, group, node, pdb, pod, profile_with, row_name
+from tests.preemption import tiny
 from tests.preemption.exact import Kind, Price, Problem, Unit, cheapest
 from tests.preemption.instances import PREEMPTOR, Instance, instance
 
@@ -276,7 +280,7 @@ def test_what_is_remembered_of_nodes_is_what_would_be_found_anew(monkeypatch: py
     chance = random.Random(seed)
     for numbers in _searched(monkeypatch, [instance(seed).items()]):
         state = Eviction(numbers)
-        state.settle()
+        state.places.settle()
         kept = [Bundles(state, kind) for kind in range(len(numbers.kinds))]
         marks = [state.mark()]
         for _ in range(12):
@@ -288,18 +292,18 @@ def test_what_is_remembered_of_nodes_is_what_would_be_found_anew(monkeypatch: py
                 state.restore(chance.choice(sorted(state.gone)))
             elif staying := sorted(set(range(len(numbers.units))) - state.gone):
                 state.evict(chance.choice(staying))
-            state.settle()
-            assert state.over == [
-                sum(state.budget_left[budget] < count for budget, count in each) for each in numbers.charged
+            state.places.settle()
+            assert state.budgets.over == [
+                sum(state.budgets.left[budget] < count for budget, count in each) for each in numbers.charged
             ]
             for kind, bundles in enumerate(kept):
-                bundles.touch(state.dirty)
+                bundles.touch(state.changed)
                 bundles.touch(state.dearer)
                 bundles.every()
                 anew = Bundles(state, kind)
                 anew.every()
                 for unit in range(len(numbers.units)):
-                    assert bundles.gain([unit]) == anew.gain([unit])
+                    assert bundles._gains.of((unit,)) == anew._gains.of((unit,))
                 # Whatever is older elsewhere: no way out is missed, and nobody is evicted twice.
                 assert [bool(those) for those in bundles.of] == [bool(those) for those in anew.of]
                 assert state.gone.isdisjoint(unit for those in bundles.of for bundle in those for unit in bundle[2])
@@ -308,7 +312,7 @@ def test_what_is_remembered_of_nodes_is_what_would_be_found_anew(monkeypatch: py
                         # What several break together may be older: only what one does alone is followed.
                         pairs = zip(bundles.of[node_at], anew.of[node_at], strict=True)
                         assert all(one == new if len(new[2]) == 1 else one[1:] == new[1:] for one, new in pairs)
-            state.dirty.clear()
+            state.changed.clear()
             state.dearer.clear()
 
 
@@ -320,25 +324,25 @@ def test_no_bundle_is_better_than_the_estimate_of_a_node_not_yet_examined(
     chance = random.Random(seed)
     for numbers in _searched(monkeypatch, [instance(seed).items()]):
         state = Eviction(numbers)
-        state.settle()
+        state.places.settle()
         for _ in range(6):
             for kind in range(len(numbers.kinds)):
                 least, gains = least_rates(state, kind)
                 looked_at, asked = Bundles(state, kind), Bundles(state, kind)
                 looked_at.every()
                 for at, bundles in enumerate(looked_at.of):
-                    assert (least[:, at] <= _rates(bundles)).all(), at
+                    assert (least[:, at] <= rates_of(bundles)).all(), at
                 for unit, gain in enumerate(gains):
-                    assert gain in (-1, looked_at._gain_of([unit])), unit
+                    assert gain in (-1, looked_at._gains._of_all([unit])), unit
                 for units in numbers.on:
                     for pair in pairwise(units):
-                        assert looked_at._gain_of_two(*pair) == looked_at._gain_of(pair)
+                        assert looked_at._gains._of_two(*pair) == looked_at._gains._of_all(pair)
                 missing = chance.choice((1, 2, 3, 5, 40))
                 assert asked.best(missing) == looked_at.best(missing)
             staying = sorted(set(range(len(numbers.units))) - state.gone - state.barred)
             for unit in chance.sample(staying, min(2, len(staying))):
                 chance.choice((state.evict, state.bar))(unit)
-            state.settle()
+            state.places.settle()
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -357,17 +361,17 @@ def test_what_many_break_together_is_what_they_break_one_by_one(monkeypatch: pyt
         for share in (0.0, 0.1, 0.5, 1.0):
             going = [unit for unit in range(len(charged)) if chance.random() < share]
             with monkeypatch.context() as patched:
-                patched.setattr(state_module, "_FEW_CHARGES", 1 << 30)
-                broken = by_walk._broken(going)
-                patched.setattr(state_module, "_FEW_CHARGES", -1)
-                assert at_once._broken(going) == broken
+                patched.setattr(charges, "_FEW_CHARGES", 1 << 30)
+                broken = by_walk.budgets.broken(going)
+                patched.setattr(charges, "_FEW_CHARGES", -1)
+                assert at_once.budgets.broken(going) == broken
             one_by_one = Eviction(charging)
             violations = 0
             for unit in going:
                 violations += one_by_one.violates(unit)
                 one_by_one.evict(unit)
-            assert by_walk.violating(going) == violations
-            assert by_walk.violating(going[:1]) == sum(map(by_walk.violates, going[:1]))
+            assert by_walk.budgets.violating(going) == violations
+            assert by_walk.budgets.violating(going[:1]) == sum(map(by_walk.violates, going[:1]))
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -379,19 +383,19 @@ def test_an_eviction_is_taken_up_from_any_other(monkeypatch: pytest.MonkeyPatch,
         assert best is not None
         assert best.places is not None
         search, anew = _Search(numbers, 1), _Search(numbers, 1)
-        search.state.settle()
+        search.state.places.settle()
         for unit in range(len(numbers.units)):
             if chance.random() < 0.4:
                 search.state.evict(unit)
-                search.state.settle()
+                search.state.places.settle()
         for each in (search, anew):
             each._load(best)
             assert each.state.gone == set(best.units)
-            assert not any(each.state.missing)
+            assert not any(each.state.places.missing)
             assert each.state.price() == best.price
-        assert search.state.left == anew.state.left
-        assert search.state.spare == anew.state.spare
-        assert [set(nodes) for nodes in search.state.open] == [set(nodes) for nodes in anew.state.open]
+        assert search.state.places.left == anew.state.places.left
+        assert search.state.places.spare == anew.state.places.spare
+        assert list(map(set, tiny.opened(search.state))) == list(map(set, tiny.opened(anew.state)))
 
 
 def test_unlike_members() -> None:
@@ -501,9 +505,10 @@ def test_evictions_that_cost_the_same_do(monkeypatch: pytest.MonkeyPatch, seed: 
             for unit in other.units:
                 state.evict(unit)
             for kind, at, count in other.places or ():
-                assert state.spare[kind][at] >= count
-                state.place(kind, at, count)
-            assert not any(state.missing)
+                assert state.places.spare[kind][at] >= count
+                if isinstance(state.places, UnlikePods):
+                    state.places.place(kind, at, count)
+            assert not any(state.places.missing)
 
 
 def test_what_placing_by_score_would_have_cost() -> None:
@@ -578,8 +583,8 @@ def test_nobody_is_named_as_a_necessary_victim_without_whom_there_is_room(monkey
                 for other in range(len(numbers.units)):
                     if other != unit:
                         state.evict(other)
-                said.append(all_have_to_go(numbers, [unit]))
-                assert said[-1] is not state.settle()
+                said.append(all_necessary(numbers, [unit]))
+                assert said[-1] is not state.places.settle()
     assert {True, False} == set(said)
 
 

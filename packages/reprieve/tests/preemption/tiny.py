@@ -16,10 +16,10 @@ from typing import Any, cast
 from reprieve.cluster.pods import PodRecord
 from reprieve.preemption.units import PreemptionUnit
 from reprieve.preemption.victim_search import problem as searched
+from reprieve.preemption.victim_search.eviction import NO_EVICTION, Eviction
+from reprieve.preemption.victim_search.eviction import Price as SearchedPrice
 from reprieve.preemption.victim_search.problem import Numbers
-from reprieve.preemption.victim_search.state import NOBODY as NOBODY_GOES
-from reprieve.preemption.victim_search.state import Eviction
-from reprieve.preemption.victim_search.state import Price as SearchedPrice
+from reprieve.preemption.victim_search.unlike_pods import UnlikePods
 from tests.preemption.exact import NOBODY, Kind, Price, Problem, Unit
 
 
@@ -150,7 +150,7 @@ def cheapest(made: Problem) -> Price | None:
 
 def as_searched(price: Price) -> SearchedPrice:
     """A price as the search has it."""
-    return NOBODY_GOES if price == NOBODY else (int(price[0]), int(price[1]), price[2:])
+    return NO_EVICTION if price == NOBODY else (int(price[0]), int(price[1]), price[2:])
 
 
 def names(made: Problem, gone: Collection[int]) -> tuple[str, ...]:
@@ -210,8 +210,28 @@ def change(state: Eviction, what: str, chance: random.Random) -> None:
     elif what == "unbar":
         state.unbar(chance.randrange(len(state.numbers.units)))
     elif what == "repack":
-        state.repack()
+        state.places.repack()
     elif what == "off":
-        state.take_off(chance.randrange(len(state.left)))
+        node = chance.randrange(len(state.places.left))
+        if isinstance(state.places, UnlikePods):
+            state.places.take_off(node)
     else:
-        state.settle()
+        state.places.settle()
+
+
+def put(state: Eviction) -> list[list[int] | None]:
+    """Pods of each kind by node; like pods are placed nowhere."""
+    return state.places.put if isinstance(state.places, UnlikePods) else [None] * len(state.places.left)
+
+
+def opened(state: Eviction) -> list[list[int]]:
+    """By kind: nodes with room for more."""
+    if isinstance(state.places, UnlikePods):
+        return [list(nodes) for nodes in state.places.open]
+    return [[node for node, count in enumerate(spare) if count] for spare in state.places.spare]
+
+
+def unlike(state: Eviction) -> UnlikePods:
+    """Return the places of pods of several kinds."""
+    assert isinstance(state.places, UnlikePods)
+    return state.places

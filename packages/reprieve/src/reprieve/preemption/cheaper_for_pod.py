@@ -19,9 +19,9 @@ from reprieve.preemption.order import Ranking, by_importance
 from reprieve.preemption.outcome import Cost, Verdict
 from reprieve.preemption.reprieving import judge_by_numbers
 from reprieve.preemption.units import PreemptionUnit, units_below
+from reprieve.preemption.victim_search.eviction import Eviction
 from reprieve.preemption.victim_search.for_one import cheapest_for_one
 from reprieve.preemption.victim_search.problem import Kind, Numbers, budgets_that_matter, gangs_of, shares_of
-from reprieve.preemption.victim_search.state import Eviction
 
 
 @dataclass(frozen=True, slots=True)

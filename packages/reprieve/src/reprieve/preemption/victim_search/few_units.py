@@ -8,8 +8,8 @@ name the first ones go first.  The number of sets is bounded; what was found by 
 from collections.abc import Sequence
 from operator import add
 
+from reprieve.preemption.victim_search.eviction import Eviction, Price
 from reprieve.preemption.victim_search.problem import Amounts
-from reprieve.preemption.victim_search.state import Eviction, Price
 
 MOST_UNITS = 24
 """Of more units sets are not gone through."""
@@ -35,10 +35,10 @@ class _FewUnits:
         self._state, self._best = state, best
         pricing = state.numbers.pricing
         self._sure = None if pricing is None else pricing.criteria.never_less
-        self._order = sorted(useful, key=lambda unit: (state.heavy[unit] + state.age[unit], unit))
+        self._order = sorted(useful, key=lambda unit: (state.heavy[unit] + state.weights.age[unit], unit))
         self._kinds = [self._kind(unit) for unit in self._order]
         self._tried = 0
-        free: list[Amounts] = [tuple(left) for left in state.left]
+        free: list[Amounts] = [tuple(left) for left in state.places.left]
         rest: list[list[Amounts]] = [free]
         for unit in reversed(self._order):
             rest.append(self._without(rest[-1], unit))
@@ -116,7 +116,7 @@ class _FewUnits:
         mark = state.mark()
         for unit in chosen:
             state.evict(unit)
-        done = state.settle() or state.repack()
+        done = state.fits()
         state.rollback(mark)
         return done
 

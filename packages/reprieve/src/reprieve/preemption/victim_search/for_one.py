@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from math import inf
 
 from reprieve.preemption.outcome import Cost
-from reprieve.preemption.victim_search.bundles import cheapest_cover
-from reprieve.preemption.victim_search.state import Eviction, Price
+from reprieve.preemption.victim_search.cover import cheapest_cover
+from reprieve.preemption.victim_search.eviction import Eviction, Price
 
 _MOST_TRIED = 300
 """Sets of units of one node that are tried; as for `search.STEPS`, what was found by then counts."""
@@ -18,7 +18,7 @@ _MOST_TRIED = 300
 def cheapest_for_one(state: Eviction) -> tuple[tuple[int, ...], Price, int] | None:
     """The units, what they cost and the node; None where the one pod finds no room. Nobody is evicted in `state`."""
     best: tuple[Price, int, tuple[int, ...]] | None = None
-    for node in range(len(state.left)):
+    for node in range(len(state.places.left)):
         if state.numbers.kinds[0].usable[node]:
             found = _Node(state, node).cheapest(best[0] if best is not None else None)
             if found is not None:
@@ -41,7 +41,7 @@ class _Node:
 
     def __init__(self, state: Eviction, node: int) -> None:
         self._state = state
-        have, wants = state.left[node], state.numbers.kinds[0].wants
+        have, wants = state.places.left[node], state.numbers.kinds[0].wants
         self._lack = [(r, want - have[r]) for r, want in enumerate(wants) if want > have[r] and want]
         numbers = state.numbers
         share = {unit: dict(numbers.takes[unit])[node] for unit in numbers.on[node]}
@@ -52,18 +52,19 @@ class _Node:
         useful.sort(
             key=lambda u: (
                 numbers.units[u].priority if native else 0,
-                state.breaks[u],
+                state.gangs.breaks[u],
                 lost[u],
-                state.weight[u],
+                state.weights.weight[u],
                 share[u],
                 numbers.charged[u],
                 0 if native else -numbers.units[u].start,
                 -u,
             )
         )
-        kinds = [(numbers.units[u].priority, state.weight[u], share[u], numbers.charged[u], lost[u]) for u in useful]
+        weight = state.weights.weight
+        kinds = [(numbers.units[u].priority, weight[u], share[u], numbers.charged[u], lost[u]) for u in useful]
         self._units = [
-            _Unit(u, state.weight[u], share[u], native and turn > 0 and kinds[turn - 1] == kinds[turn])
+            _Unit(u, weight[u], share[u], native and turn > 0 and kinds[turn - 1] == kinds[turn])
             for turn, u in enumerate(useful)
         ]
         self._rates = self._least_rates()
@@ -78,7 +79,7 @@ class _Node:
         if not self._lack:
             self._take(())
         else:
-            breaks, heavier = self._state.breaks, self._state.gang_weight
+            breaks, heavier = self._state.gangs.breaks, self._state.gangs.weight
             units = [(unit.weight + breaks[unit.number] * heavier, unit.share, unit.number) for unit in self._units]
             cover = cheapest_cover(self._lack, units)
             if cover is None:

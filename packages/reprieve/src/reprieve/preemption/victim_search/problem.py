@@ -26,6 +26,8 @@ from reprieve.preemption.units import PreemptionUnit
 
 Amounts = tuple[int, ...]
 """One amount per resource that the group asks for, in the column's unit."""
+Place = tuple[int, int, int]
+"""Pods of a kind on a node: (kind, node, count)."""
 FEW_KINDS, MOST_KINDS = 4, 24
 _KINDS_TIMES_NODES = 4_000
 """Groups whose members differ more are treated as if each asked for as much as the like-sized ones beside it: so
@@ -39,6 +41,11 @@ class Kind:
     wants: Amounts
     usable: Sequence[bool]
     pods: tuple[PodRecord, ...]
+
+    @property
+    def wanted(self) -> tuple[tuple[int, int], ...]:
+        """(resource, amount) of what a pod asks for."""
+        return tuple((resource, want) for resource, want in enumerate(self.wants) if want)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,11 +14,13 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from reprieve.cluster.pods import PodRecord
+from reprieve.preemption.victim_search.bounds import all_necessary, fewest_gangs, least_weight
 from reprieve.preemption.victim_search.bundles import Bundles
+from reprieve.preemption.victim_search.eviction import Eviction, Mark, Price
 from reprieve.preemption.victim_search.few_units import cheapest_of_few
 from reprieve.preemption.victim_search.for_one import cheapest_for_one
-from reprieve.preemption.victim_search.problem import Numbers
-from reprieve.preemption.victim_search.state import Eviction, Price
+from reprieve.preemption.victim_search.problem import Numbers, Place
+from reprieve.preemption.victim_search.relaxation import gangs_by_nodes
 
 Change = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]
 """Units that may not be evicted, units that come back, units that go."""
@@ -29,9 +31,13 @@ _FEWEST_STEPS, _FEW_NODES = 2_000, 100
 """In clusters of more nodes than that improvement takes less, in proportion, so that the whole stays within a few times
 what placing by score takes."""
 _SHAKES = 16
-"""So often in a row part of the victims is drawn to come back in vain before the search ends."""
+"""So often in a row part of the victims is drawn to come back without success before the search ends."""
 _OTHERS_FOR_EACH = 4
 """So many other evictions that cost the same are looked for instead of each part of one."""
+_SHARE_OF_PROVED = 4
+"""Where no eviction breaks fewer gangs than the best one, only lower criteria can improve: that takes a part of the
+steps.
+"""
 CLOSE = 50
 """One part in so many is the least that is worth looking for."""
 
@@ -45,7 +51,7 @@ class Found:
 
     units: tuple[int, ...]
     price: Price
-    places: tuple[tuple[int, int, int], ...] | None
+    places: tuple[Place, ...] | None
 
     def assigned(self, numbers: Numbers) -> tuple[tuple[PodRecord, int], ...]:
         """The places pod by pod: (pod, row)."""
@@ -76,102 +82,13 @@ def as_cheap(numbers: Numbers, found: Found, most: int) -> list[Found]:
     return _Search(numbers, _FEWEST_STEPS).exchanged(found, most)
 
 
-def least_weight(state: Eviction) -> int:
-    """No eviction weighs less than this (priorities summed as in preemption.md 3); found with nobody evicted yet.
-
-    Each resource by itself, as if what is freed could be used anywhere and units went in parts.
-    """
-    numbers = state.numbers
-    usable = [any(kind.usable[node] for kind in numbers.kinds) for node in range(len(numbers.free))]
-    bound = 0
-    for resource in range(len(numbers.kinds[0].wants)):
-        asking = [kind.wants[resource] for kind in numbers.kinds]
-        lack = sum(want * count for want, count in zip(asking, state.missing, strict=True))
-        if not lack:
-            continue
-        lack -= sum(max(0, left[resource]) for node, left in enumerate(state.left) if usable[node])
-        held = []
-        for unit, takes in enumerate(numbers.takes):
-            amount = sum(amounts[resource] for node, amounts in takes if usable[node])
-            if amount > 0 and unit not in state.barred:
-                held.append((state.weight[unit] / amount, amount, state.weight[unit]))
-        held.sort()
-        total = 0.0
-        for rate, amount, weight in held:
-            if lack <= 0:
-                break
-            total += weight if amount <= lack else rate * lack
-            lack -= amount
-        bound = max(bound, int(total * (1 - 1e-12)))
-    return bound
-
-
-def fewest_gangs(state: Eviction) -> int:
-    """No eviction breaks fewer gangs than this; found with nobody evicted yet.
-
-    Each resource by itself, with all that breaks no gang gone, and of each gang that breaks all that it has.
-    """
-    numbers, gangs = state.numbers, state.numbers.gangs
-    if gangs is None or not gangs.slack:
-        return 0
-    usable = [any(kind.usable[node] for kind in numbers.kinds) for node in range(len(numbers.free))]
-    bound = 0
-    for resource in range(len(numbers.kinds[0].wants)):
-        asking = [kind.wants[resource] for kind in numbers.kinds]
-        lack = sum(want * count for want, count in zip(asking, state.missing, strict=True))
-        lack -= sum(max(0, left[resource]) for node, left in enumerate(state.left) if usable[node])
-        held = [0] * len(gangs.slack)
-        for unit, takes in enumerate(numbers.takes):
-            amount = sum(amounts[resource] for node, amounts in takes if usable[node])
-            if amount > 0 and unit not in state.barred:
-                mine = gangs.lost[unit]
-                if not mine or (len(mine) == 1 and gangs.slack[mine[0][0]] >= mine[0][1]):
-                    lack -= amount  # it may go without breaking any
-                else:
-                    held[max(mine, key=lambda each: held[each[0]])[0]] += amount
-        fewest = 0
-        for amount in sorted(held, reverse=True):
-            if lack <= 0:
-                break
-            lack -= amount
-            fewest += 1
-        bound = max(bound, fewest)
-    return bound
-
-
-def all_have_to_go(numbers: Numbers, units: Sequence[int]) -> bool:
-    """Whether no eviction makes room for all of the like pods without each of these: then none costs less than theirs.
-
-    Each is kept alone, with everybody else gone.
-    """
-    kind = numbers.kinds[0]
-    wanted = [(resource, want) for resource, want in enumerate(kind.wants) if want]
-    if not wanted:
-        return False
-
-    def places(have: Sequence[int]) -> int:
-        return max(0, min([have[resource] // want for resource, want in wanted]))
-
-    free, usable = numbers.free, kind.usable
-    surplus = sum([places(have) for have, may in zip(free, usable, strict=True) if may]) - len(kind.pods)
-    for unit in units:
-        lost = 0
-        for node, amounts in numbers.takes[unit]:
-            if usable[node]:
-                have = free[node]
-                lost += places(have) - places([there - held for there, held in zip(have, amounts, strict=True)])
-        if lost <= surplus:
-            return False
-    return True
-
-
 class _Search:
     """One search.
 
-    `bound`: no eviction weighs less; `gang_bound`: none breaks fewer gangs; `returns`: units tried back; `in_vain`:
-    changes that did not help, by who was gone and how many were barred (the most important always are), and `repeats`:
-    how often they were not made again;
-    `by_limit`: the highest priority decides before anything but budgets.
+    `bound`: no eviction weighs less; `gang_bound`: none breaks fewer gangs; `returns`: units tried back; `checks`: units
+    examined whether they can stay; `without_success`: changes that did not help, by the evicted units and how many were
+    barred (the most important always are), and `repeats`: how often they were not made again; `by_limit`: the highest
+    priority decides before anything but budgets.
     """
 
     def __init__(self, numbers: Numbers, steps: int) -> None:
@@ -181,16 +98,17 @@ class _Search:
         self.bundles: list[Bundles] = []
         """By kind, from when they are first asked for."""
         self.best: Found | None = None
-        self.returns = self.repeats = 0
-        self.in_vain: dict[frozenset[int], set[tuple[int, Change]]] = {}
+        self.returns = self.checks = self.repeats = 0
+        self.without_success: dict[frozenset[int], set[tuple[int, Change]]] = {}
         self.bound = self.gang_bound = 0
         self.by_limit = numbers.pricing is None or numbers.pricing.by_limit
+        self._alike = _first_like(numbers)
 
     @property
     def taken(self) -> int:
         """Steps so far."""
         examined = sum(bundles.examined for bundles in self.bundles)
-        return examined + self.state.counted + self.returns + self.repeats // 8
+        return examined + self.state.counted + self.returns + self.checks // 4 + self.repeats // 8
 
     @property
     def close(self) -> bool:
@@ -211,18 +129,18 @@ class _Search:
     def run(self, known: Sequence[int]) -> Found | None:
         """See `cheapest_eviction`."""
         state, numbers = self.state, self.numbers
-        state.settle()
+        state.places.settle()
         state.keep()
         start = state.mark()
         self.bound, self.gang_bound = least_weight(state), fewest_gangs(state)
         if known and numbers.exact and len(numbers.kinds) == 1:
             self.best = Found(tuple(known), state.price_of(known), None)  # like pods fit wherever there is room
-            if numbers.pricing is None and all_have_to_go(numbers, known):
+            if numbers.pricing is None and all_necessary(numbers, known):
                 return self.best
         else:
             for unit in known:
                 state.evict(unit)
-            if state.settle() or state.repack():
+            if state.fits():
                 self._note()
             state.rollback(start)
         if self.best is not None and self.close and self.best.price[1] <= state.lowest:
@@ -246,10 +164,21 @@ class _Search:
             else:
                 self._limit(best.price[1])
         self._load(self.best)
-        until = self.taken + self.steps
-        self._improve(2, self.steps)
+        steps = self.steps // _SHARE_OF_PROVED if self._gangs_proved() else self.steps
+        until = self.taken + steps
+        self._improve(2, steps)
         self._shake(until)
         return self.best
+
+    def _gangs_proved(self) -> bool:
+        """Whether no eviction breaks fewer gangs than the best one; raises the bound as far as that takes."""
+        best = self.best
+        if best is None or best.price[0] or self.numbers.gangs is None or self.numbers.pricing is not None:
+            return False
+        gangs = int(best.price[2][0]) if best.units else 0
+        if gangs > self.gang_bound and len(self.numbers.kinds) == 1:
+            self.gang_bound = max(self.gang_bound, gangs_by_nodes(self.state, gangs))
+        return 0 < gangs <= self.gang_bound
 
     def among_few(self, found: Found) -> Found:
         """What was found, or what is cheaper still, where all sets of units can be gone through."""
@@ -264,15 +193,14 @@ class _Search:
         mark = state.mark()
         for unit in units:
             state.evict(unit)
-        done = state.settle() or state.repack()
-        better = Found(units, state.price(), self._places()) if done else found
+        better = Found(units, state.price(), state.places.places()) if state.fits() else found
         state.rollback(mark)
         return better
 
     def exchanged(self, found: Found, most: int) -> list[Found]:
         """See `as_cheap`."""
         state, numbers = self.state, self.numbers
-        state.settle()
+        state.places.settle()
         self._load(found)
         state.keep()
         others: dict[tuple[int, ...], Found] = {}
@@ -283,22 +211,28 @@ class _Search:
         parts.pop((), None)
         until = self.taken + self.steps
         start = state.mark()
+        hopeless: set[tuple[int, ...]] = set()
         for part in parts:
+            alike = tuple([self._alike[unit] for unit in part])
+            if alike in hopeless:
+                continue
             for unit in part:
                 state.bar(unit)
-            for _ in range(_OTHERS_FOR_EACH):
+            for turn in range(_OTHERS_FOR_EACH):
                 if len(others) >= most or self.taken >= until:
                     break
                 mark = state.mark()
                 for unit in part:
                     state.restore(unit)
                 self.returns += 1
-                done = self._build(since=mark) and state.price() == found.price
+                done = self._build() and state.price() == found.price
                 units = tuple(sorted(state.gone))
                 if done:
-                    others.setdefault(units, Found(units, found.price, self._places()))
+                    others.setdefault(units, Found(units, found.price, state.places.places()))
                 state.rollback(mark)
                 if not done:
+                    if not turn:
+                        hopeless.add(alike)
                     break
                 for unit in units:
                     if unit not in gone:
@@ -329,13 +263,13 @@ class _Search:
             for unit in back:
                 state.unbar(unit)
             if covered or self._cover():
-                self._spare((), small_first=False, since=None)
+                self._spare(self._returnable() or ())
                 self._note()
                 self._improve(1, min(self.steps // 16, until - self.taken))
                 if self.best is not best:
                     left = _SHAKES
 
-    def _lowest_limit(self, start: int, best: Found) -> Found:
+    def _lowest_limit(self, start: Mark, best: Found) -> Found:
         """The best eviction after trying lower limits of priority that break no more budgets, by bisection."""
         if not self.by_limit:
             return best
@@ -359,23 +293,14 @@ class _Search:
     def _load(self, found: Found) -> None:
         """Take up an eviction that was found, from whatever is at present; nodes that are the same stay as they are."""
         state = self.state
-        wanted: dict[int, list[int]] = {}
-        for kind, node, count in found.places or ():
-            wanted.setdefault(node, [0] * len(self.numbers.kinds))[kind] += count
-        for node, there in enumerate(state.put):
-            if found.places is not None and there is not None and any(there) and there != wanted.get(node):
-                state.take_off(node)
         for unit in found.units:
             if unit not in state.gone:
                 state.evict(unit)
         for unit in sorted(state.gone.difference(found.units)):
             state.restore(unit)
-        for node, counts in wanted.items():
-            if state.put[node] != counts:
-                for kind, count in enumerate(counts):
-                    if count:
-                        state.place(kind, node, count)
-        state.settle()
+        if found.places is not None:
+            state.places.arrange(found.places)
+        state.places.settle()
 
     def _limit(self, priority: int) -> None:
         """Nobody of higher priority may go, and everybody else may."""
@@ -392,36 +317,23 @@ class _Search:
         price = self.state.price()
         if self.best is not None and price >= self.best.price:
             return False
-        self.best = Found(tuple(sorted(self.state.gone)), price, self._places())
+        self.best = Found(tuple(sorted(self.state.gone)), price, self.state.places.places())
         return True
 
-    def _places(self) -> tuple[tuple[int, int, int], ...]:
-        """(kind, node, count) of the pods that have a place."""
-        return tuple(
-            (kind, node, count)
-            for node, there in enumerate(self.state.put)
-            if there is not None
-            for kind, count in enumerate(there)
-            if count
-        )
-
-    def _build(self, wanted: Collection[int] = (), *, small_first: bool = False, since: int | None = None) -> bool:
-        """Evict bundle after bundle until all pods have a place, then bring back who need not go.
-
-        `since`: before that nobody could come back.
-        """
-        state = self.state
+    def _build(self) -> bool:
+        """Evict bundle after bundle until all pods fit, then keep the units that can stay."""
         if not self._cover():
             return False
-        self._spare(wanted, small_first=small_first, since=since)
-        return not any(state.missing)
+        self._spare(self._returnable() or ())
+        return True
 
     def _cover(self) -> bool:
         """Evict bundle after bundle; whether all pods have a place then."""
         state = self.state
-        while not state.settle() and not state.repack():
-            kind = next(kind for kind, count in enumerate(state.missing) if count)
-            bundle = self._fresh(kind).best(state.missing[kind])
+        while not state.fits():
+            missing = state.places.missing
+            kind = next(kind for kind, count in enumerate(missing) if count)
+            bundle = self._fresh(kind).best(missing[kind])
             if bundle is None:
                 return False
             for unit in bundle[2]:
@@ -430,46 +342,59 @@ class _Search:
 
     def _fresh(self, kind: int) -> Bundles:
         """The bundles for a kind of pod, brought up to date with what has changed."""
-        dirty, dearer = self.state.dirty, self.state.dearer
+        changed, dearer = self.state.changed, self.state.dearer
         if not self.bundles:
             self.bundles = [Bundles(self.state, kind) for kind in range(len(self.numbers.kinds))]
-            dirty.clear()
+            changed.clear()
             dearer.clear()
-        elif dirty or dearer:
+        elif changed or dearer:
             for bundles in self.bundles:
-                bundles.touch(dirty)
+                bundles.touch(changed)
                 bundles.doubt(dearer)
-            dirty.clear()
+            changed.clear()
             dearer.clear()
         return self.bundles[kind]
 
-    def _spare(self, wanted: Collection[int], *, small_first: bool, since: int | None) -> None:
-        """Bring back whoever can, the dearest first, those `wanted` gone last."""
-        state = self.state
-        room = state.room()
+    def _returnable(self, since: Mark | None = None, below: Price | None = None) -> list[int] | None:
+        """Evicted units that can stay beside the others; `since`: before that none could.
+
+        None if what the units cost that cannot stay is not below that price: no eviction among these units is.
+        """
+        state, on = self.state, self.numbers.on
         among: Collection[int] = state.gone
-        if since is not None and not room:
-            on = self.numbers.on
+        if since is not None and not state.places.room():
             among = {unit for node in state.touched(since) for unit in on[node] if unit in state.gone}
+        returnable: list[int] = []
+        necessary = [unit for unit in state.gone if unit not in among]
+        breaking = [unit for unit in among if state.gangs.lost[unit]]
+        for part in (breaking, [unit for unit in among if not state.gangs.lost[unit]]):
+            self.checks += len(part)
+            for unit in part:
+                (returnable if state.places.may_return(unit) else necessary).append(unit)
+            if part and below is not None and state.price_of(sorted(necessary)) >= below:
+                return None
+        return returnable
+
+    def _spare(self, returnable: Sequence[int], wanted: Collection[int] = (), *, small_first: bool = False) -> None:
+        """Keep as many of these as can stay together, the dearest first, those `wanted` gone last."""
+        state, weights = self.state, self.state.weights
         order = sorted(
-            among,
+            returnable,
             key=lambda unit: (
                 unit in wanted,
                 -state.violates(unit),
-                small_first and state.size[unit],
-                -state.weight[unit],
+                small_first and weights.size[unit],
+                -weights.weight[unit],
                 unit,
             ),
         )
         for unit in order:
-            if not state.may_return(unit, room):
+            if not state.places.may_return(unit):
                 continue
             self.returns += 1
             mark = state.mark()
             state.restore(unit)
-            if state.settle() or state.repack():
-                room = state.room()
-            else:
+            if not state.fits():
                 state.rollback(mark)
 
     def _improve(self, depth: int, steps: int) -> bool:
@@ -494,36 +419,43 @@ class _Search:
         """Make a change and what follows from it; what it costs then, if less than that."""
         state = self.state
         barred, back, go = change
-        in_vain, tried = self.in_vain.setdefault(frozenset(state.gone), set()), (len(state.barred), change)
-        if tried in in_vain:
+        without_success = self.without_success.setdefault(frozenset(state.gone), set())
+        tried = (len(state.barred), change)
+        if tried in without_success:
             self.repeats += 1
             return None
         mark = state.mark()
-        for small_first in (False, True) if go else (False,):
-            for unit in barred:
-                state.bar(unit)
-            for unit in back:
-                state.restore(unit)
-            for unit in go:
-                if unit not in state.gone:
-                    state.evict(unit)
-            if self._build(go, small_first=small_first, since=mark):
-                found = state.price()
-                if found < price:
+        for unit in barred:
+            state.bar(unit)
+        for unit in back:
+            state.restore(unit)
+        for unit in go:
+            if unit not in state.gone:
+                state.evict(unit)
+        if self._cover():
+            native = self.numbers.pricing is None
+            returnable, covered = self._returnable(mark, price if native else None), state.mark()
+            for small_first in (False, True) if go else (False,):
+                if returnable is None:
+                    break
+                self._spare(returnable, go, small_first=small_first)
+                cheaper = state.price()
+                if cheaper < price:
                     for unit in barred:
                         state.unbar(unit)
-                    return found
-            state.rollback(mark)
-        in_vain.add(tried)
+                    return cheaper
+                state.rollback(covered)
+        state.rollback(mark)
+        without_success.add(tried)
         return None
 
     def _changes(self, depth: int) -> Iterator[Change]:
         """What to try next: one victim back; a bundle; then also any single unit, two back, a whole node anew."""
         state = self.state
-        gone = sorted(state.gone, key=lambda unit: (-state.weight[unit], unit))
+        gone = sorted(state.gone, key=lambda unit: (-state.weights.weight[unit], unit))
         for unit in gone:
             yield (unit,), (unit,), ()
-        for units in state.gangs():
+        for units in state.gangs.members():
             going = tuple([unit for unit in units if unit in state.gone])
             if len(going) > 1:
                 yield going, going, ()
@@ -537,9 +469,13 @@ class _Search:
         for unit, takes in enumerate(self.numbers.takes):
             if takes and unit not in state.gone and unit not in state.barred:
                 yield (), (), (unit,)
+        tried: set[tuple[int, int]] = set()
         for turn, unit in enumerate(gone):
             for other in gone[turn + 1 :]:
-                yield (unit, other), (unit, other), ()
+                alike = self._alike[unit], self._alike[other]
+                if alike not in tried:
+                    tried.add(alike)
+                    yield (unit, other), (unit, other), ()
         everybody = tuple(gone)
         for unit in gone:
             yield (unit,), everybody, ()
@@ -552,6 +488,21 @@ class _Search:
             those = tuple(unit for unit in self.numbers.on[node] if unit in state.gone)
             for unit in those:
                 yield (unit,), those, ()
+
+
+def _first_like(numbers: Numbers) -> Sequence[int]:
+    """By unit: the first that differs from it in the name alone."""
+    if numbers.pricing is not None:
+        return range(len(numbers.units))
+    gangs = numbers.gangs
+    first: dict[tuple[object, ...], int] = {}
+    return [
+        first.setdefault(
+            (numbers.takes[unit], numbers.charged[unit], gangs and gangs.lost[unit], made.priority, len(made.pods)),
+            unit,
+        )
+        for unit, made in enumerate(numbers.units)
+    ]
 
 
 def _drawn() -> Iterator[int]:

@@ -1,0 +1,96 @@
+"""What no eviction can cost less than."""
+
+from collections.abc import Sequence
+
+from reprieve.preemption.victim_search.eviction import Eviction
+from reprieve.preemption.victim_search.problem import Numbers
+
+
+def least_weight(state: Eviction) -> int:
+    """No eviction weighs less than this (priorities summed as in preemption.md 3); found with nobody evicted yet.
+
+    Each resource by itself, as if what is freed could be used anywhere and units went in parts.
+    """
+    numbers = state.numbers
+    usable = [any(kind.usable[node] for kind in numbers.kinds) for node in range(len(numbers.free))]
+    bound = 0
+    for resource in range(len(numbers.kinds[0].wants)):
+        lack = _lack(state, resource, usable)
+        held = []
+        for unit, takes in enumerate(numbers.takes):
+            amount = sum(amounts[resource] for node, amounts in takes if usable[node])
+            if amount > 0 and unit not in state.barred:
+                held.append((state.weights.weight[unit] / amount, amount, state.weights.weight[unit]))
+        held.sort()
+        total = 0.0
+        for rate, amount, weight in held:
+            if lack <= 0:
+                break
+            total += weight if amount <= lack else rate * lack
+            lack -= amount
+        bound = max(bound, int(total * (1 - 1e-12)))
+    return bound
+
+
+def fewest_gangs(state: Eviction) -> int:
+    """No eviction breaks fewer gangs than this; found with nobody evicted yet.
+
+    Each resource by itself, with all that breaks no gang gone, and of each gang that breaks all that it has.
+    """
+    numbers, gangs = state.numbers, state.numbers.gangs
+    if gangs is None or not gangs.slack:
+        return 0
+    usable = [any(kind.usable[node] for kind in numbers.kinds) for node in range(len(numbers.free))]
+    bound = 0
+    for resource in range(len(numbers.kinds[0].wants)):
+        lack = _lack(state, resource, usable)
+        held = [0] * len(gangs.slack)
+        for unit, takes in enumerate(numbers.takes):
+            amount = sum(amounts[resource] for node, amounts in takes if usable[node])
+            if amount > 0 and unit not in state.barred:
+                mine = gangs.lost[unit]
+                if not mine or (len(mine) == 1 and gangs.slack[mine[0][0]] >= mine[0][1]):
+                    lack -= amount  # it may go without breaking any
+                else:
+                    held[max(mine, key=lambda each: held[each[0]])[0]] += amount
+        fewest = 0
+        for amount in sorted(held, reverse=True):
+            if lack <= 0:
+                break
+            lack -= amount
+            fewest += 1
+        bound = max(bound, fewest)
+    return bound
+
+
+def all_necessary(numbers: Numbers, units: Sequence[int]) -> bool:
+    """Whether no eviction makes room for all of the like pods without each of these: then none costs less than theirs.
+
+    Each is kept alone, with everybody else gone.
+    """
+    kind = numbers.kinds[0]
+    wanted = kind.wanted
+    if not wanted:
+        return False
+
+    def places(have: Sequence[int]) -> int:
+        return max(0, min([have[resource] // want for resource, want in wanted]))
+
+    free, usable = numbers.free, kind.usable
+    surplus = sum([places(have) for have, may in zip(free, usable, strict=True) if may]) - len(kind.pods)
+    for unit in units:
+        lost = 0
+        for node, amounts in numbers.takes[unit]:
+            if usable[node]:
+                have = free[node]
+                lost += places(have) - places([there - held for there, held in zip(have, amounts, strict=True)])
+        if lost <= surplus:
+            return False
+    return True
+
+
+def _lack(state: Eviction, resource: int, usable: Sequence[bool]) -> int:
+    """How much of a resource the pods ask for beyond what the nodes have left, wherever it is."""
+    kinds, unplaced = state.numbers.kinds, state.places.unplaced
+    asked = sum(kind.wants[resource] * count for kind, count in zip(kinds, unplaced, strict=True))
+    return asked - sum(max(0, left[resource]) for node, left in enumerate(state.places.left) if usable[node])

@@ -1,0 +1,190 @@
+"""What budgets and gangs have left beside the units that are evicted.
+
+A unit weighs more while evicting it would exceed a budget or break its gang, and no more once the gang is broken.
+Both counts follow from the set of evicted units alone, whatever the order in which they were evicted.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from functools import cached_property
+from itertools import chain
+
+import numpy as np
+import numpy.typing as npt
+
+from reprieve.preemption.victim_search.problem import Numbers
+
+_FEW_CHARGES = 256
+"""Of more than that, charges of units evicted together are summed for all budgets at once."""
+BROKEN_BUDGET = float(1 << 50)
+BROKEN_GANG = float(1 << 42)
+"""Weigh more than any sum of priorities that is likely to stand against them."""
+
+
+class BudgetCharges:
+    """What each budget allows beside the evicted units.
+
+    `left[budget]`: further disruptions; `over[unit]`: how many budgets evicting the unit would exceed; `first`: a
+    violated budget weighs more than anything else.
+    """
+
+    def __init__(self, numbers: Numbers) -> None:
+        self._charged, self._allowed = numbers.charged, numbers.allowed
+        self.left = list(numbers.allowed)
+        self.over = [sum([numbers.allowed[budget] < count for budget, count in pairs]) for pairs in numbers.charged]
+        self.first = bool(numbers.allowed) and (numbers.pricing is None or numbers.pricing.budgets_first)
+        self._units_of = _by_count(numbers.charged, len(numbers.allowed))
+        self._budgets_of: dict[int, frozenset[int]] = {}
+        self.counted = 0
+        """Steps taken here, as `search.STEPS` counts them."""
+
+    def charge(self, unit: int, sign: int) -> list[int]:
+        """Charge the unit (`sign` 1) or take that back (-1). Returns the units that now exceed any budget, or none."""
+        left, over, turning = self.left, self.over, 0 if sign > 0 else 1
+        turned: list[int] = []
+        for budget, count in self._charged[unit]:
+            before = left[budget]
+            after = left[budget] = before - sign * count
+            if before <= 0 and after <= 0:
+                continue  # nothing was left, and nothing is
+            low, high = (after, before) if after < before else (before, after)
+            for pods, units in self._units_of[budget].items():
+                if low < pods <= high:
+                    turned += [charged for charged in units if over[charged] == turning]
+                    for charged in units:
+                        over[charged] += sign
+        return turned
+
+    def violating(self, units: Sequence[int]) -> int:
+        """Count those of these that would exceed a budget, evicted one after the other beside the evicted ones."""
+        budgets = [self._budgets(unit) for unit in units]
+        if len(set().union(*budgets)) == sum(map(len, budgets)):  # no budget counts two of them
+            return sum([self.over[unit] > 0 for unit in units])
+        return sum(_walk([self._charged[unit] for unit in units], self.left))
+
+    def broken(self, order: Sequence[int]) -> list[bool]:
+        """Return which of the units, in order of importance, violate a budget if they and no others are evicted."""
+        if not self._allowed:
+            return [False] * len(order)
+        charged = [self._charged[unit] for unit in order]
+        charges = sum(map(len, charged))
+        self.counted += (len(self._allowed) + charges) // 64
+        return _walk(charged, self._allowed) if charges <= _FEW_CHARGES else self._broken_at_once(order)
+
+    def _broken_at_once(self, order: Sequence[int]) -> list[bool]:
+        """The same in a pass over all charges: of each budget those of the evicted units, summed by importance."""
+        units, pods, first, allowed = self._charges
+        evicted = np.zeros(len(self._charged), dtype=np.bool_)
+        order = list(order)  # a tuple would be one index of several dimensions
+        evicted[order] = True
+        counting = evicted[units]
+        sums = np.cumsum(np.where(counting, pods, 0))
+        broken = np.zeros(len(evicted), dtype=np.bool_)
+        broken[units[counting & (sums - np.where(first > 0, sums[first - 1], 0) > allowed)]] = True
+        violates: list[bool] = broken[order].tolist()
+        return violates
+
+    @cached_property
+    def _charges(self) -> tuple[npt.NDArray[np.int64], ...]:
+        """By budget and importance, `int64[charges]` each: unit, pods, the budget's first charge, what it allows."""
+        charged, allowed = self._charged, np.array(self._allowed, dtype=np.int64)
+        units = np.repeat(np.arange(len(charged)), list(map(len, charged)))
+        pairs = np.fromiter(chain.from_iterable(chain.from_iterable(charged)), np.int64, 2 * len(units)).reshape(-1, 2)
+        order = np.argsort(pairs[:, 0], kind="stable")
+        budgets, pods = pairs[order].T
+        return units[order], pods, np.searchsorted(budgets, budgets), allowed[budgets]
+
+    def _budgets(self, unit: int) -> frozenset[int]:
+        budgets = self._budgets_of.get(unit)
+        if budgets is None:
+            budgets = self._budgets_of[unit] = frozenset([budget for budget, _ in self._charged[unit]])
+        return budgets
+
+
+class GangLosses:
+    """What gangs can lose beside the evicted units.
+
+    `slack[gang]`: how many pods more it can lose, below zero when it is broken; `breaks[unit]`: how many gangs break
+    with the unit; `weight`: what breaking one weighs.
+    """
+
+    def __init__(self, numbers: Numbers) -> None:
+        gangs = numbers.gangs
+        self._counts = gangs is not None
+        self._allowed: Sequence[int] = gangs.slack if gangs is not None else ()
+        self.slack = list(self._allowed)
+        self.lost = gangs.lost if gangs is not None and gangs.slack else ((),) * len(numbers.units)
+        self.breaks = [sum([self.slack[gang] < count for gang, count in pairs]) for pairs in self.lost]
+        self.weight = BROKEN_GANG if numbers.pricing is None else numbers.pricing.gang_weight
+        self._units_of = _by_count(self.lost, len(self.slack))
+
+    def lose(self, unit: int, sign: int) -> list[tuple[int, int]]:
+        """Take the unit's pods from its gangs (`sign` 1) or give them back (-1).
+
+        Returns (unit, by how many more gangs break with it) where that changed.
+        """
+        turned: list[tuple[int, int]] = []
+        for gang, count in self.lost[unit]:
+            before = self.slack[gang]
+            after = self.slack[gang] = before - sign * count
+            for pods, units in self._units_of[gang].items():
+                change = (0 <= after < pods) - (0 <= before < pods)
+                if change:
+                    for member in units:
+                        self.breaks[member] += change
+                        turned.append((member, change))
+        return turned
+
+    def broken(self, units: Sequence[int]) -> int:
+        """Count the gangs that break if these units and no others are evicted."""
+        return sum([slack < 0 for slack in self._slack_after(units, self._allowed).values()])
+
+    def breaking(self, units: Sequence[int]) -> int:
+        """Count the gangs that these units break together, beside the evicted ones; not those that one alone breaks."""
+        slack = self.slack
+        alone = sum([0 <= slack[gang] < count for unit in units for gang, count in self.lost[unit]])
+        together = self._slack_after(units, slack)
+        return sum([after < 0 <= slack[gang] for gang, after in together.items()]) - alone
+
+    def members(self) -> list[tuple[int, ...]]:
+        """The units of each gang of which several units hold pods."""
+        by_gang = [tuple(sorted([unit for units in sizes.values() for unit in units])) for sizes in self._units_of]
+        return [units for units in by_gang if len(units) > 1]
+
+    def shared(self, on: Sequence[Sequence[int]]) -> list[int]:
+        """By unit: the most units of its gang on any one node, which break it once together."""
+        most = [1] * len(self.slack)
+        for units in on:
+            counts = Counter([gang for unit in units for gang, _ in self.lost[unit]])
+            for gang, count in counts.items():
+                most[gang] = max(most[gang], count)
+        return [max([most[gang] for gang, _ in pairs], default=1) for pairs in self.lost]
+
+    def _slack_after(self, units: Sequence[int], before: Sequence[int]) -> dict[int, int]:
+        slack: dict[int, int] = {}
+        for unit in units:
+            for gang, count in self.lost[unit]:
+                slack[gang] = slack.get(gang, before[gang]) - count
+        return slack
+
+
+def _by_count(pairs_of: Sequence[Sequence[tuple[int, int]]], count: int) -> list[dict[int, list[int]]]:
+    """By budget or gang, and pods: the units that are charged so many."""
+    units_of: list[dict[int, list[int]]] = [{} for _ in range(count)]
+    for unit, pairs in enumerate(pairs_of):
+        for number, pods in pairs:
+            units_of[number].setdefault(pods, []).append(unit)
+    return units_of
+
+
+def _walk(charged: Sequence[Sequence[tuple[int, int]]], allowed: Sequence[int]) -> list[bool]:
+    """Charge units one after the other; returns which of them exceed a budget."""
+    left: dict[int, int] = {}
+    broken = []
+    for pairs in charged:
+        over = False
+        for budget, count in pairs:
+            rest = left[budget] = left.get(budget, allowed[budget]) - count
+            over = over or rest < 0
+        broken.append(over)
+    return broken

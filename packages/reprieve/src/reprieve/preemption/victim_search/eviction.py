@@ -1,0 +1,248 @@
+"""An eviction being tried: which units are evicted, whether the group's pods fit beside the others, and what it costs.
+
+Every change can be taken back (`mark`, `rollback`), so the search tries things in place and copies nothing.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from reprieve.preemption.criteria import PRIORITY_OFFSET
+from reprieve.preemption.outcome import Cost
+from reprieve.preemption.victim_search.charges import BROKEN_BUDGET, BudgetCharges, GangLosses
+from reprieve.preemption.victim_search.like_pods import LikePods
+from reprieve.preemption.victim_search.problem import Amounts, Numbers
+from reprieve.preemption.victim_search.unlike_pods import UnlikePods
+
+Price = tuple[int, int, Cost]
+"""Violations and highest priority as far as they decide before all else, and what it costs by each criterion."""
+NO_EVICTION: Price = (0, -(1 << 62), ())
+Mark = tuple[int, int]
+"""A point to come back to: how much was remembered of units, and of places."""
+
+
+@dataclass(frozen=True, slots=True)
+class UnitWeights:
+    """What units weigh by themselves, `[units]` each.
+
+    `weight`: guides what is tried; `start`: seconds since the epoch; `age`: from 0 for those that started last to less
+    than a quarter; `size`: the share of all there is, summed over resources.
+    """
+
+    weight: Sequence[float]
+    start: Sequence[float]
+    age: Sequence[float]
+    size: Sequence[float]
+
+    @classmethod
+    def of(cls, numbers: Numbers) -> "UnitWeights":
+        """Weigh the units of a search."""
+        units, pricing = numbers.units, numbers.pricing
+        start = [unit.start for unit in units]
+        turns = {latest: turn for turn, latest in enumerate(sorted(set(start), reverse=True))}
+        whole = [max(1, sum(max(0, amounts[r]) for amounts in numbers.free)) for r in range(len(numbers.free[0]))]
+        return cls(
+            pricing.weight if pricing else [(unit.priority + PRIORITY_OFFSET) * len(unit.pods) for unit in units],
+            start,
+            [turns[each] / (4.0 * len(turns)) for each in start],
+            [
+                sum(amount / whole[r] for _, amounts in takes for r, amount in enumerate(amounts) if amount > 0)
+                for takes in numbers.takes
+            ],
+        )
+
+
+class Eviction:
+    """See the module docstring.
+
+    `gone`: the evicted units; `barred`: those that may not be evicted; `heavy[unit]`: its weight, with that of the
+    gangs that break with it, and of a budget if evicting it exceeds any and that decides first; `changed`: nodes that
+    have changed since last examined; `dearer`: nodes on which units have come to violate a budget or break a gang.
+    """
+
+    def __init__(self, numbers: Numbers) -> None:
+        self.numbers = numbers
+        self.gone: set[int] = set()
+        self.barred: set[int] = set()
+        self.changed: set[int] = set(range(len(numbers.free)))
+        self.dearer: set[int] = set()
+        self.weights = UnitWeights.of(numbers)
+        self.budgets, self.gangs = BudgetCharges(numbers), GangLosses(numbers)
+        self.heavy = [self._weight(unit) for unit in range(len(numbers.units))]
+        self.share: list[dict[int, Amounts]] = [{} for _ in numbers.free]
+        """By node: what each unit holds there."""
+        left = [list(amounts) for amounts in numbers.free]
+        for unit, takes in enumerate(numbers.takes):
+            for node, amounts in takes:
+                self.share[node][unit] = amounts
+                left[node] = [have - amount for have, amount in zip(left[node], amounts, strict=True)]
+        pods: type[LikePods | UnlikePods] = LikePods if len(numbers.kinds) == 1 else UnlikePods
+        self.places = pods(numbers, left, self.changed)
+        self._log: list[int] = []
+        """Units that were evicted or came back; bitwise inverted: that were barred or allowed again."""
+        self._priced = 0
+
+    @property
+    def counted(self) -> int:
+        """Steps taken here, as `search.STEPS` counts them."""
+        return self._priced + self.budgets.counted + self.places.counted
+
+    @cached_property
+    def shares(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """What units hold where, by node: units and nodes, `int64[shares]`, and `int64[shares, resources]`."""
+        takes = self.numbers.takes
+        units = np.repeat(np.arange(len(takes)), [len(each) for each in takes])
+        nodes = np.array([node for each in takes for node, _ in each], dtype=np.int64)
+        amounts = np.array([amounts for each in takes for _, amounts in each], dtype=np.int64)
+        order = np.argsort(nodes, kind="stable")
+        return units[order], nodes[order], amounts.reshape(len(nodes), len(self.numbers.kinds[0].wants))[order]
+
+    # -- changes, each of which can be taken back ------------------------------------------------------------------
+
+    def mark(self) -> Mark:
+        """Return the point to come back to."""
+        return len(self._log), self.places.mark()
+
+    def rollback(self, mark: Mark) -> None:
+        """Take back everything since; what was changed and changed back needs nothing."""
+        odd: dict[int, None] = {}
+        for entry in self._log[mark[0] :]:
+            if odd.pop(entry, self) is self:
+                odd[entry] = None
+        del self._log[mark[0] :]
+        moved = []
+        for entry in odd:
+            if entry < 0:
+                self._bar(~entry)
+            else:
+                sign = -1 if entry in self.gone else 1
+                self._move(entry, sign)
+                moved.append((entry, sign))
+        self.places.take_back(mark[1], moved)
+
+    def keep(self) -> None:
+        """Forget how to take back what was done so far."""
+        self._log.clear()
+        self.places.keep()
+
+    def evict(self, unit: int) -> None:
+        """Evict the unit."""
+        self._log.append(unit)
+        self._move(unit, 1)
+        self.places.free(unit)
+
+    def restore(self, unit: int) -> None:
+        """Keep the unit after all."""
+        self._log.append(unit)
+        self._move(unit, -1)
+        self.places.hold(unit)
+
+    def fits(self) -> bool:
+        """Return whether all pods of the group fit, after placing those that are missing."""
+        return self.places.settle() or self.places.repack()
+
+    def bar(self, unit: int) -> None:
+        """Forbid to evict the unit from now on."""
+        if unit not in self.barred:
+            self._log.append(~unit)
+            self._bar(unit)
+
+    def unbar(self, unit: int) -> None:
+        """Allow to evict the unit again."""
+        if unit in self.barred:
+            self._log.append(~unit)
+            self._bar(unit)
+
+    def touched(self, mark: Mark) -> set[int]:
+        """Nodes on which units or pods have changed since."""
+        takes = self.numbers.takes
+        nodes = {node for entry in self._log[mark[0] :] if entry >= 0 for node, _ in takes[entry]}
+        return nodes | self.places.touched(mark[1])
+
+    # -- what it costs ---------------------------------------------------------------------------------------------
+
+    def price(self) -> Price:
+        """What the eviction costs, by the criteria; budgets are counted over the evicted units."""
+        return self.price_of(sorted(self.gone))
+
+    def price_of(self, order: Sequence[int]) -> Price:
+        """The same of any units, in order of importance."""
+        if not order:
+            return NO_EVICTION
+        units, pricing = self.numbers.units, self.numbers.pricing
+        broken = self.budgets.broken(order)
+        violations, highest = sum(broken), units[order[0]].priority
+        if pricing is not None:
+            cost = pricing.price(order, broken, self.gangs.broken(order))
+            self._priced += 1 + len(order) // 8
+            return (violations if pricing.budgets_first else 0), (highest if pricing.by_limit else 0), cost
+        weight, start = self.weights.weight, self.weights.start
+        earliest = start[order[0]]
+        for turn in order:
+            if units[turn].priority != highest:
+                break
+            earliest = min(earliest, start[turn])
+        total = sum([weight[turn] for turn in order])
+        pods = sum([len(units[turn].pods) for turn in order])
+        gangs = () if self.numbers.gangs is None else (self.gangs.broken(order),)
+        return violations, highest, (*gangs, total, pods, -earliest)
+
+    @property
+    def lowest(self) -> int:
+        """No eviction's highest priority is lower, but for evicting no pods."""
+        return self.numbers.units[-1].priority if self.numbers.units else 0
+
+    def violates(self, unit: int) -> bool:
+        """Return whether evicting one more unit would exceed a budget beside the evicted ones."""
+        return self.budgets.over[unit] > 0
+
+    def weigh(self, units: Sequence[int]) -> float:
+        """What units that are evicted together weigh beside the evicted ones."""
+        heavy, age = self.heavy, self.weights.age
+        weight = sum([heavy[unit] + age[unit] for unit in units])
+        if len(units) > 1:
+            if self.budgets.first:
+                alone = sum([self.budgets.over[unit] > 0 for unit in units])
+                if alone < len(units):
+                    weight += (self.budgets.violating(units) - alone) * BROKEN_BUDGET
+            if self.gangs.slack:
+                weight += self.gangs.breaking(units) * self.gangs.weight
+        return weight
+
+    def least_heavy(self) -> list[float]:
+        """By unit: its part of the least that units of one node weigh together, which break their gang once."""
+        gangs = self.gangs
+        if not gangs.slack:
+            return self.heavy
+        broken = [count * gangs.weight for count in gangs.breaks]
+        return [
+            heavy - weight + weight / units
+            for heavy, weight, units in zip(self.heavy, broken, gangs.shared(self.numbers.on), strict=True)
+        ]
+
+    # -- inside ----------------------------------------------------------------------------------------------------
+
+    def _move(self, unit: int, sign: int) -> None:
+        """Count the unit as evicted (`sign` 1) or not (-1)."""
+        takes, heavy = self.numbers.takes, self.heavy
+        if sign > 0:
+            self.gone.add(unit)
+        else:
+            self.gone.remove(unit)
+        for turned in self.budgets.charge(unit, sign):
+            heavy[turned] = self._weight(turned)
+            (self.dearer if sign > 0 else self.changed).update([node for node, _ in takes[turned]])
+        for turned, change in self.gangs.lose(unit, sign):
+            heavy[turned] = self._weight(turned)
+            (self.dearer if change > 0 else self.changed).update([node for node, _ in takes[turned]])
+
+    def _bar(self, unit: int) -> None:
+        self.barred ^= {unit}
+        self.changed.update(node for node, _ in self.numbers.takes[unit])
+
+    def _weight(self, unit: int) -> float:
+        weight = self.weights.weight[unit] + self.gangs.breaks[unit] * self.gangs.weight
+        return weight + BROKEN_BUDGET if self.budgets.first and self.budgets.over[unit] else weight

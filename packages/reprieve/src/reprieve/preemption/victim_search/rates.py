@@ -1,0 +1,81 @@
+"""What bundles of units weigh for each pod that they make a place for, node by node (cost.md 4)."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from reprieve.preemption.victim_search.eviction import Eviction
+
+Bundle = tuple[float, int, tuple[int, ...]]
+"""What it weighs, how many places it brings, and its units."""
+MISSING = (1, 2, 4, 8, 1 << 40)
+"""For so many missing pods the best bundle of each node is kept: places beyond those needed are worth nothing."""
+
+
+def least_rates(eviction: Eviction, kind: int) -> tuple[npt.NDArray[np.float64], list[int]]:
+    """`float64[missing, nodes]`: no bundle of a node weighs less for each place, by how many pods are missing.
+
+    And by unit how many places it makes on all nodes by itself; -1: it may not go, or nobody may.
+
+    Infinite where there is none.  Where one unit alone may go that is what it does weigh.  Elsewhere the resource that
+    is scarcest now gains no more places than the parts of it that the units hold, each in parts of what makes the first
+    place, or rounded up to whole ones, and no more than all of them together; and what several units weigh for each
+    place is never less than what the best of them does, if those of one gang share the weight of breaking it.
+    """
+    wants = eviction.numbers.kinds[kind].wanted
+    columns = [resource for resource, _ in wants]
+    nodes = len(eviction.places.left)
+    rates = np.full((len(MISSING), nodes), np.inf)
+    units, at, amounts = eviction.shares
+    may_go = np.ones(len(eviction.heavy), dtype=np.bool_)
+    may_go[[*eviction.gone, *eviction.barred]] = False
+    usable = np.array(eviction.numbers.kinds[kind].usable, dtype=np.bool_)
+    there = may_go[units] & usable[at]
+    units, at, amounts = units[there], at[there], amounts[there]
+    if not columns or not len(units):
+        return rates, [-1] * len(may_go)
+    want = np.array([amount for _, amount in wants], dtype=np.int64)
+    first = np.flatnonzero(np.diff(at, prepend=-1))
+    having = at[first]
+    own = np.repeat(np.arange(len(first)), np.diff(first, append=len(at)))
+    have = np.array([eviction.places.left[node] for node in having], dtype=np.int64)[:, columns]
+    amounts = amounts[:, columns]
+    fits = have // want
+    now = np.maximum(fits.min(axis=1), 0)
+    most = np.maximum((((have + np.add.reduceat(amounts, first)) // want).min(axis=1) - now), 0)
+    scarcest = fits.argmin(axis=1)
+    each = want[scarcest]
+    lack = each - np.maximum(have[np.arange(len(having)), scarcest], 0) % each
+    held = np.maximum(amounts[np.arange(len(at)), scarcest[own]], 0)
+    gain = np.minimum(np.minimum(held / lack[own], -(-held // each[own])), most[own])
+    alone = np.bincount(own) == 1
+    weight = np.array(eviction.least_heavy()) + np.array(eviction.weights.age)
+    by_unit = gain
+    for those in (slice(None), alone[own]):
+        by_unit = np.bincount(units, weights=gain, minlength=len(may_go))
+        gains = by_unit[units[those]]
+        with np.errstate(divide="ignore"):
+            for level, missing in enumerate(MISSING):
+                per_place = weight[units[those]] / np.minimum(gains, missing)
+                if isinstance(those, slice):
+                    rates[level, having] = np.minimum.reduceat(per_place, first)
+                else:
+                    rates[level, having[alone]] = per_place
+        places = ((have[own] + amounts) // want).min(axis=1)
+        gain = np.maximum(places, 0) - now[own]
+    return rates * (1 - 1e-12), np.where(may_go, by_unit, -1).astype(np.int64).tolist()
+
+
+def rates_of(bundles: Sequence[Bundle]) -> list[float]:
+    """What the best of them weighs for each place, by how many places are missing."""
+    if not bundles:
+        return [float("inf")] * len(MISSING)
+    rates = _per_place(*bundles[0][:2])
+    for weight, gain, _ in bundles[1:]:
+        rates = list(map(min, rates, _per_place(weight, gain)))
+    return rates
+
+
+def _per_place(weight: float, gain: int) -> list[float]:
+    return [weight / (gain if gain < count else count) for count in MISSING]
