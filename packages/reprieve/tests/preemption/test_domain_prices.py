@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from reprieve.framework.plugin import Placement
-from reprieve.preemption import domain_bounds, for_group
+from reprieve.preemption import domain_bounds, group_candidates
 from reprieve.preemption.domain_bounds import FREE, DomainBounds
 from reprieve.preemption.outcome import Preemption
 from tests.building import World, gang, group, node, pdb, pod
@@ -27,8 +27,8 @@ def _bounded(*items: Any) -> tuple[World, DomainBounds | None, Preemption | None
 
     world = World(*items)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(for_group, "_FEW_DOMAINS", 0)
-        patched.setattr(for_group, "bounds_of", noted)
+        patched.setattr(group_candidates, "_FEW_DOMAINS", 0)
+        patched.setattr(group_candidates, "bounds_of", noted)
         found = world.step().preemption
     return world, made[0] if made else None, found
 
@@ -185,14 +185,14 @@ def test_the_cheapest_two_domains_are_searched_and_the_others_count_as_passed_ov
         item for p, n in enumerate("abcdef") for item in (*_rack(n, 1), pod(f"v{n}", cpu=1, node=f"{n}0", priority=p))
     ]
     tried: list[str] = []
-    candidate = for_group._Search.candidate
+    candidate = group_candidates.CandidateSearch.candidate
 
     def noted(search: Any, placement: Placement) -> Any:
         tried.append(placement.name)
         return candidate(search, placement)
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(for_group._Search, "candidate", noted)
+        patched.setattr(group_candidates.CandidateSearch, "candidate", noted)
         _, _, found = _bounded(*items, *_crew(1))
     assert tried == ["a", "b"]
     assert found is not None
@@ -245,15 +245,15 @@ def test_the_choice_is_that_of_looking_at_every_domain(seed: int, alike: bool) -
     told, tried = [], []
     for looked_at in (0, 10**9):
         tries: list[str] = []
-        candidate = for_group._Search.candidate
+        candidate = group_candidates.CandidateSearch.candidate
 
         def noted(search: Any, placement: Placement, tries: list[str] = tries, look: Any = candidate) -> Any:
             tries.append(placement.name)
             return look(search, placement)
 
         with pytest.MonkeyPatch.context() as patched:
-            patched.setattr(for_group, "_FEW_DOMAINS", looked_at)
-            patched.setattr(for_group._Search, "candidate", noted)
+            patched.setattr(group_candidates, "_FEW_DOMAINS", looked_at)
+            patched.setattr(group_candidates.CandidateSearch, "candidate", noted)
             found = World(*items).step().preemption
         tried.append(len(tries))
         told.append(

@@ -9,7 +9,7 @@ import pytest
 
 from reprieve.framework.plugin import Placement
 from reprieve.preemption.default_preemption import DefaultPreemption
-from reprieve.preemption.for_group import holds_all
+from reprieve.preemption.group_candidates import holds_all
 from reprieve.preemption.options import PreemptionOptions
 from reprieve.preemption.outcome import COMPATIBLE, PRIORITY_FLOOR, SCORED, NoRoom, Preemption, PreemptionInVain
 from tests.building import World, annotated, gang, group, node, pdb, pod, priority_class, profile_with

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from reprieve.cluster.pods import PodRecord
-from reprieve.preemption import for_group
+from reprieve.preemption import group_victims
 from reprieve.preemption.order import Ranking
 from reprieve.preemption.units import PreemptionUnit
 from reprieve.preemption.victim_search import problem
@@ -31,7 +31,7 @@ def _searched(*items: Item | Sequence[Item]) -> tuple[World, list[Numbers]]:
 
     world = World(*items)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(for_group, "cheapest_eviction", noted)
+        patched.setattr(group_victims, "cheapest_eviction", noted)
         world.step()
     return world, seen
 

@@ -15,8 +15,8 @@ from reprieve.preemption.victim_search.for_one import cheapest_for_one
 from reprieve.preemption.victim_search.search import (
     CLOSE,
     Found,
+    VictimSearch,
     _drawn,
-    _Search,
     _some,
     as_cheap,
     cheapest_eviction,
@@ -259,7 +259,7 @@ def test_with_fewer_steps_nothing_better_is_found(seed: int) -> None:
 def _close(
     total: int, bound: int, pods: int, nodes: int, *, violations: int = 0, units: tuple[int, ...] = (0,)
 ) -> bool:
-    search = _Search(numbers(problem([(1,)] * nodes, [unit("a", {0: (1,)})], [kind((1,))])), 1)
+    search = VictimSearch(numbers(problem([(1,)] * nodes, [unit("a", {0: (1,)})], [kind((1,))])), 1)
     search.bound = bound
     search.best = Found(units, (violations, 0, (total, pods, 0.0)), None)
     return search.close
@@ -284,7 +284,7 @@ def test_what_is_never_and_always_close() -> None:
     """Where budgets are broken it is not over; where nobody goes it is; before anything is found it is not."""
     assert not _close(100, 100, CLOSE, 1, violations=1)
     assert _close(0, 0, 0, 1, units=())
-    assert not _Search(numbers(problem([(1,)], [], [kind((1,))])), 1).close
+    assert not VictimSearch(numbers(problem([(1,)], [], [kind((1,))])), 1).close
 
 
 # -- others that cost the same ---------------------------------------------------------------------------------------
@@ -342,7 +342,7 @@ def test_what_is_tried_by_turns() -> None:
     """One victim back, the dearest first; what was not taken; then any single unit, two back, whole nodes anew."""
     units = [unit(f"u{p}", {(0 if p > 1 else 1): (1,)}, priority=p) for p in range(5)]
     made = problem([(3,), (2,)], units, [kind((1,), 3)])
-    search = _Search(numbers(made), 1_000)
+    search = VictimSearch(numbers(made), 1_000)
     search.state.places.settle()
     for number in (0, 1, 2):  # u4, u3 and u2, all on the first node
         search.state.evict(number)
@@ -370,7 +370,7 @@ def test_what_is_tried_by_turns() -> None:
 
 def test_who_may_not_go_is_not_tried() -> None:
     made = problem([(3,)], [unit(f"u{p}", {0: (1,)}, priority=p) for p in range(3)], [kind((1,), 1)])
-    search = _Search(numbers(made), 1_000)
+    search = VictimSearch(numbers(made), 1_000)
     search.state.evict(2)
     search.state.bar(0)
     search.state.places.settle()
@@ -380,7 +380,7 @@ def test_who_may_not_go_is_not_tried() -> None:
 def test_what_did_not_help_is_not_made_again() -> None:
     """As long as the same are gone and may go."""
     made = problem([(2,), (2,)], [unit("a", {0: (2,)}, priority=1), unit("b", {1: (2,)}, priority=2)], [kind((2,), 1)])
-    search = _Search(numbers(made), 1_000)
+    search = VictimSearch(numbers(made), 1_000)
     assert search._build()
     price = search.state.price()
     change = ((1,), (1,), ())
@@ -395,7 +395,7 @@ def test_what_did_not_help_is_not_made_again() -> None:
 
 def test_an_exchange_that_helps_is_kept() -> None:
     made = problem([(2,), (2,)], [unit("a", {0: (2,)}, priority=1), unit("b", {1: (2,)}, priority=2)], [kind((2,), 1)])
-    search = _Search(numbers(made), 1_000)
+    search = VictimSearch(numbers(made), 1_000)
     search.state.evict(0)
     search.state.places.settle()
     price = search._try(((0,), (0,), ()), search.state.price())
@@ -407,7 +407,7 @@ def test_who_need_not_go_comes_back_the_dearest_first() -> None:
     """One of the three can; and one that is wanted gone only if nobody else can."""
     made = problem([(3,)], [unit(f"u{p}", {0: (1,)}, priority=p) for p in range(3)], [kind((1,), 2)])
     for wanted, gone in (((), {1, 2}), ((0,), {0, 2}), ((0, 1), {0, 1}), ((0, 1, 2), {1, 2})):
-        search = _Search(numbers(made), 1_000)
+        search = VictimSearch(numbers(made), 1_000)
         for number in range(3):
             search.state.evict(number)
         search.state.places.settle()
@@ -420,7 +420,7 @@ def test_where_the_dearest_cannot_come_back_another_may() -> None:
     for first in (3, 2):
         units = [unit("dear", {0: (first,)}, priority=5), unit("cheap", {0: (1,)})]
         made = problem([(4,), (1,)], units, [kind((2,), 1), *([kind((1,), 1, [1])] if first == 2 else [])])
-        search = _Search(numbers(made), 1_000)
+        search = VictimSearch(numbers(made), 1_000)
         for number in range(2):
             search.state.evict(number)
         search.state.places.settle()
@@ -435,7 +435,7 @@ def test_only_what_is_cheaper_is_remembered() -> None:
         [unit(n, {i: (1,)}, priority=p) for i, (n, p) in enumerate((("a", 2), ("b", 1), ("c", 1)))],
         [kind((1,))],
     )
-    search = _Search(numbers(made), 1_000)
+    search = VictimSearch(numbers(made), 1_000)
     noted = []
     for number in (0, 1, 2, 0):
         search.state.evict(number)
@@ -450,7 +450,7 @@ def test_only_what_is_cheaper_is_remembered() -> None:
 def test_trying_to_bring_somebody_back_is_a_step() -> None:
     """cost.md 4.4: whether it can be or not; who is ruled out beforehand is none."""
     made = problem([(3,), (2,)], [unit(f"u{p}", {0: (1,)}, priority=p) for p in range(3)], [kind((1,), 2)])
-    search = _Search(numbers(made), 1_000)
+    search = VictimSearch(numbers(made), 1_000)
     for number in range(3):
         search.state.evict(number)
     search.state.places.settle()
@@ -464,7 +464,7 @@ def test_who_breaks_a_budget_comes_back_before_who_is_dear() -> None:
     made = problem(
         [(3,)], [unit("dear", {0: (1,)}, priority=5), unit("torn", {0: (1,)}, charged={"b": 1})], [kind((1,), 2)], b=-1
     )
-    search = _Search(numbers(made), 1_000)
+    search = VictimSearch(numbers(made), 1_000)
     for number in range(2):
         search.state.evict(number)
     search.state.places.settle()
@@ -477,7 +477,7 @@ def test_small_ones_come_back_first_where_that_is_asked_for() -> None:
     units = [unit("large", {0: (2,)}, priority=5), unit("s1", {0: (1,)}), unit("s2", {0: (1,)})]
     for small_first, gone in ((False, ("s1", "s2")), (True, ("large",))):
         made = problem([(4,)], units, [kind((1,), 2)])
-        search = _Search(numbers(made), 1_000)
+        search = VictimSearch(numbers(made), 1_000)
         for number in range(3):
             search.state.evict(number)
         search.state.places.settle()
@@ -488,7 +488,7 @@ def test_small_ones_come_back_first_where_that_is_asked_for() -> None:
 def test_only_who_is_on_a_node_that_changed_is_tried_back_where_there_is_no_room() -> None:
     """Nobody could come back before."""
     made = problem([(1,), (2,)], [unit("a", {0: (1,)}), unit("b", {1: (1,)}), unit("c", {1: (1,)})], [kind((1,), 3)])
-    search = _Search(numbers(made), 1_000)
+    search = VictimSearch(numbers(made), 1_000)
     state = search.state
     for number in range(3):
         state.evict(number)
@@ -501,7 +501,7 @@ def test_only_who_is_on_a_node_that_changed_is_tried_back_where_there_is_no_room
 
 def test_nobody_of_higher_priority_goes_below_a_limit() -> None:
     made = problem([(4,)], [unit(f"u{p}", {0: (1,)}, priority=p // 2) for p in range(6)], [kind((1,), 1)])
-    search = _Search(numbers(made), 1_000)
+    search = VictimSearch(numbers(made), 1_000)
     for limit, barred in ((0, {0, 1, 2, 3}), (1, {0, 1}), (2, set()), (-1, set(range(6))), (1, {0, 1})):
         search._limit(limit)
         assert search.state.barred == barred
@@ -517,7 +517,7 @@ def test_an_eviction_is_taken_up_from_whatever_was_tried(seed: int) -> None:
     best = cheapest_eviction(numbers(made))
     if best is None:
         return
-    search = _Search(numbers(made), 1)
+    search = VictimSearch(numbers(made), 1)
     for number in range(len(made.units)):
         if chance.random() < 0.5:
             search.state.evict(number)
@@ -548,14 +548,14 @@ def test_in_large_clusters_fewer_steps_are_taken() -> None:
         made = problem([(1,)] * nodes, [unit(f"u{i}", {i: (1,)}, start=float(i)) for i in range(3)], [kind((1,), 1)])
         asked: list[int] = []
 
-        class _Noted(_Search):
+        class _Noted(VictimSearch):
             def __init__(self, numbers_: object, steps: int, asked: list[int] = asked) -> None:
                 asked.append(steps)
                 raise KeyError
 
         taken.append((made, asked))
         with pytest.MonkeyPatch.context() as patched:
-            patched.setattr("reprieve.preemption.victim_search.search._Search", _Noted)
+            patched.setattr("reprieve.preemption.victim_search.search.VictimSearch", _Noted)
             with pytest.raises(KeyError):
                 cheapest_eviction(replace(numbers(made), kinds=numbers(made).kinds * 2))
     assert [asked for _, asked in taken] == [[12_000], [6_000], [3_000], [2_000]]

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from kube_rules import objects
-from reprieve.preemption import for_group
+from reprieve.preemption import group_victims
 from reprieve.preemption.default_preemption import DefaultPreemption
 from reprieve.preemption.options import PreemptionOptions
 from reprieve.preemption.outcome import Preemption
@@ -24,7 +24,7 @@ from reprieve.preemption.victim_search.bundles import Bundles
 from reprieve.preemption.victim_search.eviction import Eviction
 from reprieve.preemption.victim_search.problem import Numbers
 from reprieve.preemption.victim_search.rates import least_rates, rates_of
-from reprieve.preemption.victim_search.search import Found, _Search, as_cheap, cheapest_eviction
+from reprieve.preemption.victim_search.search import Found, VictimSearch, as_cheap, cheapest_eviction
 from reprieve.preemption.victim_search.unlike_pods import UnlikePods
 from tests.building import GPU, Item, World, gang, group, node, pdb, pod, profile_with, row_name
 from tests.preemption import tiny
@@ -250,7 +250,7 @@ def _searched(monkeypatch: pytest.MonkeyPatch, items: Sequence[Item | Sequence[I
         return cheapest_eviction(numbers, known)
 
     with monkeypatch.context() as patched:
-        patched.setattr(for_group, "cheapest_eviction", noted)
+        patched.setattr(group_victims, "cheapest_eviction", noted)
         _decided(items)
     return seen
 
@@ -382,7 +382,7 @@ def test_an_eviction_is_taken_up_from_any_other(monkeypatch: pytest.MonkeyPatch,
         best = cheapest_eviction(numbers)
         assert best is not None
         assert best.places is not None
-        search, anew = _Search(numbers, 1), _Search(numbers, 1)
+        search, anew = VictimSearch(numbers, 1), VictimSearch(numbers, 1)
         search.state.places.settle()
         for unit in range(len(numbers.units)):
             if chance.random() < 0.4:
@@ -595,7 +595,7 @@ def test_a_rack_that_is_wanted_whole_is_not_searched(monkeypatch: pytest.MonkeyP
     items += gang("train", 3, cpu=4, priority=PREEMPTOR)
     (numbers,) = _searched(monkeypatch, [items])
     everybody = range(12)
-    search = _Search(numbers, 10_000)
+    search = VictimSearch(numbers, 10_000)
     found = search.run(everybody)
     assert found is not None
     assert found.units == tuple(everybody)

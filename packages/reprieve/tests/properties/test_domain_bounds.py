@@ -10,7 +10,7 @@ import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
 
-from reprieve.preemption import domain_bounds, for_group
+from reprieve.preemption import domain_bounds, group_candidates
 from reprieve.preemption.domain_bounds import DomainBounds
 from reprieve.preemption.outcome import Preemption
 from tests.building import World, group, node, pdb, pod
@@ -58,7 +58,7 @@ def _racked(chance: random.Random) -> list[Any]:
 
 
 def _decided(items: list[Any], from_domains: int) -> Preemption | None:
-    with mock.patch.object(for_group, "_FEW_DOMAINS", from_domains):
+    with mock.patch.object(group_candidates, "_FEW_DOMAINS", from_domains):
         return World(*items).step().preemption
 
 
@@ -96,7 +96,7 @@ def test_no_candidate_is_cheaper_than_the_bound_of_its_domain(seed: int) -> None
         return found
 
     prices: dict[str, Any] = {}
-    candidate = for_group._Search.candidate
+    candidate = group_candidates.CandidateSearch.candidate
 
     def watched(search: Any, placement: Any) -> Any:
         found = candidate(search, placement)
@@ -105,9 +105,9 @@ def test_no_candidate_is_cheaper_than_the_bound_of_its_domain(seed: int) -> None
         return found
 
     with (
-        mock.patch.object(for_group, "_FEW_DOMAINS", 0),
-        mock.patch.object(for_group, "bounds_of", noted),
-        mock.patch.object(for_group._Search, "candidate", watched),
+        mock.patch.object(group_candidates, "_FEW_DOMAINS", 0),
+        mock.patch.object(group_candidates, "bounds_of", noted),
+        mock.patch.object(group_candidates.CandidateSearch, "candidate", watched),
     ):
         World(*items).step()
     bounds = {b.domains[index].name: price for b in made for price, index in b.cheapest_first}
@@ -129,13 +129,13 @@ def test_few_of_many_racks_are_tried(like: bool) -> None:
     crew = [pod(f"crew-{turn}", group="crew", cpu=1, priority=9) for turn in range(4)]
     world = World(*items, group("crew", topology="rack", min_count=4, priority=9), *crew)
     tried: list[str] = []
-    candidate = for_group._Search.candidate
+    candidate = group_candidates.CandidateSearch.candidate
 
     def watched(search: Any, placement: Any) -> Any:
         tried.append(placement.name)
         return candidate(search, placement)
 
-    with mock.patch.object(for_group._Search, "candidate", watched):
+    with mock.patch.object(group_candidates.CandidateSearch, "candidate", watched):
         found = world.step().preemption
     assert found is not None
     assert found.candidates == 60

@@ -41,8 +41,8 @@ from reprieve.preemption.outcome import (
 )
 from reprieve.preemption.protection import (
     BUDGET_RESPECTED,
+    EvictionTerms,
     RespectedBudgets,
-    left_below_minimum,
     potential_victims,
     until_runtimes_are_over,
 )
@@ -385,25 +385,21 @@ class PodPreemption:
         if not cluster.rules_of_work:
             return found, depends
         budgets = self._respected(state) if terms.respects_budgets else None
-        whole: set[str] = set()
-        restricted = False
+        work = EvictionTerms(cluster, pod.priority, there, terms, budgets)
         while isinstance(found, Candidate):
             victims = [verdict.unit for verdict in found.verdicts if verdict.evicted]
-            below = left_below_minimum(cluster, victims) - whole
-            violated = budgets is not None and budgets.violated_by(victims)
+            below, violated = work.below_minimum(victims), work.violated_by(victims)
             if not below and not violated:
                 break
-            if not below and restricted:
+            if not below and work.restricted:
                 return (BUDGET_RESPECTED,), True
-            whole |= below
-            restricted = restricted or violated
-            units = potential_victims(cluster, pod.priority, there, terms, whole)
-            if budgets is not None and restricted:
-                units = budgets.affordable(units)
-                if not units:
-                    return (BUDGET_RESPECTED,), True
+            work.whole |= below
+            work.restricted = work.restricted or violated
+            units = work.units()
+            if not units and work.restricted:
+                return (BUDGET_RESPECTED,), True
             found, _ = self._with_units(state, row, units, numbers=numbers)
-        return (found if isinstance(found, Candidate) or not restricted else (BUDGET_RESPECTED,)), True
+        return (found if isinstance(found, Candidate) or not work.restricted else (BUDGET_RESPECTED,)), True
 
     def _respected(self, state: CycleState) -> RespectedBudgets:
         """What budgets allow a pod that violates none: the same on all rows, so worked out once for an attempt."""

@@ -112,3 +112,36 @@ class RespectedBudgets:
                     left[number] -= count
                 found.append(unit)
         return found
+
+
+class EvictionTerms:
+    """The terms that users set for their work, while victims are searched for until all terms are kept.
+
+    `pods`: those that may be victims; `whole`: gangs that are evicted whole; `restricted`: only units that may all be
+    evicted together are potential victims; `budgets`: those that the preemptor's class respects.
+    """
+
+    def __init__(
+        self,
+        cluster: ClusterState,
+        priority: int,
+        pods: Sequence[PodRecord],
+        terms: ClassTerms,
+        budgets: RespectedBudgets | None,
+    ) -> None:
+        self._cluster, self._priority, self._pods, self._terms, self._budgets = cluster, priority, pods, terms, budgets
+        self.whole: set[str] = set()
+        self.restricted = False
+
+    def violated_by(self, victims: Sequence[PreemptionUnit]) -> bool:
+        """Whether evicting all of them violates a budget that counts."""
+        return self._budgets is not None and self._budgets.violated_by(victims)
+
+    def below_minimum(self, victims: Iterable[PreemptionUnit]) -> set[str]:
+        """Gangs that the eviction would leave below their minimum and that are not evicted whole so far."""
+        return left_below_minimum(self._cluster, victims) - self.whole
+
+    def units(self) -> list[PreemptionUnit]:
+        """The potential victims by these terms."""
+        units = potential_victims(self._cluster, self._priority, self._pods, self._terms, self.whole)
+        return self._budgets.affordable(units) if self._budgets is not None and self.restricted else units

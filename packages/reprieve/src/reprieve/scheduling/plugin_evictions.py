@@ -14,7 +14,7 @@ from reprieve.framework.plugin import Assigned, CycleState, PodGroupAttempt, Pos
 from reprieve.framework.running import RunningProfile
 from reprieve.framework.status import Code, PlacementError, PluginError, Status
 from reprieve.preemption.eligibility import group_never_preempts, ineligible
-from reprieve.preemption.for_group import holds_all
+from reprieve.preemption.group_candidates import holds_all
 from reprieve.preemption.order import Ranking
 from reprieve.preemption.outcome import CLUSTER_DOMAIN, Nominated, Preemption, PutOff, Reason
 from reprieve.preemption.protection import BUDGET_RESPECTED, RespectedBudgets, left_below_minimum, potential_victims

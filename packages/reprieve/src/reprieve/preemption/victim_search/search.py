@@ -69,7 +69,7 @@ def cheapest_eviction(numbers: Numbers, known: Sequence[int] = (), *, steps: int
         one = cheapest_for_one(Eviction(numbers))
         return None if one is None else Found(one[0], one[1], ((0, one[2], 1),))
     allowed = max(min(steps, _FEWEST_STEPS), steps * _FEW_NODES // max(_FEW_NODES, len(numbers.free)))
-    search = _Search(numbers, allowed)
+    search = VictimSearch(numbers, allowed)
     found = search.run(known)
     return found if found is None else search.among_few(found)
 
@@ -79,16 +79,16 @@ def as_cheap(numbers: Numbers, found: Found, most: int) -> list[Found]:
 
     Of each of them a few, so that all of them get their turn; in an order that depends on the numbers alone.
     """
-    return _Search(numbers, _FEWEST_STEPS).exchanged(found, most)
+    return VictimSearch(numbers, _FEWEST_STEPS).exchanged(found, most)
 
 
-class _Search:
+class VictimSearch:
     """One search.
 
-    `bound`: no eviction weighs less; `gang_bound`: none breaks fewer gangs; `returns`: units tried back; `checks`: units
-    examined whether they can stay; `without_success`: changes that did not help, by the evicted units and how many were
-    barred (the most important always are), and `repeats`: how often they were not made again; `by_limit`: the highest
-    priority decides before anything but budgets.
+    `bound`: no eviction weighs less; `gang_bound`: none breaks fewer gangs; `returns`: units tried back; `checks`:
+    units examined whether they can stay; `without_success`: changes that did not help, by the evicted units and how
+    many were barred (the most important always are), and `repeats`: how often they were not made again; `by_limit`:
+    the highest priority decides before anything but budgets.
     """
 
     def __init__(self, numbers: Numbers, steps: int) -> None:

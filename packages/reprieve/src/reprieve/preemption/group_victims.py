@@ -1,0 +1,195 @@
+"""The cheapest victims that make room for a group in the placement of a candidate (cost.md 4).
+
+Where only resources are in play they are searched for by numbers (`reprieve.preemption.victim_search`), and the group
+is placed where it scores best with only those victims gone.  Otherwise what the numbers propose is tried by the group's
+algorithm with all its filters, and so are a few evictions of the least important units; fewer are tried then, and none
+that does not work is taken.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from reprieve.framework.plugin import CycleState, PodGroupAssignment
+from reprieve.preemption.cost import Cost
+from reprieve.preemption.group_view import GroupCandidate, GroupView, price_of
+from reprieve.preemption.order import Ranking
+from reprieve.preemption.outcome import Reason, Verdict
+from reprieve.preemption.victim_search.problem import Numbers, numbers_of
+from reprieve.preemption.victim_search.search import Found, as_cheap, cheapest_eviction
+
+_MOST_AS_CHEAP, _PODS_PLACED_ANEW = 24, 384
+"""So many evictions that cost the same are compared by what the group scores, and fewer for large groups: so many of
+its pods are placed for it."""
+
+
+def all_cheaper(view: GroupView, candidates: Sequence[GroupCandidate], wide: Numbers | None) -> list[GroupCandidate]:
+    """The candidates with the cheapest victims, where their domain may still be one of the two cheapest.
+
+    In a view where all potential victims stay. `wide`: the numbers of the whole cluster, if that is the only domain.
+    """
+    cheaper: dict[int, GroupCandidate] = {}
+    best: list[tuple[bool, Cost]] = []
+    for index, candidate in sorted(enumerate(candidates), key=lambda item: item[1].at_least):
+        if len(best) < 2 or candidate.at_least <= best[1]:
+            candidate = _cheaper(view, candidate, wide)
+            best = sorted([*best, candidate.price])[:2]
+        cheaper[index] = candidate
+    return [cheaper[index] for index in range(len(candidates))]
+
+
+def numbers_for(view: GroupView, candidate: GroupCandidate, within: Ranking) -> Numbers | None:
+    """What the search for victims is given, in a view where all units of `within` are displaced.
+
+    None where numbers do not suffice: levels of a tree that want nodes of their own are placed by the walk alone.
+    """
+    request = view.request
+    if request.attempt.constrained_below:
+        return None
+    pods = [pod for pod, _ in candidate.assignment.placed]
+    return numbers_of(request.running, pods, request.priority, within, candidate.placement)
+
+
+def _cheaper(view: GroupView, candidate: GroupCandidate, numbers: Numbers | None) -> GroupCandidate:
+    """The candidate with the cheapest victims that make room for as many members in the same placement."""
+    if candidate.cost is None:
+        return candidate
+    ranking, everything = candidate.ranking, range(len(candidate.ranking.ordered))
+    # Only units in the placement can make room there.
+    inside = everything if candidate.placement is None else sorted(ranking.on(candidate.placement.rows.tolist()))
+    within = ranking if len(inside) == len(everything) else ranking.only(inside)
+    if candidate.placement is not None or ranking is not view.ranking:
+        with view.of(within, range(len(inside))):
+            numbers = numbers_for(view, candidate, within)
+    if numbers is not None:
+        cheaper = (ExactSearch if numbers.exact else ProposeAndTry)(view, candidate, numbers, inside).cheaper()
+        if cheaper is not None:
+            return cheaper
+    return LeastImportant(view, candidate).cheaper()
+
+
+@dataclass(frozen=True, slots=True)
+class ExactSearch:
+    """What fits by the numbers fits. `inside`: by unit of the numbers, its index in the candidate's ranking."""
+
+    view: GroupView
+    candidate: GroupCandidate
+    numbers: Numbers
+    inside: Sequence[int]
+
+    def cheaper(self) -> GroupCandidate | None:
+        """The cheapest candidate; None if the search finds none."""
+        candidate = self.candidate
+        known = tuple(turn for turn, index in enumerate(self.inside) if index in candidate.reasons)
+        cheapest = cheapest_eviction(self.numbers, known)
+        if cheapest is None or cheapest.units == known:
+            return candidate if cheapest is not None else None
+        cheaper = self._with_gone(cheapest)
+        # Of one pod all nodes are compared: where they tie it takes the first, as a pod without a group does.
+        if len(candidate.assignment.placed) == 1:
+            return min(cheaper, candidate, key=price_of)
+        if cheapest.places is not None and cheaper.price < candidate.price:
+            return self._scoring_best(cheaper, cheapest)
+        return min(candidate, cheaper, key=price_of)
+
+    def _with_gone(self, eviction: Found) -> GroupCandidate:
+        own = PodGroupAssignment(eviction.assigned(self.numbers), True, {})
+        return self.view.with_gone(self.candidate, {self.inside[turn] for turn in eviction.units}, own)
+
+    def _scoring_best(self, best: GroupCandidate, cheapest: Found) -> GroupCandidate:
+        """Of evictions that cost the same the one beside which the group scores best on the freed nodes (cost.md 4.3).
+
+        Other units are evicted instead of some as long as the group scores better so, or its nodes come first by name.
+        """
+        left = min(_MOST_AS_CHEAP, _PODS_PLACED_ANEW // len(best.assignment.placed))
+        while left > 0:
+            others = as_cheap(self.numbers, cheapest, left)
+            left -= max(1, len(others))
+            candidates, evictions = [best], [cheapest]
+            for eviction in others:
+                candidate = self._with_gone(eviction)
+                if candidate.price == best.price:
+                    candidates.append(candidate)
+                    evictions.append(eviction)
+            if len(candidates) == 1:
+                break
+            scores = self._scores(candidates)
+            top = min(range(len(scores)), key=lambda turn: (-scores[turn], self._by_name(candidates[turn])))
+            if top == 0:
+                break
+            best, cheapest = candidates[top], evictions[top]
+        return best
+
+    def _by_name(self, candidate: GroupCandidate) -> list[int]:
+        rank = self.view.request.running.cluster.nodes.rank
+        return sorted(int(rank[row]) for _, row in candidate.assignment.placed)
+
+    def _scores(self, candidates: Sequence[GroupCandidate]) -> list[int]:
+        """What the places of each score, pod by pod, with the victims of all of them gone: by one yardstick."""
+        request = self.view.request
+        cluster, evaluator = request.running.cluster, request.running.evaluator
+        scores = []
+        with self.view.of(self.candidate.ranking, {index for each in candidates for index in each.reasons}):
+            for candidate in candidates:
+                score = 0
+                with cluster.trial():
+                    for pod, row in candidate.assignment.placed:
+                        score += evaluator.score_at(CycleState(cluster, pod, request.attempt.group), row)
+                        cluster.place(pod, row)
+                scores.append(score)
+        return scores
+
+
+class ProposeAndTry(ExactSearch):
+    """More than resources is in play: what the numbers propose is tried with all filters."""
+
+    def cheaper(self) -> GroupCandidate | None:
+        """The proposal, or the candidate where that is cheaper; None if the proposal does not work."""
+        candidate = self.candidate
+        known = [turn for turn, index in enumerate(self.inside) if index in candidate.reasons]
+        proposed = cheapest_eviction(self.numbers, known)
+        if proposed is None:
+            return None
+        tried = self.view.with_gone(candidate, {self.inside[turn] for turn in proposed.units})
+        if tried is candidate:
+            return None
+        single = len(candidate.assignment.placed) == 1
+        return min(*((tried, candidate) if single else (candidate, tried)), key=price_of)
+
+
+@dataclass(frozen=True, slots=True)
+class LeastImportant:
+    """As few units as make room are tried, the least important first, or those of the cheapest nodes to clear."""
+
+    view: GroupView
+    candidate: GroupCandidate
+
+    def cheaper(self) -> GroupCandidate:
+        """The cheapest of these and the candidate."""
+        best = candidate = self.candidate
+        for order in (list(reversed(candidate.ranking.order)), self._by_node()):
+            low, high = 1, len(order)
+            while low < high:
+                middle = (low + high) // 2
+                with self.view.of(candidate.ranking, set(order[:middle])):
+                    placed = self.view.request.attempt.run(within=candidate.placement).placed
+                low, high = (low, middle) if len(placed) >= len(candidate.assignment.placed) else (middle + 1, high)
+            best = min(best, self.view.with_gone(candidate, set(order[:low])), key=price_of)
+        return best
+
+    def _by_node(self) -> list[int]:
+        """Indices of units: all that have a pod on the cheapest node to clear, then those of the next."""
+        ranking, request = self.candidate.ranking, self.view.request
+        on_node: dict[int, list[int]] = {}
+        for index, unit in enumerate(ranking.ordered):
+            for row in set(unit.rows):
+                on_node.setdefault(row, []).append(index)
+        rank = request.running.cluster.nodes.rank
+
+        def price(row: int) -> tuple[Cost, int]:
+            reason = Reason(request.attempt.pods[0], row, "", "")
+            verdicts = [Verdict(ranking.ordered[i], ranking.violations[i], reason) for i in on_node[row]]
+            cost = ranking.criteria.cost_of(verdicts, ranking.costing)
+            assert cost is not None
+            return cost, int(rank[row])
+
+        return list(dict.fromkeys(index for row in sorted(on_node, key=price) for index in on_node[row]))

@@ -1,0 +1,145 @@
+"""One preemption of a group in a view of the cluster in which certain units are displaced (preemption.md 4)."""
+
+from collections.abc import Collection, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, replace
+
+from kube_rules.work_annotations import ClassTerms
+from reprieve.framework.plugin import Placement, PodGroupAssignment, PodGroupAttempt
+from reprieve.framework.running import RunningProfile
+from reprieve.preemption.cost import Cost
+from reprieve.preemption.domain_bounds import FREE
+from reprieve.preemption.options import EvictionOptions
+from reprieve.preemption.order import Ranking
+from reprieve.preemption.outcome import MINIMIZE_VICTIMS, CascadeStep, PreemptionInVain, Reason, Verdict
+from reprieve.preemption.reprieving import reasons_to_go, verdicts_of
+from reprieve.preemption.units import PreemptionUnit
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRequest:
+    """A preemptor and how victims are chosen. `terms`: what its class states about victims."""
+
+    running: RunningProfile
+    attempt: PodGroupAttempt
+    priority: int
+    terms: ClassTerms
+    options: EvictionOptions
+
+
+@dataclass(frozen=True, slots=True)
+class GroupCandidate:
+    """A way to place the group and what it costs. `reasons`: by index of a unit in the ranking, why it is evicted."""
+
+    placement: Placement | None
+    ranking: Ranking
+    assignment: PodGroupAssignment
+    reasons: dict[int, Reason]
+    cost: Cost | None
+    """None: no pods are evicted."""
+    cascade: tuple[CascadeStep, ...] = ()
+    """Evictions in turn by the victims; their cost is counted."""
+    at_least: tuple[bool, Cost] = FREE
+    """What no eviction in its domain costs less than, as a price."""
+
+    @property
+    def price(self) -> tuple[bool, Cost]:
+        """Sort key, cheapest first; evicting no pods costs least."""
+        return (self.cost is not None, self.cost or ())
+
+    def victims(self) -> list[PreemptionUnit]:
+        """The evicted units, most important first."""
+        return [self.ranking.ordered[index] for index in sorted(self.reasons)]
+
+    def evicted(self) -> list[Verdict]:
+        """Verdicts on the evicted units, most important first, budgets counted over them alone (preemption.md 6)."""
+        gone = sorted(self.reasons)
+        return [
+            Verdict(self.ranking.ordered[index], violates, self.reasons[index])
+            for index, violates in zip(gone, self.ranking.violating(gone), strict=True)
+        ]
+
+    def verdicts(self) -> tuple[Verdict, ...]:
+        """The verdict on every unit, in importance order; `evicted` for the evicted ones."""
+        gone = dict(zip(sorted(self.reasons), self.evicted(), strict=True))
+        return tuple(gone.get(index, kept) for index, kept in enumerate(verdicts_of(self.ranking, self.reasons)))
+
+
+@dataclass(frozen=True, slots=True)
+class GroupCandidates:
+    """Ways to place a group. `passed_over`: domains not searched; `by_score`: what placing by score would evict."""
+
+    candidates: list[GroupCandidate]
+    passed_over: int = 0
+    by_score: GroupCandidate | None = None
+    in_vain: PreemptionInVain | None = None
+    """Why there are no candidates."""
+    refused: str = ""
+    """The same in words, where it is a rule."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupView:
+    """A preemption in a view where all units of the ranking are displaced, or all `stay`."""
+
+    request: GroupRequest
+    ranking: Ranking
+    stay: bool = False
+
+    def helps(self, assignment: PodGroupAssignment) -> bool:
+        """Return whether more members are placed than without preemption."""
+        return assignment.feasible and len(assignment.placed) > self.request.attempt.placed_without_help
+
+    def judged(self, placement: Placement | None, assignment: PodGroupAssignment) -> GroupCandidate:
+        """Spare every unit that can stay beside the assigned pods; the others are the candidate's victims."""
+        request, ranking = self.request, self.ranking
+        with request.running.cluster.trial():
+            reasons = reasons_to_go(
+                request.running, ranking, assignment.placed, request.priority, plain=request.options.plain
+            )
+        candidate = GroupCandidate(placement, ranking, assignment, reasons, None)
+        if request.options.placement == MINIMIZE_VICTIMS:
+            return replace(candidate, cost=ranking.criteria.cost_of(candidate.evicted(), ranking.costing))
+        evicted = [Verdict(ranking.ordered[i], ranking.violations[i], reason) for i, reason in reasons.items()]
+        return replace(candidate, cost=ranking.criteria.cost_of(evicted, ranking.costing))
+
+    def up_to(self, priority: int) -> AbstractContextManager["GroupView"]:
+        """The view where only units up to that priority are displaced."""
+        return self.of(self.ranking, {i for i, unit in enumerate(self.ranking.ordered) if unit.priority <= priority})
+
+    @contextmanager
+    def of(self, ranking: Ranking, gone: Collection[int]) -> Iterator["GroupView"]:
+        """The view where only these units of a ranking are displaced."""
+        displaced = [ranking.ordered[index] for index in sorted(gone)]
+        cluster = self.request.running.cluster
+        with cluster.trial():
+            if self.stay:
+                cluster.displace_all([pod for unit in displaced for pod in unit.pods])
+            else:
+                uids = {unit.pods[0].uid for unit in displaced}
+                back = [unit for unit in self.ranking.ordered if unit.pods[0].uid not in uids]
+                cluster.place_all([pod for unit in back for pod in unit.pods], [row for u in back for row in u.rows])
+            yield replace(self, ranking=ranking.only(gone), stay=False)
+
+    def with_gone(
+        self, candidate: GroupCandidate, gone: set[int], instead: PodGroupAssignment | None = None
+    ) -> GroupCandidate:
+        """The candidate with only these units of its ranking displaced; itself if fewer members fit then.
+
+        `instead`: where the members are placed if the group's algorithm does not find it, in an order of its own.
+        """
+        with self.of(candidate.ranking, gone) as view:
+            assignment = self.request.attempt.run(within=candidate.placement)
+            if len(assignment.placed) < len(candidate.assignment.placed):
+                if instead is None:
+                    return candidate
+                assignment = instead
+            judged = view.judged(candidate.placement, assignment)
+        turns = sorted(gone)
+        reasons = {turns[index]: reason for index, reason in judged.reasons.items()}
+        return replace(judged, ranking=candidate.ranking, reasons=reasons)
+
+
+def price_of(candidate: GroupCandidate) -> tuple[bool, Cost]:
+    """Its price, as a key to sort by."""
+    return candidate.price
