@@ -218,7 +218,7 @@ def annotations() -> str:
         "A value that cannot be read counts as absent and is reported as a warning or an event.",
         "*Users* may set a key on every object that they may write. *Within the grant of the class*: the value counts "
         "up to the bound that the PriorityClass of the object sets (["
-        "cost](../cost.md#who-may-raise-the-standing-of-a-victim)). A pod's annotation comes before that of its group, "
+        "cost](../cost.md#limit-what-users-may-protect)). A pod's annotation comes before that of its group, "
         "and that before the default on the PriorityClass.",
     ]
     for title, keys in KEYS.items():

@@ -1,15 +1,15 @@
-"""A criterion of its own: what a team has borrowed beyond its quota goes first."""
+"""A criterion: pods beyond the quota of their team are evicted first."""
 
 import reprieve
 
 
 class Borrowed(reprieve.PreemptionCost):
-    """Pods that run within their team's quota; what is borrowed goes first."""
+    """Count the pods that run within the quota of their team."""
 
     name = "Borrowed"
     text = "fewest pods within their quota"
     measure = "pods"
 
     def of_units(self, units):
-        """A number for each unit: here a sum over its pods."""
+        """Return a number for each unit: a sum over its pods."""
         return units.per_unit([pod.labels.get("example.com/borrowed") != "true" for pod in units.every_pod])
