@@ -154,13 +154,6 @@ def test_what_the_program_counts_stands_where_it_is_run(page: Path) -> None:
     assert not re.search(r"\b[\d,]+ (?:tasks?|of them)\b|\b[\d,]+ (?:are|is) left out\b", " ".join(prose.split()))
 
 
-def test_every_option_of_plan_is_told() -> None:
-    page = (ROOT / "docs" / "plan.md").read_text()
-    options = subprocess.run([*PROGRAM.split(), "plan", "--help"], capture_output=True, text=True, check=True).stdout
-    for option in set(re.findall(r"--[a-z][a-z-]+", options)) - {"--help"}:
-        assert f"`{option}`" in page, option
-
-
 @pytest.mark.parametrize("package", ["kube-rules", "kube-standin", "reprieve"])
 def test_every_runtime_and_development_dependency_has_its_reason(package: str) -> None:
     import tomllib

@@ -38,16 +38,16 @@ def printed(capsys: pytest.CaptureFixture[str], *arguments: str) -> list[str]:
     ("text", "expected"),
     [
         ("Pods which wait.\n", []),
-        ("a\nPods whose node is gone.\n", ['page.md:2: "whose"']),
-        ("It was tried in\nvain, and nobody saw.\n", ['page.md:1: "in vain"', 'page.md:2: "nobody"']),
-        ("```text\nRoom is made\n```\n", ['page.md:2: "Room is made"']),
+        ("a\nPods whose node is gone.\n", ['docs/page.md:2: "whose"']),
+        ("It was tried in\nvain, and nobody saw.\n", ['docs/page.md:1: "in vain"', 'docs/page.md:2: "nobody"']),
+        ("```text\nRoom is made\n```\n", ['docs/page.md:2: "Room is made"']),
         ("`auth whoami` and `who` are names.\n", []),
         ("Who may set it\n", []),
-        ("Users who plan, and pods who wait.\n", ['page.md:1: "who"']),
+        ("Users who plan, and pods who wait.\n", ['docs/page.md:1: "who"']),
     ],
 )
 def test_words_in_pages(repository: Path, capsys: pytest.CaptureFixture[str], text: str, expected: list[str]) -> None:
-    write(repository, "page.md", text)
+    write(repository, "docs/page.md", text)
     assert printed(capsys) == expected
 
 
