@@ -39,7 +39,7 @@ from reprieve.scheduling.arrival_order import in_order  # noqa: E402
 from reprieve.scheduling.engine import Engine  # noqa: E402
 from reprieve.scheduling.engine_options import EngineOptions  # noqa: E402
 from reprieve.simulation import openb  # noqa: E402
-from reprieve.simulation.bench.building import Cluster  # noqa: E402
+from reprieve.simulation.bench.building import BenchCluster  # noqa: E402
 from reprieve.simulation.bench.scenarios import SCENARIOS  # noqa: E402
 from reprieve.simulation.virtual import VirtualCluster  # noqa: E402
 from tests.building import Item, World, group, pdb, pod, profile_with  # noqa: E402
@@ -303,7 +303,7 @@ def _larger(container: objects.Container, by: int) -> objects.Container:
 
 
 def _decision_time(
-    cluster: Cluster, more: Sequence[Item], work: Sequence[objects.Pod], options: dict[str, Any]
+    cluster: BenchCluster, more: Sequence[Item], work: Sequence[objects.Pod], options: dict[str, Any]
 ) -> float:
     running = list(cluster.running)
     if more:

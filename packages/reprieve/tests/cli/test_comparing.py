@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from reprieve.cli.comparison import comparison_sections
 from reprieve.cli.sections import Tone
-from reprieve.questions.comparison import Compared, PlanComparison, Variant
+from reprieve.questions.comparison import ComparisonRow, PlanComparison, Variant
 from tests.cli.conftest import Run
 
 CLUSTER = """apiVersion: v1
@@ -173,9 +173,9 @@ VARIANT = Variant(name="a", placed=3, waiting=1, evicted=2, lost_gpu_hours=1.5, 
 def test_the_outcomes_come_first_and_then_the_numbers() -> None:
     """What differs is marked; who is not in a plan at all has a dash."""
     rows = (
-        Compared(kind="Pod", namespace="a", name="p", outcomes=("Runs", "Evicted")),
-        Compared(kind="PodGroup", namespace="a", name="g", outcomes=("Runs", "Runs")),
-        Compared(kind="Pod", namespace="a", name="new", outcomes=("", "Runs")),
+        ComparisonRow(kind="Pod", namespace="a", name="p", outcomes=("Runs", "Evicted")),
+        ComparisonRow(kind="PodGroup", namespace="a", name="g", outcomes=("Runs", "Runs")),
+        ComparisonRow(kind="Pod", namespace="a", name="new", outcomes=("", "Runs")),
     )
     found = PlanComparison(variants=(VARIANT, replace(VARIANT, name="b", placed=5)), rows=rows)
     who, numbers = comparison_sections(found, only_different=False)

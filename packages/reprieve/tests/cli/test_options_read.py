@@ -19,7 +19,7 @@ from reprieve.client.errors import ConfigError, UnreachableError
 from reprieve.client.reading import Reading
 from reprieve.inputs.loading import read
 from reprieve.python.inputs import InputSource, Strictness, Warn
-from reprieve.simulation.bench.running import HotFunction, Measured, Percentiles
+from reprieve.simulation.bench.running import BenchMeasurement, HotFunction, Percentiles
 from reprieve.simulation.bench.series import Growth, ScenarioError
 from tests.cli.conftest import Ended, Run
 
@@ -138,7 +138,7 @@ def test_an_input_without_objects_is_named_by_its_first_three_files(
 # -- bench ---------------------------------------------------------------------------------------------------------
 
 
-def measured(name: str = "gang-1000", **more: Any) -> Measured:
+def measured(name: str = "gang-1000", **more: Any) -> BenchMeasurement:
     figures: dict[str, Any] = {
         "scenario": name,
         "nodes": 1000,
@@ -150,7 +150,7 @@ def measured(name: str = "gang-1000", **more: Any) -> Measured:
         "peak_rss_mb": 99.6,
         "versions": {},
     }
-    return Measured(**{**figures, **more})
+    return BenchMeasurement(**{**figures, **more})
 
 
 def lines(ended: Ended) -> list[list[str]]:
@@ -174,7 +174,7 @@ def test_figures_are_a_table_with_other_measures_below(run: Run, monkeypatch: py
     }
     asked: list[bool] = []
 
-    def measure(chosen: Any, *, profile: bool) -> list[Measured]:
+    def measure(chosen: Any, *, profile: bool) -> list[BenchMeasurement]:
         asked.append(profile)
         return [given[one.name] for one in chosen]
 

@@ -11,7 +11,7 @@ from reprieve.cli.render import _spread, plan_sections
 from reprieve.cli.sections import Tone, plain
 from reprieve.decisions.outcomes import Help
 from reprieve.decisions.phrases import seconds_text
-from reprieve.questions.capacity import Capacity, Domain, Pool
+from reprieve.questions.capacity import CapacityReport, Domain, NodePool
 from reprieve.questions.drain_order import DrainedNode, DrainPlan
 from reprieve.questions.queue_order import Queue, QueueItem
 from reprieve.simulation.report import (
@@ -164,8 +164,8 @@ def test_gangs_below_their_minimum_count_evictions_and_losses(evicted: int, gone
     assert [row.cells for row in found.rows] == [("gang a/g", "3 of minCount 4 left", why)]
 
 
-POOL = Pool(name="gpu", nodes=2, pods=3, free="12", stranded="4")
-CAPACITY = Capacity(
+POOL = NodePool(name="gpu", nodes=2, pods=3, free="12", stranded="4")
+CAPACITY = CapacityReport(
     shape="job default/j",
     pods_per_copy=1,
     requests={},
@@ -217,7 +217,7 @@ CAPACITY = Capacity(
     ],
 )
 def test_a_count_that_stopped_early_is_marked_or_more(
-    found: Capacity, title: str, notes: tuple[str, ...], tone: Tone
+    found: CapacityReport, title: str, notes: tuple[str, ...], tone: Tone
 ) -> None:
     """whatif.md 8: what is as many as were tried is told with "or more", each figure by itself."""
     first, *_ = capacity_sections(found)
@@ -230,7 +230,7 @@ def test_domains_and_pools_are_rows_of_a_capacity() -> None:
     _, alone = capacity_sections(CAPACITY)
     assert (alone.title, alone.columns) == ("Nodes", columns)
     assert [row.cells for row in alone.rows] == [("gpu", "2", "3", "12", "4")]
-    other = Pool(name="cpu", nodes=1, pods=0, free="1", stranded=None, by=("job a/x", "job a/y"))
+    other = NodePool(name="cpu", nodes=1, pods=0, free="1", stranded=None, by=("job a/x", "job a/y"))
     domains = (Domain(name="a", nodes=2, pods=3), Domain(name="b", nodes=1, pods=0))
     _, by_zone, pools = capacity_sections(replaced(CAPACITY, topology_key="zone", domains=domains, pools=(POOL, other)))
     assert (by_zone.title, by_zone.columns) == ("By zone", ("domain", "nodes", "largest gang"))

@@ -129,7 +129,7 @@ def test_an_interrupted_replay_reports_how_far_it_came(run: Run, desk: Path, mon
     """Pressed before anything is simulated, it is heard nevertheless."""
     before = replaying._run_here
 
-    def pressed(given: object, name: str, policy: object, interrupt: replaying._Interrupt) -> replaying.Answer:
+    def pressed(given: object, name: str, policy: object, interrupt: replaying._Interrupt) -> replaying.ReplayAnswer:
         interrupt.pressed(2, None)
         return before(given, name, policy, interrupt)  # type: ignore[arg-type]
 
@@ -164,7 +164,7 @@ def test_progress_is_shown_on_a_terminal_and_taken_away(monkeypatch: pytest.Monk
     """All policies together; a pipe is told nothing."""
     for stream in (Terminal(), io.StringIO()):
         monkeypatch.setattr(sys, "stderr", stream)
-        line = replaying._Line(2, 10)
+        line = replaying._ReplayLine(2, 10)
         line.clear()
         assert stream.getvalue() == ""
         line.update(0, 3, 86_400_000)

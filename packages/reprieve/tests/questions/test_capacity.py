@@ -13,7 +13,7 @@ from kube_rules import objects
 from kube_rules.errors import InputError, Origin
 from kube_rules.manifests import Loaded, Manifests
 from reprieve.questions import capacity as module
-from reprieve.questions.capacity import Capacity, capacity
+from reprieve.questions.capacity import CapacityReport, capacity
 from reprieve.simulation.plan import PlanOptions
 from tests.building import gang, group, node, pod, priority_class
 
@@ -27,7 +27,7 @@ def manifests(*items: Any) -> Manifests:
     return Manifests(objects=found)
 
 
-def asked(cluster: Manifests, shape: Manifests) -> Capacity:
+def asked(cluster: Manifests, shape: Manifests) -> CapacityReport:
     return capacity(cluster, shape, PlanOptions())
 
 

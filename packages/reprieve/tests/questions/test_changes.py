@@ -14,7 +14,7 @@ from kube_rules.errors import InputError
 from kube_rules.manifests import Manifests
 from kube_rules.objects import Pod
 from reprieve.inputs.loading import load
-from reprieve.questions.changes import Change, Changed, changed, with_changes
+from reprieve.questions.changes import Changed, InputChange, changed, with_changes
 from reprieve.simulation.plan import plan
 from reprieve.simulation.report import Plan
 from reprieve.simulation.workloads.expanding import expand
@@ -68,7 +68,7 @@ def made(manifests: Manifests, *flags: str) -> Changed:
     for flag in flags:
         name, _, value = flag.partition(" ")
         value, _, like = value.partition(" like ")
-        changes.append(Change(name, value, like))
+        changes.append(InputChange(name, value, like))
     return changed(manifests, changes)
 
 
@@ -440,7 +440,7 @@ ORDINALS = of_kind("apps/v1", "StatefulSet", "db", replicas=3, ordinals={"start"
 def test_scaling_follows_the_templates_of_every_kind(given: list[Json], flag: str, there: str) -> None:
     """whatif.md 4.8: the count is set, fewer go as their controller ends them, more are made of the template."""
     rows = TABLE.with_more(read_rows("rows.yaml", ROWS))
-    after = changed(loaded(*NODES, *given), [Change("scale", flag)], rows=rows)
+    after = changed(loaded(*NODES, *given), [InputChange("scale", flag)], rows=rows)
     made_of = expand(after.manifests, rows=rows)
     assert (not made_of.problems, " ".join(sorted(one.object.name for one in made_of.manifests.pods))) == (True, there)
     assert "the new ones like" not in after.made[0].sentence
@@ -449,9 +449,9 @@ def test_scaling_follows_the_templates_of_every_kind(given: list[Json], flag: st
 def test_the_priority_of_a_kind_of_ones_own_is_set_in_its_templates() -> None:
     """whatif.md 4.9, and 4.10: without it nobody asks for its pods."""
     rows = TABLE.with_more(read_rows("rows.yaml", ROWS))
-    later = changed(loaded(*NODES, SWEEP), [Change("set-priority", "sweep/s=7")], rows=rows)
+    later = changed(loaded(*NODES, SWEEP), [InputChange("set-priority", "sweep/s=7")], rows=rows)
     assert [one.object.spec.priority for one in expand(later.manifests, rows=rows).manifests.pods] == [7, 7]
-    never = changed(loaded(*NODES, SWEEP), [Change("without", "sweep/s")], rows=rows)
+    never = changed(loaded(*NODES, SWEEP), [InputChange("without", "sweep/s")], rows=rows)
     assert not expand(never.manifests, rows=rows).manifests.pods
 
 

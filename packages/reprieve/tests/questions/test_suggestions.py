@@ -17,7 +17,7 @@ from reprieve.decisions.outcomes import Help
 from reprieve.inputs.loading import load
 from reprieve.python.waiting_records import WaitingRecords
 from reprieve.questions import trials as module
-from reprieve.questions.changes import Change, changed
+from reprieve.questions.changes import InputChange, changed
 from reprieve.questions.pod_edits import workload_of_pod
 from reprieve.questions.suggestions import helped
 from reprieve.questions.trials import LEAST_WORK, Trials
@@ -82,34 +82,34 @@ def kinds(document: Plan) -> dict[str, Help]:
     return {each.kind: each for _, _, each in helps(document)}
 
 
-def as_changes(flags: tuple[str, ...]) -> list[Change]:
+def as_changes(flags: tuple[str, ...]) -> list[InputChange]:
     made = []
     for flag in flags:
         name, _, value = flag.removeprefix("--").partition(" ")
         value, _, like = value.strip('"').partition(" --like ")
-        made.append(Change(name, value, like))
+        made.append(InputChange(name, value, like))
     return made
 
 
-def runs(manifests: Manifests, changes: list[Change], kind: str, name: str) -> bool:
+def runs(manifests: Manifests, changes: list[InputChange], kind: str, name: str) -> bool:
     document = plan(changed(manifests, changes).manifests).plan
     found = document.pods if kind == "Pod" else document.pod_groups
     return any((one.name, one.outcome) == (name, "Scheduled") for one in found)
 
 
-def with_less(help: Help) -> list[list[Change]]:
+def with_less(help: Help) -> list[list[InputChange]]:
     """Every change that is one step less of the same sort."""
     changes = as_changes(help.flags)
     if help.kind in ("Nodes", "Domain"):
         (change,) = changes
-        return [[Change("add-nodes", str(int(change.value) - 1), change.like)]] if change.value != "1" else [[]]
+        return [[InputChange("add-nodes", str(int(change.value) - 1), change.like)]] if change.value != "1" else [[]]
     if help.kind in ("Toleration", "Uncordon"):
         return [[one for one in changes if one is not left_out] for left_out in changes]
     if help.kind in ("MinCount", "Priority"):
         (change,) = changes
         who, _, number = change.value.partition("=")
         step = 1 if help.kind == "MinCount" else -1
-        return [[Change(change.flag, f"{who}={int(number) + step}")]]
+        return [[InputChange(change.flag, f"{who}={int(number) + step}")]]
     return [[]]
 
 
@@ -467,15 +467,15 @@ def test_a_trial_is_about_one_who_waits() -> None:
     workers = [gang("g", 2), *(pod(f"g-{i}", 8, group="g") for i in range(2))]
     trials = Trials(loaded(node("n1", 8), *workers, pod("small", 1), pod("big", 9)), PlanOptions())
 
-    def run(*changes: Change) -> list[str]:
+    def run(*changes: InputChange) -> list[str]:
         asked = (("Pod", "small"), ("Pod", "big"), ("PodGroup", "g"), ("Pod", "g"), ("PodGroup", "small"))
         return [name for kind, name in asked if trials.runs((kind, "default", name), changes)]
 
     assert run() == ["small"]
-    assert run(Change("add-nodes", "1", "n1")) == ["g"]
-    assert run(Change("add-nodes", "2", "n1")) == ["small", "g"]
+    assert run(InputChange("add-nodes", "1", "n1")) == ["g"]
+    assert run(InputChange("add-nodes", "2", "n1")) == ["small", "g"]
     assert not trials.runs(("Pod", "other", "small"), [])
-    assert not trials.runs(("PodGroup", "other", "g"), [Change("add-nodes", "2", "n1")])
+    assert not trials.runs(("PodGroup", "other", "g"), [InputChange("add-nodes", "2", "n1")])
 
 
 TERM: Json = {"topologyKey": "rack", "labelSelector": {"matchLabels": {"a": "b"}}}

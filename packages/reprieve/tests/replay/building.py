@@ -4,21 +4,21 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from kube_rules import objects
-from reprieve.replay.accounts import Account
-from reprieve.replay.job_list import Job, Shapes
+from reprieve.replay.accounts import ReplayAccount
+from reprieve.replay.job_list import JobShapes, ReplayJob
 from reprieve.replay.world import Policy, Replay, WorldSettings
 from tests.building import node
 
 HOUR = 3600
 
 
-def job(name: str, submit: float, work: float | None, *, gpu: float = 1, workers: int = 1, **more: Any) -> Job:
+def job(name: str, submit: float, work: float | None, *, gpu: float = 1, workers: int = 1, **more: Any) -> ReplayJob:
     """A job; times in seconds, GPUs of each worker."""
     for key in ("checkpoint",):
         if key in more:
             more[key] = round(more[key] * 1000)
-    shape = Shapes().of(workers=workers, gpu=round(gpu * 1000), **more)
-    return Job(name, round(submit * 1000), None if work is None else round(work * 1000), shape)
+    shape = JobShapes().of(workers=workers, gpu=round(gpu * 1000), **more)
+    return ReplayJob(name, round(submit * 1000), None if work is None else round(work * 1000), shape)
 
 
 def gpu_nodes(count: int, gpus: int = 8) -> list[objects.Node]:
@@ -26,7 +26,7 @@ def gpu_nodes(count: int, gpus: int = 8) -> list[objects.Node]:
 
 
 def replay(
-    jobs: Iterable[Job],
+    jobs: Iterable[ReplayJob],
     nodes: Sequence[objects.KubernetesObject],
     *,
     policy: Policy | None = None,
@@ -41,7 +41,11 @@ def replay(
 
 
 def started(
-    jobs: Iterable[Job], nodes: Sequence[objects.KubernetesObject], *, policy: Policy | None = None, **settings: Any
+    jobs: Iterable[ReplayJob],
+    nodes: Sequence[objects.KubernetesObject],
+    *,
+    policy: Policy | None = None,
+    **settings: Any,
 ) -> Replay:
     """A run that has not begun; `restart` and `checkpoint` in seconds."""
     for key in ("restart", "checkpoint"):
@@ -51,7 +55,7 @@ def started(
     return Replay(ordered, [(item, 0.0) for item in nodes], policy, WorldSettings(**settings))
 
 
-def of(run: Replay, name: str) -> Account:
+def of(run: Replay, name: str) -> ReplayAccount:
     return next(account for account in run.accounts if account.job.name == name)
 
 

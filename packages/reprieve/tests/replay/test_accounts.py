@@ -7,21 +7,21 @@ from __future__ import annotations
 
 import pytest
 
-from reprieve.replay.accounts import RUNNING, WAITING, Account, Series, Timeline
+from reprieve.replay.accounts import RUNNING, WAITING, ReplayAccount, Series, Timeline
 from reprieve.replay.measures import MEASURES, Measure, compared, count_text, time_text
 from tests.replay.building import job
 
 BY_LABEL = {measure.label: measure for measure in MEASURES}
 
 
-def account(*, state: int = RUNNING, holding: int = 2, working: int = 2, restart_left: int = 0) -> Account:
+def account(*, state: int = RUNNING, holding: int = 2, working: int = 2, restart_left: int = 0) -> ReplayAccount:
     """Of a job of workers with one thousandth of a GPU each: GPU-time is pods times milliseconds."""
-    made = Account(0, job("j", 0, 1000, gpu=0.001, workers=2))
+    made = ReplayAccount(0, job("j", 0, 1000, gpu=0.001, workers=2))
     made.state, made.holding, made.working, made.restart_left = state, holding, working, restart_left
     return made
 
 
-def booked(found: Account) -> dict[str, int]:
+def booked(found: ReplayAccount) -> dict[str, int]:
     """Everything that is not nothing."""
     names = ("allocated", "useful", "pending", "restart", "lost", "done", "saved", "since", "restart_left")
     return {name: amount for name in names if (amount := getattr(found, name))}
@@ -79,7 +79,7 @@ def test_what_time_on_nodes_comes_to(
 )
 def test_gpu_time_is_that_of_all_gpus_of_each_pod(state: int, books: dict[str, int]) -> None:
     """Two of three pods count, of eight thousandths of a GPU each: restart for 10, work for 90."""
-    found = Account(0, job("j", 0, 1000, gpu=0.008, workers=2))
+    found = ReplayAccount(0, job("j", 0, 1000, gpu=0.008, workers=2))
     assert booked(found) == {}
     found.state, found.holding, found.working, found.restart_left = state, 3, 2, 10
     found.accrue(100, None)
@@ -87,7 +87,7 @@ def test_gpu_time_is_that_of_all_gpus_of_each_pod(state: int, books: dict[str, i
 
 
 def test_a_new_job_has_nothing_behind_it() -> None:
-    found = Account(3, job("j", 0, 1000))
+    found = ReplayAccount(3, job("j", 0, 1000))
     assert (found.index, found.state, found.round, found.serial, found.runs) == (3, WAITING, 0, 0, 0)
     assert (found.evictions, found.evicted_runs, found.lost_runs) == (0, 0, 0)
     assert (found.first_start, found.end) == (None, None)

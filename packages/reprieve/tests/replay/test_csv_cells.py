@@ -14,7 +14,7 @@ from msgspec.structs import replace as with_fields
 
 from reprieve.replay.csv_cells import guarded, unguarded
 from reprieve.replay.documents import as_csv
-from reprieve.replay.job_list import Job, Shape, read_jobs, write_jobs
+from reprieve.replay.job_list import ReplayJob, Shape, read_jobs, write_jobs
 from tests.replay.test_running import simulated
 
 FORMULAS = ("=1+1", "+SUM(A1)", "-2+3", "@A1", "\t=1", "\r=1", "\n=1", "=cmd|' /C calc'!A0", "＝1", "'=1")
@@ -39,7 +39,7 @@ def test_what_was_guarded_is_read_as_it_was(text: str) -> None:
 
 def test_a_job_list_with_formulas_for_names_is_read_again(tmp_path: Path) -> None:
     names = ["=1+1", "@x", "-2+3", "+x", "'=x", "plain", "-5"]
-    jobs = [Job(name=name, submit=1000 * turn, work=5000, shape=Shape()) for turn, name in enumerate(names)]
+    jobs = [ReplayJob(name=name, submit=1000 * turn, work=5000, shape=Shape()) for turn, name in enumerate(names)]
     path = tmp_path / "jobs.csv"
     with path.open("w", encoding="utf-8", newline="") as out:
         write_jobs(jobs, out, dated=False)

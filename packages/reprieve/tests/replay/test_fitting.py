@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 
 from reprieve.replay.fitting import class_documents, fitting_nodes
-from reprieve.replay.job_list import Job
+from reprieve.replay.job_list import ReplayJob
 from tests.replay.building import job
 
 GIB = 1 << 30
 GPU = "nvidia.com/gpu"
 
 
-def fitted(*jobs: Job) -> tuple[int, dict[str, str]]:
+def fitted(*jobs: ReplayJob) -> tuple[int, dict[str, str]]:
     """How many nodes, and what each has."""
     nodes = fitting_nodes(jobs)
     (amounts,) = {tuple(node["status"]["allocatable"].items()) for node in nodes}

@@ -13,7 +13,7 @@ from reprieve.framework.profile import Profile
 from reprieve.replay.failures import Failures
 from reprieve.replay.fragmentation import MOST_KINDS, popular
 from reprieve.replay.gpu_room import Ints
-from reprieve.replay.job_list import Job
+from reprieve.replay.job_list import ReplayJob
 from reprieve.replay.objects_of import Terms
 from reprieve.replay.statistics import PolicyReport, report
 from reprieve.replay.world import Policy, Replay, ReplayError, WorldSettings
@@ -29,12 +29,12 @@ def shared_node(name: str, gpus: int, **more: Any) -> objects.Node:
     return node(name, cpu=96, more={"alibabacloud.com/gpu-milli": 1000 * gpus}, labels={"gpu-model": name}, **more)
 
 
-def on(name: str, *parts: float) -> list[Job]:
+def on(name: str, *parts: float) -> list[ReplayJob]:
     """Jobs that run on a node from the beginning and never end, each asking for a part of a GPU, or for so many."""
     return [job(f"{name}-{at}", 0, None, gpu=part, models=(name,)) for at, part in enumerate(parts)]
 
 
-def pictured(jobs: list[Job], nodes: list[objects.Node], policy: Policy | None = None) -> PolicyReport:
+def pictured(jobs: list[ReplayJob], nodes: list[objects.Node], policy: Policy | None = None) -> PolicyReport:
     """The picture from shortly after the beginning: a job without GPUs comes later, and there is a look at it."""
     run = Replay(jobs, [(item, 0.0) for item in nodes], policy, WorldSettings())
     run.run(LATER * 1000)
@@ -69,7 +69,7 @@ def test_what_waiting_workers_cannot_use_is_counted_gpu_by_gpu(
     assert found.fragmentation == pytest.approx(unusable, abs=1e-6)
 
 
-def shares(jobs: list[Job], nodes: list[objects.Node], policy: Policy | None = None) -> float | None:
+def shares(jobs: list[ReplayJob], nodes: list[objects.Node], policy: Policy | None = None) -> float | None:
     """What the whole list cannot use, when all that can run does."""
     return pictured(jobs, nodes, policy).workload_fragmentation
 

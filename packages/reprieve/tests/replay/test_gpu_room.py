@@ -12,7 +12,7 @@ from reprieve.cluster.state import ClusterState
 from reprieve.replay import fragmentation
 from reprieve.replay.fragmentation import Fragmentation, popular
 from reprieve.replay.gpu_room import GPU, MOST_GPUS, FreeGpus, TracksFreeGpus
-from reprieve.replay.job_list import Job
+from reprieve.replay.job_list import ReplayJob
 from reprieve.replay.objects_of import Terms
 from reprieve.replay.statistics import report
 from reprieve.replay.world import Replay
@@ -115,7 +115,7 @@ def test_a_node_that_takes_no_more_pods_takes_no_task(pods: int, share: float) -
     assert run.fragmentation.samples[0].by_workload == share
 
 
-def measured(jobs: list[Job], times: list[int], waiting: list[tuple[Job, int]]) -> Fragmentation:
+def measured(jobs: list[ReplayJob], times: list[int], waiting: list[tuple[ReplayJob, int]]) -> Fragmentation:
     """Samples of an empty cluster of one node with eight GPUs, at these times."""
     state: ClusterState = Replay([job("x", 0, 1)], [(item, 0.0) for item in gpu_nodes(1)]).engine.cluster
     found = Fragmentation(state, Terms(), jobs)

@@ -14,7 +14,7 @@ import pytest
 
 from reprieve.replay.failures import Failures, read_failures
 from reprieve.replay.job_list import JobList, JobListError
-from reprieve.replay.selection import Selection, chosen, long_duration, time_of
+from reprieve.replay.selection import JobSelection, chosen, long_duration, time_of
 from reprieve.replay.traces import importer
 from reprieve.replay.traces.priorities import read_priorities
 from reprieve.replay.traces.registry import UnknownFormatError, importer_of
@@ -153,21 +153,21 @@ JOBS = JobList([job(f"j{second}", 100 + second, 50) for second in (0, 10, 20, 30
 @pytest.mark.parametrize(
     ("selection", "submits", "until", "begin"),
     [
-        (Selection(), {"j0": 0, "j10": 10, "j20": 20, "j30": 30}, None, 100),
-        (Selection(begin=10_000), {"j10": 0, "j20": 10, "j30": 20}, None, 110),
-        (Selection(begin=10_001), {"j20": 9.999, "j30": 19.999}, None, 110.001),
-        (Selection(until=20_000), {"j0": 0, "j10": 10}, 20, 100),
-        (Selection(until=20_001), {"j0": 0, "j10": 10, "j20": 20}, 20.001, 100),
-        (Selection(begin=15_000, until=25_000), {"j20": 5}, 10, 115),
-        (Selection(begin=20_000, until=10_000), {}, 0, 120),
-        (Selection(load=2.0), {"j0": 0, "j10": 5, "j20": 10, "j30": 15}, None, 100),
-        (Selection(load=0.5, until=20_000), {"j0": 0, "j10": 20}, 40, 100),
-        (Selection(sample=4), {"j0": 0, "j10": 10, "j20": 20, "j30": 30}, None, 100),
-        (Selection(sample=0), {}, None, 100),
+        (JobSelection(), {"j0": 0, "j10": 10, "j20": 20, "j30": 30}, None, 100),
+        (JobSelection(begin=10_000), {"j10": 0, "j20": 10, "j30": 20}, None, 110),
+        (JobSelection(begin=10_001), {"j20": 9.999, "j30": 19.999}, None, 110.001),
+        (JobSelection(until=20_000), {"j0": 0, "j10": 10}, 20, 100),
+        (JobSelection(until=20_001), {"j0": 0, "j10": 10, "j20": 20}, 20.001, 100),
+        (JobSelection(begin=15_000, until=25_000), {"j20": 5}, 10, 115),
+        (JobSelection(begin=20_000, until=10_000), {}, 0, 120),
+        (JobSelection(load=2.0), {"j0": 0, "j10": 5, "j20": 10, "j30": 15}, None, 100),
+        (JobSelection(load=0.5, until=20_000), {"j0": 0, "j10": 20}, 40, 100),
+        (JobSelection(sample=4), {"j0": 0, "j10": 10, "j20": 20, "j30": 30}, None, 100),
+        (JobSelection(sample=0), {}, None, 100),
     ],
 )
 def test_which_jobs_are_replayed_and_when(
-    selection: Selection, submits: dict[str, float], until: float | None, begin: float
+    selection: JobSelection, submits: dict[str, float], until: float | None, begin: float
 ) -> None:
     found = chosen(JOBS, selection)
     assert {one.name: one.submit / 1000 for one in found.jobs} == submits
@@ -178,10 +178,10 @@ def test_which_jobs_are_replayed_and_when(
 
 def test_a_sample_is_in_order_and_the_seed_s() -> None:
     many = JobList([job(f"j{second}", second, 1) for second in range(100)], dated=True)
-    samples = [[one.name for one in chosen(many, Selection(sample=10, seed=seed)).jobs] for seed in (1, 1, 2)]
+    samples = [[one.name for one in chosen(many, JobSelection(sample=10, seed=seed)).jobs] for seed in (1, 1, 2)]
     assert samples[0] == samples[1] != samples[2]
     assert all(sorted(found, key=lambda name: int(name[1:])) == found and len(set(found)) == 10 for found in samples)
-    first = chosen(many, Selection(sample=10, seed=1))
+    first = chosen(many, JobSelection(sample=10, seed=1))
     assert first.jobs[0].submit == 0, "a sample begins with its first job"
     assert first.origin == first.begin
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from reprieve.replay import job_list
-from reprieve.replay.job_list import Job, JobList, JobListError, Shape, Shapes, read_jobs, write_jobs
+from reprieve.replay.job_list import JobList, JobListError, JobShapes, ReplayJob, Shape, read_jobs, write_jobs
 
 # Without the time of its making: the same bytes in every process.
 PACKED = gzip.compress(b"job,submit\na,1\n", mtime=0)
@@ -34,7 +34,7 @@ def problem(folder: Path, *rows: str, **options: Any) -> str:
     return str(refused.value).removeprefix(str(folder / "jobs.csv"))
 
 
-def one(folder: Path, column: str, text: str) -> Job:
+def one(folder: Path, column: str, text: str) -> ReplayJob:
     """A job with this in a column, and 1000 workers where it has several."""
     if column in ("job", "submit"):
         columns = {"job": "j", "submit": "0", column: text}
@@ -252,7 +252,7 @@ def test_jobs_come_in_order_of_submit_and_then_of_the_file(tmp_path: Path) -> No
 
 
 def test_jobs_of_one_content_share_it() -> None:
-    shapes = Shapes()
+    shapes = JobShapes()
     first = shapes.of(workers=2, gpu=1000)
     assert shapes.of(workers=2, gpu=1000) is first
     assert shapes.of(workers=2, gpu=2000) != first
@@ -353,12 +353,12 @@ def test_rows_of_parquet_are_counted_from_2_as_those_of_csv(tmp_path: Path) -> N
 
 
 JOBS = [
-    Job("a", 1500, None, Shapes().of(workers=2)),
-    Job(
+    ReplayJob("a", 1500, None, JobShapes().of(workers=2)),
+    ReplayJob(
         "b",
         2000,
         60_250,
-        Shapes().of(
+        JobShapes().of(
             workers=4,
             min_workers=2,
             cpu=1500,
@@ -378,7 +378,7 @@ JOBS = [
 ]
 
 
-def written(jobs: list[Job], *, dated: bool = False) -> list[str]:
+def written(jobs: list[ReplayJob], *, dated: bool = False) -> list[str]:
     out = io.StringIO()
     write_jobs(jobs, out, dated=dated)
     return out.getvalue().splitlines()
@@ -406,11 +406,17 @@ def test_what_was_written_reads_back(tmp_path: Path, dated: bool) -> None:
     [(1 << 30, "1Gi"), ((1 << 30) + (1 << 20), "1025Mi"), (1 << 20, "1Mi"), (1 << 10, "1Ki"), (1000, "1000"), (0, "")],
 )
 def test_the_largest_unit_that_is_exact(memory: int, text: str) -> None:
-    assert job_list.written(Job("a", 0, 1, Shapes().of(memory=memory)), dated=False)["memory"] == text
+    assert job_list.written(ReplayJob("a", 0, 1, JobShapes().of(memory=memory)), dated=False)["memory"] == text
 
 
 def test_jobs_are_equal_if_all_of_them_is() -> None:
-    shape = Shapes().of(gpu=1000)
-    assert Job("a", 1, 2, shape) == Job("a", 1, 2, Shapes().of(gpu=1000))
-    for other in (Job("b", 1, 2, shape), Job("a", 2, 2, shape), Job("a", 1, None, shape), Job("a", 1, 2, Shape()), "a"):
-        assert Job("a", 1, 2, shape) != other
+    shape = JobShapes().of(gpu=1000)
+    assert ReplayJob("a", 1, 2, shape) == ReplayJob("a", 1, 2, JobShapes().of(gpu=1000))
+    for other in (
+        ReplayJob("b", 1, 2, shape),
+        ReplayJob("a", 2, 2, shape),
+        ReplayJob("a", 1, None, shape),
+        ReplayJob("a", 1, 2, Shape()),
+        "a",
+    ):
+        assert ReplayJob("a", 1, 2, shape) != other

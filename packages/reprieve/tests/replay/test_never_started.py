@@ -10,7 +10,7 @@ import pytest
 from kube_rules import objects
 from reprieve.replay.job_list import Tolerated, tolerations
 from reprieve.replay.never_started import MOST_REASONS, NeverStarted
-from reprieve.replay.quotas import Quotas
+from reprieve.replay.quotas import JobQuotas
 from reprieve.replay.statistics import report
 from reprieve.replay.world import Replay
 from tests.building import node
@@ -103,7 +103,9 @@ def test_a_quota_holds_jobs_back() -> None:
         "metadata": {"name": "q", "namespace": "default"},
         "spec": {"hard": {"pods": "1"}},
     }
-    run = Replay([job("web", 0, None), job("held", 1, 5)], [(one, 0.0) for one in gpu_nodes(1)], quotas=Quotas([quota]))
+    run = Replay(
+        [job("web", 0, None), job("held", 1, 5)], [(one, 0.0) for one in gpu_nodes(1)], quotas=JobQuotas([quota])
+    )
     run.run(10_000)
     run.close(10_000)
     assert why(run) == (NeverStarted(1, "held", "a ResourceQuota of namespace default holds it back"),)

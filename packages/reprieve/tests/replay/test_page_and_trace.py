@@ -12,30 +12,30 @@ import pytest
 from reprieve.replay.failures import Failures
 from reprieve.replay.page import slots
 from reprieve.replay.perfetto import as_trace, lanes
-from reprieve.replay.running import Outcome
+from reprieve.replay.running import PolicyOutcome
 from reprieve.replay.statistics import report, rows
 from tests.building import pod
 from tests.replay.building import gpu_nodes, job, replay
 
 
-def outcome(name: str = "evict") -> Outcome:
+def outcome(name: str = "evict") -> PolicyOutcome:
     """Gangs and single pods on two nodes, with preemptions."""
     jobs = [
         job(f"j{at}", at * 100, 900, gpu=1 + at % 4, workers=1 + at % 3, priority=at % 4, checkpoint=200)
         for at in range(60)
     ]
     run = replay(jobs, gpu_nodes(2), timeline=True, restart=10)
-    return Outcome(report(name, run), rows(run), run.timeline)
+    return PolicyOutcome(report(name, run), rows(run), run.timeline)
 
 
-def beside_others() -> Outcome:
+def beside_others() -> PolicyOutcome:
     """Jobs on nodes that hold pods already: one of them goes for a job, one with its node, one stays."""
     nodes = gpu_nodes(3)
     there = [pod(f"there-{at}", gpu=8, priority=at, node=f"n{at}") for at in range(3)]
     jobs = [job("wants", 100, 900, gpu=8, priority=1), job("too", 120, 600, gpu=4, priority=1, workers=2)]
     failures = Failures(listed={"n2": [(50_000, None)]})
     run = replay(jobs, [*nodes, *there], timeline=True, failures=failures)
-    return Outcome(report("beside", run), rows(run), run.timeline)
+    return PolicyOutcome(report("beside", run), rows(run), run.timeline)
 
 
 def test_pods_of_the_cluster_file_have_slices_too() -> None:
@@ -54,7 +54,7 @@ def test_pods_of_the_cluster_file_have_slices_too() -> None:
 
 
 @pytest.mark.parametrize("make", [outcome, beside_others])
-def test_slices_nest_and_flows_connect_and_counts_equal_the_tables(make: Callable[[], Outcome]) -> None:
+def test_slices_nest_and_flows_connect_and_counts_equal_the_tables(make: Callable[[], PolicyOutcome]) -> None:
     found = make()
     events: list[dict[str, Any]] = json.loads(as_trace([found]))["traceEvents"]
     by_thread: defaultdict[tuple[int, int], list[tuple[int, int]]] = defaultdict(list)
@@ -91,7 +91,7 @@ def test_slots_are_as_many_as_requested_and_never_shared() -> None:
     assert slots(spans) == {0: [0, 1], 1: [2], 2: [3, 4, 5], 3: [0, 1, 6, 7]}
 
 
-def page(outcomes: list[Outcome]) -> str:
+def page(outcomes: list[PolicyOutcome]) -> str:
     pytest.importorskip("matplotlib")
     from reprieve.replay.page import as_page
 
@@ -129,6 +129,6 @@ def test_of_more_runs_at_once_than_are_drawn_there_are_fewer_nodes(
     """A shorter time would not have fewer of them."""
     monkeypatch.setattr("reprieve.replay.page.MOST_STAYS", most)
     run = replay([job(f"j{at}", 0, 3600) for at in range(24)], gpu_nodes(3), timeline=True)
-    text = page([Outcome(report("all", run), rows(run), run.timeline)])
+    text = page([PolicyOutcome(report("all", run), rows(run), run.timeline)])
     assert f"<p>{shown}" in text
     assert "0.000 to 0.042" in text

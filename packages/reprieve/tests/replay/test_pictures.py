@@ -16,7 +16,7 @@ import pytest
 from reprieve.replay import page as page_module
 from reprieve.replay.accounts import Timeline
 from reprieve.replay.page import COLOURS, as_page
-from reprieve.replay.running import Outcome
+from reprieve.replay.running import PolicyOutcome
 from reprieve.replay.statistics import Curves, Distribution, JobRow, PolicyReport, report, rows
 from tests.replay.building import gpu_nodes, job, replay
 
@@ -49,8 +49,8 @@ def curves(**more: Any) -> Curves:
 
 def an_outcome(
     name: str = "a", table: Sequence[JobRow] = (), timeline: Timeline | None = None, **series: Any
-) -> Outcome:
-    return Outcome(a_report(name, series=curves(**series)), list(table), timeline)
+) -> PolicyOutcome:
+    return PolicyOutcome(a_report(name, series=curves(**series)), list(table), timeline)
 
 
 class Axes:
@@ -126,7 +126,7 @@ class Figure:
 class Figures:
     """What is drawn for a page: by title the wide picture and the narrow one."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, *outcomes: Outcome) -> None:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *outcomes: PolicyOutcome) -> None:
         monkeypatch.setattr(Figure, "drawn", [])
         monkeypatch.setattr("matplotlib.figure.Figure", Figure)
         monkeypatch.setattr("matplotlib.backends.backend_svg.FigureCanvasSVG", lambda figure: None)
@@ -472,25 +472,25 @@ def test_a_run_in_which_no_pod_came_to_a_node_has_no_strip(monkeypatch: pytest.M
 
 def test_the_head_states_how_much_was_simulated(monkeypatch: pytest.MonkeyPatch) -> None:
     first, second = a_report("<a>", ended=3600.0), a_report("b", ended=7200.0, interrupted=True)
-    text = Figures(monkeypatch, Outcome(first, []), Outcome(second, [])).text
+    text = Figures(monkeypatch, PolicyOutcome(first, []), PolicyOutcome(second, [])).text
     assert "<title>Replay: &lt;a&gt;, b</title>" in text
     assert (
         "<h1>Replay</h1><p>1,234 jobs on 5 nodes, 2.0 h of virtual time. "
         "Interrupted: b; this is what was simulated so far.</p>"
     ) in text
-    assert "Interrupted" not in Figures(monkeypatch, Outcome(first, [])).text
-    assert "<p>0 jobs on 0 nodes, " in as_page([Outcome(first, [])], {})
+    assert "Interrupted" not in Figures(monkeypatch, PolicyOutcome(first, [])).text
+    assert "<p>0 jobs on 0 nodes, " in as_page([PolicyOutcome(first, [])], {})
 
 
 def test_the_best_of_a_row_is_marked_and_what_is_beside_a_number_may_stand_below_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     first, second = a_report("a", makespan=7200.0), a_report("b", makespan=3600.0)
-    text = Figures(monkeypatch, Outcome(first, []), Outcome(second, [])).text
+    text = Figures(monkeypatch, PolicyOutcome(first, []), PolicyOutcome(second, [])).text
     assert '<tr><td>makespan</td><td>2.0 h</td><td class="best">1.0 h <span>(-50.0 %)</span></td></tr>' in text
     assert "<p>Green: the best of a row. Percent: against a.</p>" in text
     assert '<th scope="col"></th><th scope="col">a</th><th scope="col">b</th>' in text
-    assert "Green" not in Figures(monkeypatch, Outcome(first, [])).text
+    assert "Green" not in Figures(monkeypatch, PolicyOutcome(first, [])).text
 
 
 def group(name: str, mean: float | None, jobs: int = 1) -> Any:
@@ -502,7 +502,7 @@ def group(name: str, mean: float | None, jobs: int = 1) -> Any:
 def test_waiting_by_group_has_a_row_for_each_group_of_any_policy(monkeypatch: pytest.MonkeyPatch) -> None:
     first = a_report("a", by_tenant=(group("x", 60.0, 1200), group("", 3600.0)))
     second = a_report("b", by_tenant=(group("y", 5.0, 7), group("x", None)))
-    text = Figures(monkeypatch, Outcome(first, []), Outcome(second, [])).text
+    text = Figures(monkeypatch, PolicyOutcome(first, []), PolicyOutcome(second, [])).text
     (table,) = re.findall(r"<h2>Waiting by tenant: mean, p99</h2>(.*?)</table>", text)
     assert re.findall(r"<tr><td>.*?</tr>", table) == [
         "<tr><td>x</td><td>1,200</td><td>1.0 min, <span>2.0 min</span></td><td>-</td></tr>",
@@ -515,13 +515,13 @@ def test_waiting_by_group_has_a_row_for_each_group_of_any_policy(monkeypatch: py
 @pytest.mark.parametrize(("groups", "shown"), [(1, 0), (2, 2), (40, 40), (41, 40)])
 def test_at_most_forty_groups_are_shown(monkeypatch: pytest.MonkeyPatch, groups: int, shown: int) -> None:
     found = a_report("a", by_tenant=tuple(group(f"t{at}", 1.0) for at in range(groups)))
-    text = Figures(monkeypatch, Outcome(found, [])).text
+    text = Figures(monkeypatch, PolicyOutcome(found, [])).text
     assert len(re.findall(r"<tr><td>t\d+</td>", text)) == shown
 
 
 def test_a_real_picture_takes_the_colours_of_the_page_and_ids_of_its_own() -> None:
     run = replay([job("j", 0, 10)], gpu_nodes(1), timeline=True)
-    text = as_page([Outcome(report("a", run), rows(run), run.timeline)], {})
+    text = as_page([PolicyOutcome(report("a", run), rows(run), run.timeline)], {})
     assert INK not in text
     assert "#040506" not in text
     assert "#070809" not in text

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from reprieve.framework.configuration_reading import configuration_of
 from reprieve.framework.gates import FeatureGates
 from reprieve.replay.failures import Failures
-from reprieve.replay.job_list import Job
+from reprieve.replay.job_list import ReplayJob
 from reprieve.replay.statistics import report
 from reprieve.replay.world import Policy, Replay
 from reprieve.scheduling.profiles import profiles_of
@@ -34,8 +34,8 @@ def without_preemption() -> Policy:
 
 
 @st.composite
-def job_lists(draw: st.DrawFn, most: int = 14) -> list[Job]:
-    def one(number: int) -> Job:
+def job_lists(draw: st.DrawFn, most: int = 14) -> list[ReplayJob]:
+    def one(number: int) -> ReplayJob:
         workers = draw(st.integers(1, 4))
         more: dict[str, Any] = {"min_workers": draw(st.integers(1, workers)), "priority": draw(st.integers(0, 2))}
         more["whole"] = draw(st.booleans())
@@ -65,7 +65,9 @@ def holds(run: Replay) -> None:
 
 @given(job_lists(), st.sampled_from((0, 1, 30)), st.booleans(), st.integers(0, 3))
 @settings(max_examples=25, deadline=None)
-def test_work_is_conserved_and_no_job_ends_too_early(jobs: list[Job], restart: int, failing: bool, seed: int) -> None:
+def test_work_is_conserved_and_no_job_ends_too_early(
+    jobs: list[ReplayJob], restart: int, failing: bool, seed: int
+) -> None:
     failures = Failures(120_000, 20_000) if failing else Failures()
     run = replay(jobs, gpu_nodes(2, 4), restart=restart, failures=failures, seed=seed)
     holds(run)
@@ -73,7 +75,7 @@ def test_work_is_conserved_and_no_job_ends_too_early(jobs: list[Job], restart: i
 
 @given(job_lists())
 @settings(max_examples=25, deadline=None)
-def test_with_unlimited_room_every_job_starts_at_submit(jobs: list[Job]) -> None:
+def test_with_unlimited_room_every_job_starts_at_submit(jobs: list[ReplayJob]) -> None:
     run = replay(jobs, gpu_nodes(64, 4), policy=without_preemption())
     assert {name: start for name, (start, _) in times(run).items()} == {one.name: one.submit / 1000 for one in jobs}
     assert {name: end for name, (_, end) in times(run).items()} == {
@@ -83,7 +85,9 @@ def test_with_unlimited_room_every_job_starts_at_submit(jobs: list[Job]) -> None
 
 @given(job_lists(), st.lists(st.integers(0, 500_000), min_size=1, max_size=4), st.booleans())
 @settings(max_examples=25, deadline=None)
-def test_a_replay_stopped_and_continued_equals_the_whole(jobs: list[Job], stops: list[int], failing: bool) -> None:
+def test_a_replay_stopped_and_continued_equals_the_whole(
+    jobs: list[ReplayJob], stops: list[int], failing: bool
+) -> None:
     failures = Failures(120_000, 20_000) if failing else Failures()
     whole = replay(jobs, gpu_nodes(2, 4), restart=5, failures=failures)
     parts = started(jobs, gpu_nodes(2, 4), restart=5, failures=failures)
@@ -97,13 +101,14 @@ def test_a_replay_stopped_and_continued_equals_the_whole(jobs: list[Job], stops:
 
 @given(job_lists(10), job_lists(6))
 @settings(max_examples=25, deadline=None)
-def test_lower_priorities_never_keep_a_higher_one_waiting(jobs: list[Job], more: list[Job]) -> None:
+def test_lower_priorities_never_keep_a_higher_one_waiting(jobs: list[ReplayJob], more: list[ReplayJob]) -> None:
     """Who is higher waits for grace periods only where lower ones hold the room (replay.md 7.4)."""
     low = [
-        Job(f"low-{one.name}", one.submit, one.work, job("x", 0, 1, workers=one.shape.workers).shape) for one in jobs
+        ReplayJob(f"low-{one.name}", one.submit, one.work, job("x", 0, 1, workers=one.shape.workers).shape)
+        for one in jobs
     ]
     high = [
-        Job(one.name, one.submit, one.work, job("x", 0, 1, gpu=4, priority=10).shape) for one in more[:2]
+        ReplayJob(one.name, one.submit, one.work, job("x", 0, 1, gpu=4, priority=10).shape) for one in more[:2]
     ]  # two nodes: both fit at once
     run = replay([*low, *high], gpu_nodes(2, 4))
     for one in high:
@@ -114,12 +119,12 @@ def test_lower_priorities_never_keep_a_higher_one_waiting(jobs: list[Job], more:
 
 @given(job_lists(), st.integers(0, 5))
 @settings(max_examples=8, deadline=None)
-def test_the_same_input_and_seed_give_the_same_report(jobs: list[Job], seed: int) -> None:
+def test_the_same_input_and_seed_give_the_same_report(jobs: list[ReplayJob], seed: int) -> None:
     first, second = (replay(jobs, gpu_nodes(2, 4), seed=seed) for _ in range(2))
     assert report("x", first) == report("x", second)
 
 
-def first_fit(jobs: list[Job], gpus: int) -> dict[str, float]:
+def first_fit(jobs: list[ReplayJob], gpus: int) -> dict[str, float]:
     """An oracle that knows nothing of the engine: one machine, and whenever somebody comes or goes, waiting jobs are
     tried in the order of priority and submit, and start if they fit."""
     waiting: list[tuple[int, int, int]] = []

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from reprieve.replay.quotas import QuotaError, Quotas
+from reprieve.replay.quotas import JobQuotaError, JobQuotas
 from tests.replay.building import job
 
 GIB = 1 << 30
@@ -18,7 +18,7 @@ def quota(hard: dict[str, Any], namespace: str | None = None) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": meta, "spec": {"hard": hard}}
 
 
-def admitted(quotas: Quotas, *jobs: Any) -> str:
+def admitted(quotas: JobQuotas, *jobs: Any) -> str:
     return "".join("y" if quotas.admits(one) else "n" for one in jobs)
 
 
@@ -40,8 +40,8 @@ def admitted(quotas: Quotas, *jobs: Any) -> str:
 def test_both_sides_of_a_quota(hard: dict[str, Any], fits: dict[str, Any] | None, exceeds: dict[str, Any]) -> None:
     plain: dict[str, Any] = {"gpu": 0}
     if fits is not None:
-        assert Quotas([quota(hard)], gpu="nvidia.com/gpu").admits(job("a", 0, 1, **plain | fits))
-    assert not Quotas([quota(hard)], gpu="nvidia.com/gpu").admits(job("a", 0, 1, **plain | exceeds))
+        assert JobQuotas([quota(hard)], gpu="nvidia.com/gpu").admits(job("a", 0, 1, **plain | fits))
+    assert not JobQuotas([quota(hard)], gpu="nvidia.com/gpu").admits(job("a", 0, 1, **plain | exceeds))
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def test_both_sides_of_a_quota(hard: dict[str, Any], fits: dict[str, Any] | None
     [(1000, 1500, 1.5, True), (1000, 1500, 1.6, False), (1, 2, 2, True), (1, 2, 3, False)],
 )
 def test_gpus_are_counted_in_the_units_of_the_nodes(per_gpu: int, limit: int, gpu: float, fits: bool) -> None:
-    quotas = Quotas([quota({f"requests.{MILLI}": limit})], gpu=MILLI, per_gpu=per_gpu)
+    quotas = JobQuotas([quota({f"requests.{MILLI}": limit})], gpu=MILLI, per_gpu=per_gpu)
     assert quotas.admits(job("a", 0, 1, gpu=gpu)) is fits
 
 
@@ -61,9 +61,9 @@ def test_quotas_of_other_resources_hold_no_job_back() -> None:
         "limits.cpu": 0,
         "count/jobs.batch": 0,
     }
-    assert Quotas([quota(hard)], gpu="nvidia.com/gpu").admits(job("a", 0, 1, cpu=5))
-    assert Quotas([{"metadata": {}, "spec": None}, {"spec": {}}]).admits(job("a", 0, 1))
-    assert not Quotas([quota({**hard, "cpu": "4m"})], gpu="nvidia.com/gpu").admits(job("a", 0, 1, cpu=5))
+    assert JobQuotas([quota(hard)], gpu="nvidia.com/gpu").admits(job("a", 0, 1, cpu=5))
+    assert JobQuotas([{"metadata": {}, "spec": None}, {"spec": {}}]).admits(job("a", 0, 1))
+    assert not JobQuotas([quota({**hard, "cpu": "4m"})], gpu="nvidia.com/gpu").admits(job("a", 0, 1, cpu=5))
 
 
 def test_several_quotas_of_a_namespace_hold_together_and_those_of_others_do_not() -> None:
@@ -74,13 +74,15 @@ def test_several_quotas_of_a_namespace_hold_together_and_those_of_others_do_not(
         quota({"pods": 0}, "other"),
     ]
     jobs = [job("a", 0, 1, workers=3), job("b", 0, 1, workers=2)]
-    assert [admitted(Quotas(several), one) for one in jobs] == ["n", "y"]
-    assert admitted(Quotas(several), job("c", 0, 1, tenant="free", workers=9), job("d", 0, 1, tenant="other")) == "yn"
+    assert [admitted(JobQuotas(several), one) for one in jobs] == ["n", "y"]
+    assert (
+        admitted(JobQuotas(several), job("c", 0, 1, tenant="free", workers=9), job("d", 0, 1, tenant="other")) == "yn"
+    )
 
 
 def test_jobs_outside_a_quota_are_admitted_in_order_when_others_end() -> None:
     """With others of its namespace behind it, those too that would fit."""
-    quotas = Quotas([quota({"pods": 4})])
+    quotas = JobQuotas([quota({"pods": 4})])
     jobs = [job(name, 0, 1, workers=count) for name, count in zip("abcdef", (2, 2, 3, 1, 1, 1), strict=True)]
     assert admitted(quotas, *jobs[:2]) == "yy"
     assert admitted(quotas, *jobs[2:5]) == "nnn"
@@ -92,12 +94,12 @@ def test_jobs_outside_a_quota_are_admitted_in_order_when_others_end() -> None:
 
 
 def test_places_are_those_of_the_list_with_jobs_of_other_namespaces_between() -> None:
-    quotas = Quotas([quota({"pods": 1})])
+    quotas = JobQuotas([quota({"pods": 1})])
     first, second = job("a", 0, 1), job("b", 0, 1)
     assert admitted(quotas, first, job("other", 0, 1, tenant="t"), second) == "yyn"
     assert list(quotas.ended(first, 0)) == [2]
 
 
 def test_a_quota_that_cannot_be_read_is_named() -> None:
-    with pytest.raises(QuotaError, match=r"ResourceQuota of team, requests\.cpu: "):
-        Quotas([quota({"requests.cpu": "many"}, "team")])
+    with pytest.raises(JobQuotaError, match=r"ResourceQuota of team, requests\.cpu: "):
+        JobQuotas([quota({"requests.cpu": "many"}, "team")])

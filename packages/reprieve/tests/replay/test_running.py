@@ -10,12 +10,12 @@ from kube_rules import objects
 from kube_rules.work_annotations import CHECKPOINT_INTERVAL, RESTART_COST
 from reprieve.replay.accounts import Timeline
 from reprieve.replay.documents import as_csv, as_json
-from reprieve.replay.job_list import Job
+from reprieve.replay.job_list import ReplayJob
 from reprieve.replay.measures import ALWAYS, table
 from reprieve.replay.objects_of import Makers, Terms, terms_for
 from reprieve.replay.perfetto import as_trace
-from reprieve.replay.running import Outcome, Stop, simulate
-from reprieve.replay.selection import Chosen
+from reprieve.replay.running import PolicyOutcome, Stop, simulate
+from reprieve.replay.selection import ChosenJobs
 from reprieve.replay.world import Policy, WorldSettings
 from tests.building import node
 from tests.replay.building import gpu_nodes, job
@@ -23,11 +23,11 @@ from tests.replay.building import gpu_nodes, job
 ONE_AFTER_THE_OTHER = [job(name, at, 10, gpu=8) for at, name in enumerate("abc")]
 
 
-def simulated(until: float | None = None, stop: Stop | None = None) -> tuple[Outcome, list[tuple[int, int]]]:
+def simulated(until: float | None = None, stop: Stop | None = None) -> tuple[PolicyOutcome, list[tuple[int, int]]]:
     """The outcome, and what was reported on the way: jobs that have ended, and when."""
     steps: list[tuple[int, int]] = []
     cluster = [(item, 0.0) for item in gpu_nodes(1)]
-    chosen = Chosen(ONE_AFTER_THE_OTHER, None if until is None else round(until * 1000), None)
+    chosen = ChosenJobs(ONE_AFTER_THE_OTHER, None if until is None else round(until * 1000), None)
 
     def progress(done: int, now: int) -> None:
         steps.append((done, now))
@@ -101,7 +101,7 @@ def test_rows_of_the_table_that_say_nothing_are_left_out() -> None:
 # -- the trace -----------------------------------------------------------------------------------------------------
 
 
-def by_hand() -> Outcome:
+def by_hand() -> PolicyOutcome:
     """Two pods beside each other on n1, one of which goes for a job that comes to n0; times in milliseconds."""
     line = Timeline()
     line.placed("a", 2, 2, "n1", 5)
@@ -112,7 +112,7 @@ def by_hand() -> Outcome:
     line.placed("c", 0, 0, "n0", 40)
     line.close(50)
     found = simulated()[0]
-    return Outcome(found.report, found.rows, line)
+    return PolicyOutcome(found.report, found.rows, line)
 
 
 def test_every_event_of_a_trace() -> None:
@@ -149,7 +149,7 @@ def test_policies_of_a_trace_have_processes_and_flows_of_their_own() -> None:
     assert processes == {pid + more: f"p: {name}" for more in (0, 3) for pid, name in one.items()}
     flows = [event["id"] for event in events if event["ph"] == "s"]
     assert len(flows) == len(set(flows)) == 2
-    without = Outcome(found.report, found.rows)
+    without = PolicyOutcome(found.report, found.rows)
     assert json.loads(as_trace([without])) == {"traceEvents": [], "displayTimeUnit": "ms"}
 
 
@@ -179,7 +179,7 @@ def test_how_the_nodes_call_gpus_and_models(nodes: list[objects.Node], terms: tu
     assert (found.gpu, found.per_gpu, found.model_label, found.checkpoint, found.restart) == (*terms, 5, 7)
 
 
-def made(one: Job, terms: Terms | None = None) -> tuple[objects.Pod, objects.PodGroup]:
+def made(one: ReplayJob, terms: Terms | None = None) -> tuple[objects.Pod, objects.PodGroup]:
     makers = Makers(terms or Terms(), {"high": 1000})
     return makers.pod(one, "u", "j-0", "j"), makers.group(one, "j")
 

@@ -7,7 +7,7 @@ import pytest
 
 from reprieve.replay import world as world_module
 from reprieve.replay.failures import Failures
-from reprieve.replay.quotas import Quotas
+from reprieve.replay.quotas import JobQuotas
 from reprieve.replay.world import Policy, Replay, ReplayError, WorldSettings
 from reprieve.scheduling.engine import Engine
 from reprieve.scheduling.engine_options import EngineOptions
@@ -155,7 +155,7 @@ def test_a_quota_keeps_jobs_of_its_namespace_outside_in_order() -> None:
         job("c", 2, 10, gpu=1, tenant="team"),
         job("other", 3, 10, gpu=8, tenant="else"),
     ]
-    quotas = Quotas([quota], gpu="nvidia.com/gpu")
+    quotas = JobQuotas([quota], gpu="nvidia.com/gpu")
     run = Replay(jobs, [(item, 0.0) for item in gpu_nodes(4)], quotas=quotas)
     run.run()
     assert times(run) == {"a": (0, 100), "b": (100, 200), "c": (200, 210), "other": (3, 13)}

@@ -13,7 +13,7 @@ from kube_rules import objects
 from reprieve.framework.gates import FeatureGates
 from reprieve.framework.profile import Profile
 from reprieve.replay.failures import Failures
-from reprieve.replay.job_list import Job
+from reprieve.replay.job_list import ReplayJob
 from reprieve.replay.world import Policy, Replay, ReplayError, check
 from reprieve.scheduling.profiles import default_profile
 from reprieve.simulation.virtual import VirtualCluster
@@ -288,7 +288,7 @@ def test_a_policy_has_the_backoffs_of_kube_scheduler() -> None:
 
 
 def test_progress_is_shown_whenever_a_job_has_ended() -> None:
-    run = started([job("a", 0, 10), job("b", 0, 20), Job("c", 0, None, job("x", 0, 1).shape)], gpu_nodes(1))
+    run = started([job("a", 0, 10), job("b", 0, 20), ReplayJob("c", 0, None, job("x", 0, 1).shape)], gpu_nodes(1))
     ended: list[int] = []
     run.on_end = lambda: ended.append(run.now)
     run.run(60_000)

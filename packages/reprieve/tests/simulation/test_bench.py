@@ -10,34 +10,34 @@ import pytest
 
 from reprieve.cluster.pod_affinity_index import MOST_MATCH_COUNTS
 from reprieve.simulation.bench import building, comparing, over_time, running, series
-from reprieve.simulation.bench.scenarios import DEFAULT, FAMILIES, SCENARIOS, Scenario, at_size, named
+from reprieve.simulation.bench.scenarios import DEFAULT, FAMILIES, SCENARIOS, BenchScenario, at_size, named
 from tests.cli.conftest import Run
 from tests.cli.conftest import run as run
 
 TINY = {
-    "basic": Scenario("tiny", "basic", 5, 10),
-    "preempt": Scenario("tiny", "preempt", 4, 3),
-    "gang": Scenario("tiny", "gang", 4, 12),
-    "gangs": Scenario("tiny", "gangs", 40, 250),
-    "gang-preempt": Scenario("tiny", "gang-preempt", 12, 5),
-    "trees": Scenario("tiny", "trees", 40, 250),
-    "tree-preempt": Scenario("tiny", "tree-preempt", 24, 12),
-    "constrained": Scenario("tiny", "constrained", 20, 5),
-    "steady": Scenario("tiny", "steady", 50, 67),
-    "unlike": Scenario("tiny", "unlike", 40, 60),
-    "waiting": Scenario("tiny", "waiting", 12, 80),
-    "waiting-spread": Scenario("tiny", "waiting-spread", 20, 120),
-    "racks": Scenario("tiny", "racks", 30, 20),
-    "services": Scenario("tiny", "services", 20, 30),
-    "budgets": Scenario("tiny", "budgets", 12, 5),
-    "unlike-preempt": Scenario("tiny", "unlike-preempt", 6, 3),
-    "unlike-budgets": Scenario("tiny", "unlike-budgets", 20, 3),
-    "unlike-gang-preempt": Scenario("tiny", "unlike-gang-preempt", 12, 4),
-    "devices": Scenario("tiny", "devices", 5, 20),
-    "churn": Scenario("tiny", "churn", 20, 120),
-    "big": Scenario("tiny", "big", 10, 8),
-    "take-in": Scenario("tiny", "take-in", 10, 80),
-    "apart": Scenario("tiny", "apart", 12, 12),
+    "basic": BenchScenario("tiny", "basic", 5, 10),
+    "preempt": BenchScenario("tiny", "preempt", 4, 3),
+    "gang": BenchScenario("tiny", "gang", 4, 12),
+    "gangs": BenchScenario("tiny", "gangs", 40, 250),
+    "gang-preempt": BenchScenario("tiny", "gang-preempt", 12, 5),
+    "trees": BenchScenario("tiny", "trees", 40, 250),
+    "tree-preempt": BenchScenario("tiny", "tree-preempt", 24, 12),
+    "constrained": BenchScenario("tiny", "constrained", 20, 5),
+    "steady": BenchScenario("tiny", "steady", 50, 67),
+    "unlike": BenchScenario("tiny", "unlike", 40, 60),
+    "waiting": BenchScenario("tiny", "waiting", 12, 80),
+    "waiting-spread": BenchScenario("tiny", "waiting-spread", 20, 120),
+    "racks": BenchScenario("tiny", "racks", 30, 20),
+    "services": BenchScenario("tiny", "services", 20, 30),
+    "budgets": BenchScenario("tiny", "budgets", 12, 5),
+    "unlike-preempt": BenchScenario("tiny", "unlike-preempt", 6, 3),
+    "unlike-budgets": BenchScenario("tiny", "unlike-budgets", 20, 3),
+    "unlike-gang-preempt": BenchScenario("tiny", "unlike-gang-preempt", 12, 4),
+    "devices": BenchScenario("tiny", "devices", 5, 20),
+    "churn": BenchScenario("tiny", "churn", 20, 120),
+    "big": BenchScenario("tiny", "big", 10, 8),
+    "take-in": BenchScenario("tiny", "take-in", 10, 80),
+    "apart": BenchScenario("tiny", "apart", 12, 12),
 }
 
 
@@ -74,7 +74,7 @@ def test_every_family_runs_to_the_end_and_gives_the_agreed_figures(family: str) 
 
 def test_a_scenario_that_cannot_end_is_no_figure() -> None:
     with pytest.raises(running.NotBoundError, match="too-much: 0 of 33 pods bound"):
-        running.run(Scenario("too-much", "gang", 4, 33))
+        running.run(BenchScenario("too-much", "gang", 4, 33))
 
 
 @pytest.mark.parametrize(("nodes", "units"), [(1000, 651), (5000, 3117)])
@@ -119,8 +119,8 @@ def test_steady_work_is_200_pods_a_second_and_a_gang_of_64_every_ten() -> None:
     assert len(running) == 50_000
 
 
-@pytest.mark.parametrize("scenario", [Scenario("some", "waiting", 80, 4_000), at_size("waiting-spread", 80)])
-def test_waiting_gangs_cost_next_to_nothing_and_one_that_fits_starts_in_the_next_cycle(scenario: Scenario) -> None:
+@pytest.mark.parametrize("scenario", [BenchScenario("some", "waiting", 80, 4_000), at_size("waiting-spread", 80)])
+def test_waiting_gangs_cost_next_to_nothing_and_one_that_fits_starts_in_the_next_cycle(scenario: BenchScenario) -> None:
     """Of 1,000 and 160 waiting gangs none is tried in vain: the one attempt is that of the gang that is placed."""
     measured = running.run(scenario)
     assert measured.cpu_per_second < 0.05  # type: ignore[operator]
@@ -148,12 +148,12 @@ def test_what_is_taken_in_differs_in_affinity_too() -> None:
 
 def test_what_churn_leaves_is_what_lives_and_nothing_is_left_when_all_have_ended() -> None:
     """Every kept table follows the pods that there are, apart from the views of those seen last, which are bounded."""
-    shorter, longer = (running.run(Scenario("some", "churn", 20, pods)).kept_entries for pods in (400, 800))
+    shorter, longer = (running.run(BenchScenario("some", "churn", 20, pods)).kept_entries for pods in (400, 800))
     assert isinstance(shorter, dict)
     assert isinstance(longer, dict)
     assert longer["label_classes"] == shorter["label_classes"] == 200
     assert all(200 <= kept["signatures"] <= 200 + kept["views"] for kept in (shorter, longer))
-    engine, uids = running._long_running(Scenario("some", "churn", 20, 100))
+    engine, uids = running._long_running(BenchScenario("some", "churn", 20, 100))
     for arrival in over_time.churn_work(20, 100):
         for pod in arrival.pods:
             engine.set(pod, arrival.at)

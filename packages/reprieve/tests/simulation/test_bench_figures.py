@@ -18,7 +18,7 @@ import msgspec
 import pytest
 
 from reprieve.simulation.bench import comparing, over_time, running, series
-from reprieve.simulation.bench.scenarios import FAMILIES, Scenario, at_size, named
+from reprieve.simulation.bench.scenarios import FAMILIES, BenchScenario, at_size, named
 
 # -- what is measured ------------------------------------------------------------------------------
 
@@ -70,7 +70,7 @@ def test_figures_of_other_days_are_of_the_same_cluster(family: str) -> None:
     Whoever changes a family on purpose gives the scenario another name, or compares nothing with what was measured
     before, and writes the new digest here.
     """
-    built = (digest(Scenario("", family, nodes, pods).build()) for nodes, pods in ((37, 250), (8, 8)))
+    built = (digest(BenchScenario("", family, nodes, pods).build()) for nodes, pods in ((37, 250), (8, 8)))
     assert (*built, at_size(family, 100).pods) == CLUSTERS[family]
 
 
@@ -102,10 +102,10 @@ def test_what_comes_and_ends_is_the_same_on_other_days(work: str, same: str) -> 
 @pytest.mark.parametrize(
     ("name", "scenario"),
     [
-        ("basic@0", Scenario("basic@0", "basic", 0, 1)),
-        ("basic@1", Scenario("basic@1", "basic", 1, 2)),
-        ("big@7", Scenario("big@7", "big", 7, 1)),
-        ("basic-500", Scenario("basic-500", "basic", 500, 1_000)),
+        ("basic@0", BenchScenario("basic@0", "basic", 0, 1)),
+        ("basic@1", BenchScenario("basic@1", "basic", 1, 2)),
+        ("big@7", BenchScenario("big@7", "big", 7, 1)),
+        ("basic-500", BenchScenario("basic-500", "basic", 500, 1_000)),
         ("basic@", None),
         ("basic@x", None),
         ("basic@-1", None),
@@ -114,7 +114,7 @@ def test_what_comes_and_ends_is_the_same_on_other_days(work: str, same: str) -> 
         ("", None),
     ],
 )
-def test_which_scenario_a_name_means(name: str, scenario: Scenario | None) -> None:
+def test_which_scenario_a_name_means(name: str, scenario: BenchScenario | None) -> None:
     if scenario is not None:
         assert named(name) == scenario
         return
@@ -161,7 +161,7 @@ def test_figures_are_what_the_clock_shows(
 
     `waiting`: of processor time for a second in which a pod ends, of which there are no more than sixty.
     """
-    figures = msgspec.to_builtins(running.run(Scenario("tiny", family, nodes, pods)))
+    figures = msgspec.to_builtins(running.run(BenchScenario("tiny", family, nodes, pods)))
     assert figures["attemptMs"] == {"p50": 1000.0, "p99": 1000.0}
     assert {name: figures[name] for name in stated} == stated
     assert figures["podsPerSecond"] == round(pods / figures["seconds"], 1)
@@ -171,17 +171,17 @@ def test_figures_are_what_the_clock_shows(
 @pytest.mark.usefixtures("ticking")
 def test_the_first_decision_to_preempt_is_timed_from_the_start() -> None:
     """Not the last one, and none where nothing is preempted."""
-    several = running.run(Scenario("tiny", "preempt", 4, 3))
+    several = running.run(BenchScenario("tiny", "preempt", 4, 3))
     assert several.decision_seconds is not None
     assert several.decision_seconds < several.seconds / 2
-    assert running.run(Scenario("tiny", "basic", 4, 3)).decision_seconds is None
+    assert running.run(BenchScenario("tiny", "basic", 4, 3)).decision_seconds is None
 
 
 def test_percentiles_are_of_single_attempts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each look at the clock takes a second longer than the last: of 101 attempts, two seconds apart."""
     looks = itertools.accumulate(itertools.count())
     monkeypatch.setattr(running, "time", types.SimpleNamespace(perf_counter=looks.__next__, process_time=lambda: 0.0))
-    figures = running.run(Scenario("tiny", "take-in", 10, 101)).attempt_ms
+    figures = running.run(BenchScenario("tiny", "take-in", 10, 101)).attempt_ms
     assert figures.p99 - figures.p50 == 98_000.0
 
 
@@ -190,7 +190,7 @@ def test_percentiles_are_of_single_attempts(monkeypatch: pytest.MonkeyPatch) -> 
 )
 def test_a_profile_lists_the_hottest_functions(family: str, nodes: int, pods: int) -> None:
     """Twenty-five of them, by the time in themselves; a function of ours with its place."""
-    figures = running.run(Scenario("tiny", family, nodes, pods), Profile())
+    figures = running.run(BenchScenario("tiny", family, nodes, pods), Profile())
     assert isinstance(figures.profile, tuple)
     assert len(figures.profile) == 25
     own = [hot.own_seconds for hot in figures.profile]
@@ -241,7 +241,7 @@ def test_growth_of_memory_is_from_a_quiet_time_to_the_end(
     """Fifty samples. `steady`: the last fifth over the second; `churn`: the end over the third of 24 parts."""
     samples = [step * turn for turn in range(50)]
     monkeypatch.setattr(running, "rss_mb", lambda: samples.pop(0))
-    figures = running.run(Scenario("tiny", family, 50, 100))
+    figures = running.run(BenchScenario("tiny", family, 50, 100))
     assert samples == []
     assert figures.growth_mb == growth
     assert figures.rss_mb == (at_the_end if at_the_end is not None else msgspec.UNSET)
@@ -288,7 +288,7 @@ def test_each_scenario_is_run_by_its_name(monkeypatch: pytest.MonkeyPatch, profi
 def test_growth_is_the_slope_over_the_sizes(monkeypatch: pytest.MonkeyPatch, power: float) -> None:
     """performance.md: over nodes and pods, at 500 to 5,000 nodes unless said otherwise, to three places."""
 
-    def measured(scenarios: Iterable[Scenario]) -> list[running.Measured]:
+    def measured(scenarios: Iterable[BenchScenario]) -> list[running.BenchMeasurement]:
         return [
             msgspec.structs.replace(
                 figure(one.name, 7.0 * float(one.nodes + one.pods) ** power), nodes=one.nodes, pods=one.pods
@@ -305,8 +305,8 @@ def test_growth_is_the_slope_over_the_sizes(monkeypatch: pytest.MonkeyPatch, pow
 # -- side by side ----------------------------------------------------------------------------------
 
 
-def figure(name: str, seconds: float) -> running.Measured:
-    return running.Measured(
+def figure(name: str, seconds: float) -> running.BenchMeasurement:
+    return running.BenchMeasurement(
         scenario=name,
         nodes=1,
         pods=2,

@@ -13,14 +13,14 @@ from reprieve.framework.gates import FeatureGates
 from reprieve.inputs.loading import load
 from reprieve.simulation.plan import PlanOptions, plan
 from reprieve.simulation.report import Plan
-from reprieve.simulation.scenario import Step, read_scenarios
+from reprieve.simulation.scenario import ScenarioStep, read_scenarios
 from tests.questions.test_suggestions import gang, loaded, node, pod
 from tests.simulation.test_losses import gone, scenario
 
 Json = dict[str, Any]
 
 
-def steps(*given: Any) -> tuple[Step, ...]:
+def steps(*given: Any) -> tuple[ScenarioStep, ...]:
     [found] = read_scenarios(load(["-"], stdin=io.BytesIO(yaml.safe_dump(scenario(*given)).encode())))
     return found.steps
 

@@ -11,11 +11,11 @@ from reprieve.cli.progress import working
 from reprieve.cli.sections import Row, Section
 
 if TYPE_CHECKING:
-    from reprieve.simulation.bench.running import Measured
+    from reprieve.simulation.bench.running import BenchMeasurement
     from reprieve.simulation.bench.series import Growth
 
 
-class Format(StrEnum):
+class BenchFormat(StrEnum):
     """What to write to stdout."""
 
     TEXT = "text"
@@ -29,7 +29,7 @@ def command(
             metavar="[SCENARIO]...", help="Scenarios to run, or families with --growth; none: the usual set."
         ),
     ] = None,
-    output: Annotated[Format, typer.Option("-o", "--output", help="How to show the figures.")] = Format.TEXT,
+    output: Annotated[BenchFormat, typer.Option("-o", "--output", help="How to show the figures.")] = BenchFormat.TEXT,
     growth: Annotated[
         bool, typer.Option("--growth", help="Run families at 500, 1000, 2000 and 5000 nodes and give the exponent.")
     ] = False,
@@ -77,23 +77,23 @@ def command(
         raise CommandError(str(error), Exit.NOT_SO) from None
 
 
-def _show_figures(chosen: tuple[str, ...], output: Format, *, profile: bool) -> None:
+def _show_figures(chosen: tuple[str, ...], output: BenchFormat, *, profile: bool) -> None:
     from reprieve.cli.terminal import show_sections
     from reprieve.simulation.bench.scenarios import SCENARIOS
     from reprieve.simulation.bench.series import measure
 
-    figures: list[Measured] = []
+    figures: list[BenchMeasurement] = []
     for name in chosen:
         with working(f"measuring {name}"):
             figures += measure([SCENARIOS[name]], profile=profile)
-    if output is Format.JSON:
+    if output is BenchFormat.JSON:
         _show_json(figures)
     else:
         speed = Section("Speed on this machine", _COLUMNS, tuple(Row(_cells(f)) for f in figures), _more(figures))
         show_sections([speed, *(_profile_section(figure) for figure in figures if figure.profile)])
 
 
-def _more(figures: "list[Measured]") -> tuple[str, ...]:
+def _more(figures: "list[BenchMeasurement]") -> tuple[str, ...]:
     """What single scenarios measure beside the columns, one line each."""
     lines = []
     for figure in figures:
@@ -110,7 +110,7 @@ def _more(figures: "list[Measured]") -> tuple[str, ...]:
     return tuple(lines)
 
 
-def _profile_section(figure: "Measured") -> Section:
+def _profile_section(figure: "BenchMeasurement") -> Section:
     rows = (
         Row((f"{hot.own_seconds:.3f}", f"{hot.total_seconds:.3f}", str(hot.calls), hot.function))
         for hot in figure.profile or ()
@@ -120,7 +120,7 @@ def _profile_section(figure: "Measured") -> Section:
     )
 
 
-def _show_compared(files: tuple[Path, Path], output: Format) -> None:
+def _show_compared(files: tuple[Path, Path], output: BenchFormat) -> None:
     from reprieve.cli.terminal import show_sections
     from reprieve.simulation.bench.comparing import FiguresError, compare
 
@@ -128,7 +128,7 @@ def _show_compared(files: tuple[Path, Path], output: Format) -> None:
         found = compare(*files)
     except FiguresError as error:
         refuse(str(error))
-    if output is Format.JSON:
+    if output is BenchFormat.JSON:
         _show_json(found)
         return
     rows = []
@@ -146,19 +146,19 @@ _COMPARED = (
 )
 
 
-def _seconds(figure: "Measured") -> str:
+def _seconds(figure: "BenchMeasurement") -> str:
     return f"{figure.seconds:.3f}"
 
 
-def _attempt(figure: "Measured") -> str:
+def _attempt(figure: "BenchMeasurement") -> str:
     return f"{figure.attempt_ms.p99:.3f}"
 
 
-def _memory(figure: "Measured") -> str:
+def _memory(figure: "BenchMeasurement") -> str:
     return f"{figure.peak_rss_mb:.0f}"
 
 
-def _show_growth(chosen: tuple[str, ...], output: Format) -> None:
+def _show_growth(chosen: tuple[str, ...], output: BenchFormat) -> None:
     from reprieve.cli.terminal import show_sections
     from reprieve.simulation.bench.series import growth
 
@@ -166,7 +166,7 @@ def _show_growth(chosen: tuple[str, ...], output: Format) -> None:
     for name in chosen:
         with working(f"measuring {name}"):
             grown += growth([name])
-    if output is Format.JSON:
+    if output is BenchFormat.JSON:
         _show_json(grown)
     else:
         show_sections([_growth_section(family) for family in grown])
@@ -180,7 +180,7 @@ def _growth_section(grown: "Growth") -> Section:
 _COLUMNS = ("scenario", "nodes", "pods", "seconds", "decision s", "pods/s", "attempt ms p50", "p99", "peak MiB")
 
 
-def _cells(figure: "Measured") -> tuple[str, ...]:
+def _cells(figure: "BenchMeasurement") -> tuple[str, ...]:
     decision = "-" if figure.decision_seconds is None else f"{figure.decision_seconds:.3f}"
     return (
         figure.scenario,

@@ -11,7 +11,7 @@ from reprieve.cli.source import gather, show_with_changes, source_of, warn_of
 
 if TYPE_CHECKING:
     from reprieve.cli.sections import Section
-    from reprieve.questions.capacity import Capacity
+    from reprieve.questions.capacity import CapacityReport
 
 
 def command(
@@ -65,7 +65,7 @@ def command(
     show_with_changes(prepared, capacity_sections(found))
 
 
-def capacity_sections(found: "Capacity") -> "list[Section]":
+def capacity_sections(found: "CapacityReport") -> "list[Section]":
     """The answer in words and tables."""
     from reprieve.cli.sections import Row, Section, Tone
     from reprieve.decisions.phrases import count

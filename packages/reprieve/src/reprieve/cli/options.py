@@ -38,7 +38,9 @@ CompatibleOption = Annotated[
         help="Make room for groups exactly where kube-scheduler would, instead of where the fewest have to go.",
     ),
 ]
-NOT_ASKED = "{}: its extenders are not asked, so the answer may differ from what happens; --call-extenders asks them"
+NOT_ASKED = (
+    "{}: its extenders are not called, so the answer may differ from the live scheduler; --call-extenders calls them"
+)
 
 
 class Command(TyperCommand):

@@ -10,12 +10,12 @@ from reprieve.cli.options import DEFAULT_PLUGIN_TIMEOUT, PluginOption, PluginTim
 from reprieve.cli.outcome import CommandError, Exit, note, reason_of, refuse, show
 
 if TYPE_CHECKING:
-    from reprieve.cli.replaying import Answer, Task
+    from reprieve.cli.replaying import ReplayAnswer, Task
 
 MOST_POLICIES = 32
 
 
-class Format(StrEnum):
+class ReplayFormat(StrEnum):
     """What to write."""
 
     TEXT = "text"
@@ -25,7 +25,12 @@ class Format(StrEnum):
     TRACE = "trace"
 
 
-_FILES = {Format.JSON: "replay.json", Format.CSV: "jobs.csv", Format.HTML: "replay.html", Format.TRACE: "trace.json"}
+_FILES = {
+    ReplayFormat.JSON: "replay.json",
+    ReplayFormat.CSV: "jobs.csv",
+    ReplayFormat.HTML: "replay.html",
+    ReplayFormat.TRACE: "trace.json",
+}
 
 
 def command(
@@ -73,7 +78,7 @@ def command(
             help="A taint that jobs tolerate which list no tolerations; * for every taint. Repeatable.",
         ),
     ] = None,
-    output: Annotated[Format, typer.Option("-o", "--output", help="What to write.")] = Format.TEXT,
+    output: Annotated[ReplayFormat, typer.Option("-o", "--output", help="What to write.")] = ReplayFormat.TEXT,
     out: Annotated[
         Path | None,
         typer.Option("--out", metavar="DIR", help="Write into files there, and the table to stdout all the same."),
@@ -111,9 +116,9 @@ def command(
         feature_gates=feature_gates,
         plugins=tuple(plugin or ()),
         plugin_timeout=plugin_timeout,
-        timeline=output in (Format.HTML, Format.TRACE),
+        timeline=output in (ReplayFormat.HTML, ReplayFormat.TRACE),
     )
-    if output is Format.HTML:
+    if output is ReplayFormat.HTML:
         _need_plots()
     if out is not None:
         try:
@@ -161,13 +166,13 @@ def _need_plots() -> None:
         refuse("-o html draws with matplotlib, which is not installed: pip install 'reprieve[replay]'")
 
 
-def _deliver(answer: "Answer", task: "Task", output: Format, out: Path | None) -> None:
+def _deliver(answer: "ReplayAnswer", task: "Task", output: ReplayFormat, out: Path | None) -> None:
     from reprieve.cli.replay_text import replay_sections
     from reprieve.cli.terminal import show_sections
 
-    if output is Format.TEXT or out is not None:
+    if output is ReplayFormat.TEXT or out is not None:
         show_sections(replay_sections([one.report for one in answer.outcomes]))
-    if output is Format.TEXT:
+    if output is ReplayFormat.TEXT:
         return
     text = _written(answer, output)
     if out is None:
@@ -183,16 +188,16 @@ def _deliver(answer: "Answer", task: "Task", output: Format, out: Path | None) -
     note(f"wrote {target}")
 
 
-def _written(answer: "Answer", output: Format) -> str:
-    if output is Format.JSON:
+def _written(answer: "ReplayAnswer", output: ReplayFormat) -> str:
+    if output is ReplayFormat.JSON:
         from reprieve.replay.documents import as_json
 
         return as_json(answer.outcomes, answer.setting)
-    if output is Format.CSV:
+    if output is ReplayFormat.CSV:
         from reprieve.replay.documents import as_csv
 
         return as_csv(answer.outcomes)
-    if output is Format.TRACE:
+    if output is ReplayFormat.TRACE:
         from reprieve.replay.perfetto import as_trace
 
         return as_trace(answer.outcomes)

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
     from kube_rules import objects
     from reprieve.replay.job_list import JobList, Tolerated
-    from reprieve.replay.quotas import Quotas
-    from reprieve.replay.running import Outcome, Stop
-    from reprieve.replay.selection import Chosen
+    from reprieve.replay.quotas import JobQuotas
+    from reprieve.replay.running import PolicyOutcome, Stop
+    from reprieve.replay.selection import ChosenJobs
     from reprieve.replay.world import Policy, WorldSettings
 
 _EVERY = 0.5
@@ -60,10 +60,10 @@ class Task:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ReplayAnswer:
     """What the policies came to, in their order; messages on who died."""
 
-    outcomes: "list[Outcome]"
+    outcomes: "list[PolicyOutcome]"
     setting: Mapping[str, Any]
     interrupted: bool = False
     died: tuple[str, ...] = ()
@@ -73,33 +73,33 @@ class Answer:
 class _Given:
     """Everything but the policy."""
 
-    chosen: "Chosen"
+    chosen: "ChosenJobs"
     cluster: "list[tuple[objects.KubernetesObject, float]]"
     settings: "WorldSettings"
     start: float
     quota_documents: list[Mapping[str, Any]]
     remarks: list[str] = field(default_factory=list)
 
-    def quotas(self) -> "Quotas":
+    def quotas(self) -> "JobQuotas":
         """Their state is that of one run."""
         from kube_rules import objects
         from reprieve.replay.objects_of import terms_for
-        from reprieve.replay.quotas import QuotaError, Quotas
+        from reprieve.replay.quotas import JobQuotaError, JobQuotas
 
         terms = terms_for(item for item, _ in self.cluster if isinstance(item, objects.Node))
         try:
-            return Quotas(self.quota_documents, gpu=terms.gpu, per_gpu=terms.per_gpu)
-        except QuotaError as error:
+            return JobQuotas(self.quota_documents, gpu=terms.gpu, per_gpu=terms.per_gpu)
+        except JobQuotaError as error:
             refuse(f"--cluster: {error}")
 
 
-def answer_of(task: Task) -> Answer:
+def answer_of(task: Task) -> ReplayAnswer:
     """Run all policies. Whatever is wrong with the input ends the command with exit code 2."""
     with _interrupts() as interrupt:
         return _answer_of(task, interrupt)
 
 
-def _answer_of(task: Task, interrupt: "_Interrupt") -> Answer:
+def _answer_of(task: Task, interrupt: "_Interrupt") -> ReplayAnswer:
     began = time.monotonic()
     given = _read(task)
     for remark in given.remarks:
@@ -116,7 +116,7 @@ def _answer_of(task: Task, interrupt: "_Interrupt") -> Answer:
 
 def _read(task: Task) -> _Given:
     from reprieve.replay.job_list import JobListError, read_jobs
-    from reprieve.replay.selection import Selection, chosen
+    from reprieve.replay.selection import JobSelection, chosen
 
     try:
         found = read_jobs(task.jobs, skip_bad=task.skip_bad, max_jobs=task.max_jobs)
@@ -129,7 +129,7 @@ def _read(task: Task) -> _Given:
         remarks.append(f"{found.skipped} rows make no sense and are left out; the first: {found.first_problem}")
     begin = _time("--from", task.begin, found)
     until = _time("--until", task.until, found)
-    picked = chosen(found, Selection(begin or 0, until, task.load, task.sample, task.seed or 0))
+    picked = chosen(found, JobSelection(begin or 0, until, task.load, task.sample, task.seed or 0))
     if not picked.jobs:
         left_out = f"; {found.skipped} rows make no sense, the first: {found.first_problem}" if found.skipped else ""
         refuse(f"{task.jobs}: no jobs to replay" + (" between --from and --until" if found.jobs else left_out))
@@ -166,7 +166,7 @@ def _time(option: str, text: str, found: "JobList") -> int | None:
         refuse(f"{option}: {error}")
 
 
-def _settings(task: Task, found: "JobList", picked: "Chosen") -> "WorldSettings":
+def _settings(task: Task, found: "JobList", picked: "ChosenJobs") -> "WorldSettings":
     from reprieve.replay.world import WorldSettings
 
     checkpoint = _long("--checkpoint", task.checkpoint) if task.checkpoint else None
@@ -223,7 +223,7 @@ def _failures(text: str, begin: int, *, dated: bool, faster: float) -> Any:
 
 
 def _cluster(
-    task: Task, picked: "Chosen"
+    task: Task, picked: "ChosenJobs"
 ) -> "tuple[list[tuple[objects.KubernetesObject, float]], float, list[Mapping[str, Any]], list[str]]":
     import msgspec
 
@@ -344,7 +344,7 @@ def _interrupts() -> Iterator[_Interrupt]:
         signal.signal(signal.SIGINT, before)
 
 
-def _outcome(given: _Given, name: str, policy: "Policy", stop: "Stop", progress: Progress) -> "Outcome":
+def _outcome(given: _Given, name: str, policy: "Policy", stop: "Stop", progress: Progress) -> "PolicyOutcome":
     from reprieve.replay.running import simulate
     from reprieve.replay.world import ReplayError
 
@@ -364,18 +364,18 @@ def _outcome(given: _Given, name: str, policy: "Policy", stop: "Stop", progress:
         raise CommandError(str(error), Exit.NOT_SO) from error
 
 
-def _run_here(given: _Given, name: str, policy: "Policy", interrupt: _Interrupt) -> Answer:
+def _run_here(given: _Given, name: str, policy: "Policy", interrupt: _Interrupt) -> ReplayAnswer:
     from reprieve.replay.running import Stop
 
     stop = Stop()
-    line = _Line(1, len(given.chosen.jobs))
+    line = _ReplayLine(1, len(given.chosen.jobs))
     interrupt.then(stop.now)
     outcome = _outcome(given, name, policy, stop, _paced(lambda done, now: line.update(0, done, now)))
     line.clear()
-    return Answer([outcome], _setting(given), interrupted=stop.wanted)
+    return ReplayAnswer([outcome], _setting(given), interrupted=stop.wanted)
 
 
-def _run_apart(task: Task, given: _Given, interrupt: _Interrupt) -> Answer:
+def _run_apart(task: Task, given: _Given, interrupt: _Interrupt) -> ReplayAnswer:
     """Each policy in a fresh interpreter, as many at a time as there are cores: more would only take more memory."""
     from multiprocessing import get_context, resource_tracker
     from multiprocessing.connection import wait
@@ -392,7 +392,7 @@ def _run_apart(task: Task, given: _Given, interrupt: _Interrupt) -> Answer:
 
     outcomes: dict[int, Any] = {}
     died: dict[int, str] = {}
-    line = _Line(len(task.policies), len(given.chosen.jobs))
+    line = _ReplayLine(len(task.policies), len(given.chosen.jobs))
     waiting = list(enumerate(task.policies))
     most = max(2, len(os.sched_getaffinity(0)))
 
@@ -433,7 +433,7 @@ def _run_apart(task: Task, given: _Given, interrupt: _Interrupt) -> Answer:
     deaths = tuple(died[number] for number in sorted(died))
     if not done:
         raise CommandError("; ".join(deaths) or "interrupted before anything was simulated", *_code(interrupt))
-    return Answer(done, _setting(given), interrupt.wanted, deaths)
+    return ReplayAnswer(done, _setting(given), interrupt.wanted, deaths)
 
 
 def _code(interrupt: _Interrupt) -> tuple[Exit, ...]:
@@ -496,7 +496,7 @@ def _paced(report: Progress) -> Progress:
     return progress
 
 
-class _Line:
+class _ReplayLine:
     """The progress line on a terminal."""
 
     def __init__(self, policies: int, jobs: int) -> None:

@@ -18,7 +18,7 @@ from reprieve.cli.progress import working
 if TYPE_CHECKING:
     from reprieve.cli.sections import Section
     from reprieve.python.inputs import InputSource, PreparedInput
-    from reprieve.questions.changes import Change
+    from reprieve.questions.changes import InputChange
 
 DEFAULT_MAX_BYTES = "64Mi"
 ClusterOption = Annotated[
@@ -174,22 +174,22 @@ def read_runs(run: Sequence[str] | None) -> list[str]:
     return names
 
 
-def read_changes(order: Sequence[str | None], values: dict[str, Any]) -> "list[Change]":
+def read_changes(order: Sequence[str | None], values: dict[str, Any]) -> "list[InputChange]":
     """Return the changes in the order in which they were given.
 
     `order`: the names of the options, one for each time that it was given; `values`: by the same names.
     """
-    from reprieve.questions.changes import Change
+    from reprieve.questions.changes import InputChange
 
     flags = {name.replace("-", "_"): name for name in _CHANGES}
     left = {name: list(values.get(name) or ()) for name in flags}
-    changes: list[Change] = []
+    changes: list[InputChange] = []
     for name in order:
         if name is None or not left.get(name):
             continue
         value = left[name].pop(0)
         if name != "like":
-            changes.append(Change(flags[name], value))
+            changes.append(InputChange(flags[name], value))
         elif changes and changes[-1].flag == "add-nodes" and not changes[-1].like:
             changes[-1] = replace(changes[-1], like=value)
         else:

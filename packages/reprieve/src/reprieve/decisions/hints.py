@@ -1,8 +1,8 @@
-"""What would help: sentences and their numbers, from a decision record of an attempt that was rejected.
+"""Hints from the decision record of a rejected attempt: sentences and their numbers on what would help.
 
-Given by `explain` of one object and by `plan` of everybody who waits.
+`explain` shows them for one object, `plan` for every pending pod and group.
 
-Invariant: something is suggested only where the numbers of the record show it.
+Invariant: a hint is given only where the numbers of the record show it.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from reprieve.preemption.outcome import NEVER
 _HINTS: Final = {
     "node(s) had untolerated taint(s)": (
         "Toleration",
-        "A toleration for the taints of {nodes}, or the taints taken off: nothing goes there without.",
+        "Tolerate the taints of {nodes}, or remove the taints.",
     ),
-    "node(s) were unschedulable": ("Uncordon", "{nodes} uncordoned: nothing goes there meanwhile."),
+    "node(s) were unschedulable": ("Uncordon", "Uncordon {nodes}."),
     "node(s) didn't match Pod's node affinity/selector": (
         "Selector",
-        "A node selector or affinity that {nodes} would match.",
+        "Change the node selector or affinity so that {nodes} would match.",
     ),
-    "node(s) didn't have free ports for the requested pod ports": ("Ports", "Its host ports free on one of {nodes}."),
+    "node(s) didn't have free ports for the requested pod ports": ("Ports", "Free its host ports on one of {nodes}."),
 }
-"""What a reason means for whoever wants to change something: by the reason's text."""
+"""The kind of change that a reason suggests, and its sentence, by the reason's text."""
 
 
 def helps_of(record: DecisionRecord, priority_that_helps: int | None = None) -> list[Help]:
-    """What would change the outcome; nothing where nothing is sure, or where room is being made.
+    """Return what would change the outcome; nothing where that is uncertain, or while a preemption frees capacity.
 
-    `priority_that_helps`: the lowest priority with which it would be placed or could make room, if that is known.
+    `priority_that_helps`: the lowest priority with which it would be placed or could preempt, if that is known.
     """
     if record.preemption is not None:
         return []
@@ -42,7 +42,7 @@ def helps_of(record: DecisionRecord, priority_that_helps: int | None = None) -> 
     if members is not None and record.result == "Unschedulable":
         ready = members.placed + members.already_scheduled
         if members.placed and ready < members.min_count:
-            sentence = f"With minCount {ready} instead of {members.min_count} it could start: so many have a place."
+            sentence = f"Set minCount to {ready} instead of {members.min_count}: {ready} of its pods have a place."
             found.append(Help(kind="MinCount", min_count=ready, sentence=sentence))
     for reason in record.reasons:
         if reason.reason in _HINTS:
@@ -56,7 +56,7 @@ def _room(record: DecisionRecord) -> list[Help]:
     lack = record.lack
     if lack is None:
         return []
-    # Of what is more than can be counted no node is known to be large enough.
+    # For an amount too large to count no node is known to be large enough.
     countable = not any(big.or_more for big in lack.too_big)
     found = [
         Help(
@@ -64,7 +64,7 @@ def _room(record: DecisionRecord) -> list[Help]:
             resource=big.resource,
             amount=big.asked,
             nodes=1,
-            sentence=f"A node with {big.asked} {big.resource}: it asks for that much, and the largest node has "
+            sentence=f"Add a node with {big.asked} {big.resource}: a pod requests that much, and the largest node has "
             f"{big.largest}.",
         )
         for big in lack.too_big
@@ -76,14 +76,14 @@ def _room(record: DecisionRecord) -> list[Help]:
     missing = " and ".join(f"{amount} more {resource}" for resource, amount in closest.missing.items())
     where = _where(closest.names, closest.nodes)
     if record.members is None:
-        sentence = f"{missing} free on {where}, where least is missing."
+        sentence = f"Free {missing} on {where}, where the least is missing."
         return [*found, _free(closest, 1, sentence)]
     if closest.nodes >= lack.more:
         places = "one more pod" if lack.more == 1 else f"{lack.more} more pods"
         on = where if lack.more == closest.nodes else f"any {lack.more} of {where}"
-        sentence = f"{missing} free on {on}, where least is missing: {places} must find a place."
+        sentence = f"Free {missing} on {on}, where the least is missing: {places} must be placed."
     else:
-        sentence = f"Places for {lack.more} more pods; least is missing on {where}: {missing} for each."
+        sentence = f"Free capacity for {lack.more} more pods; the least is missing on {where}: {missing} for each."
     return [*found, _free(closest, lack.more, sentence)]
 
 
@@ -110,12 +110,10 @@ def _where(names: Sequence[str], nodes: int) -> str:
 def _by_priority(record: DecisionRecord, priority_that_helps: int | None) -> list[Help]:
     texts = " ".join([record.message, *(pods.message for pods in record.pods)])
     if NEVER in texts:
-        sentence = "A preemptionPolicy that is not Never: it does not push out anybody, whatever its priority."
+        sentence = "Set a preemptionPolicy other than Never: with Never it preempts no pods, whatever its priority."
         return [Help(kind="Policy", sentence=sentence)]
     if priority_that_helps is None:
         return []
     has = record.entity.priority
-    sentence = (
-        f"A priority of {priority_that_helps} or more (it has {has}): as the cluster is now it could then make room."
-    )
+    sentence = f"Set a priority of {priority_that_helps} or more (it has {has}): it could then preempt."
     return [Help(kind="Priority", priority=priority_that_helps, sentence=sentence)]

@@ -36,7 +36,7 @@ def answered(prepared: PreparedInput, options: PlanOptions, records: WaitingReco
 
 
 def without(answer: Answer, beside: Set[Name]) -> Answer:
-    """Return the answer with pods marked as not asked about, and groups whose pods all are."""
+    """Return the answer with pods marked as not asked about, and groups of which all pods are."""
     if not beside:
         return answer
     document = answer.plan
@@ -52,10 +52,10 @@ def without(answer: Answer, beside: Set[Name]) -> Answer:
     return Answer(with_fields(document, pods=pods, pod_groups=groups), answer.account)
 
 
-def what_helps(who: Waiting, options: PlanOptions, trials: Trials) -> tuple[Help, ...]:
+def what_helps(pending: Waiting, options: PlanOptions, trials: Trials) -> tuple[Help, ...]:
     """Return what would help one pod or group of the input of `trials`, each suggestion tried. Raises InputError."""
     records = WaitingRecords()
     answer = simulate(trials.manifests, replace(options, observer=records, account=False))
-    answered = helped(answer, trials, records.hints, only=who).plan
-    outcomes = answered.pods if who[0] == "Pod" else answered.pod_groups
-    return next((outcome.help for outcome in outcomes if (outcome.namespace, outcome.name) == who[1:]), ())
+    answered = helped(answer, trials, records.hints, only=pending).plan
+    outcomes = answered.pods if pending[0] == "Pod" else answered.pod_groups
+    return next((outcome.help for outcome in outcomes if (outcome.namespace, outcome.name) == pending[1:]), ())

@@ -31,7 +31,7 @@ from reprieve.python.inputs import (
     read_workload_kinds,
 )
 from reprieve.python.tables import Table, data_frame, html
-from reprieve.questions.changes import Change, Changed
+from reprieve.questions.changes import Changed, InputChange
 from reprieve.simulation.workloads.expanding import run_of
 from reprieve.simulation.workloads.rows import Rows
 from reprieve.simulation.workloads.table import TABLE
@@ -53,15 +53,15 @@ def load(
     run: str | Sequence[str] = (),
     workload_kinds: str | Path | None = None,
 ) -> Cluster:
-    """A cluster from manifests: files, directories, `-` for standard input, YAML or JSON text, or plain data.
+    """Load a cluster from files, directories, `-` for standard input, YAML or JSON text, or plain data.
 
-    A string of one line is a path; sequences are taken apart.  At most `max_bytes` are read in all.  Pods with a
-    nodeName run, pods without one are what a plan is about; Jobs, Deployments and the like become the pods that their
-    controllers would make, with `workload_kinds` a file of further kinds, and `run` CronJobs to run
+    A string of one line is a path; sequences are flattened.  At most `max_bytes` are read in all.  Pods with a
+    nodeName run, pods without one are pending.  Jobs, Deployments and other workloads become the pods that their
+    controllers would make; `workload_kinds` is a file of further kinds, and `run` names CronJobs to run
     (`cronjob/NAME`, `NAMESPACE/cronjob/NAME` or `NAMESPACE/NAME`).
 
-    What is not understood stands in `Cluster.warnings`; with `strict` it is an error, and with `lenient` a workload
-    that cannot be expanded is none.  Raises InputError.
+    `Cluster.warnings` lists what is not understood; `strict` makes it an error, and `lenient` only warns about a
+    workload that cannot be expanded.  Raises InputError.
     """
     if strict and lenient:
         raise ValueError("strict and lenient exclude each other")
@@ -80,11 +80,11 @@ _UNCHECKED = Strictness(unknown_fields=False)
 
 
 @dataclass(frozen=True, slots=True)
-class _Kept:
+class _ClusterOrigin:
     """The origin of a cluster. `given`: the input of this stage; `earlier`: the changes of the stages before."""
 
     given: Manifests
-    changes: tuple[Change, ...] = ()
+    changes: tuple[InputChange, ...] = ()
     earlier: Changed | None = None
     settings: InputSettings = field(default_factory=InputSettings)
     noted: tuple[str, ...] = ()
@@ -92,7 +92,7 @@ class _Kept:
 
 
 class Cluster:
-    """What is there and what waits: an immutable value. `reprieve.load` makes one, `reprieve.ClusterBuilder` too.
+    """Nodes, running and pending pods: an immutable value. `reprieve.load` makes one, `reprieve.ClusterBuilder` too.
 
     The methods that change something give a new cluster.  Each is a flag of `reprieve plan` and is shown as that flag:
     nodes are given as a name or a label selector (`pool=gpu`), workloads as `KIND/NAME` (of the
@@ -101,7 +101,7 @@ class Cluster:
     """
 
     __slots__ = ("_kept", "_prepared", "_warnings")
-    _kept: _Kept
+    _kept: _ClusterOrigin
     _prepared: PreparedInput
     _warnings: tuple[str, ...]
 
@@ -115,12 +115,11 @@ class Cluster:
         lenient: bool = False,
         noted: tuple[str, ...] = (),
     ) -> None:
-        strictness = Strictness(
-            strict="strict" if strict else "", answer_for_all="strict" if strict else "", lenient=lenient
-        )
-        self._settle(_Kept(manifests or Manifests(), settings=InputSettings(strictness, rows, run), noted=noted))
+        option = "strict" if strict else ""
+        settings = InputSettings(Strictness(strict=option, answer_for_all=option, lenient=lenient), rows, run)
+        self._settle(_ClusterOrigin(manifests or Manifests(), settings=settings, noted=noted))
 
-    def _settle(self, kept: _Kept) -> None:
+    def _settle(self, kept: _ClusterOrigin) -> None:
         warnings = list(kept.noted)
         check_unknown_fields(kept.given.unknown_fields, kept.settings.strictness, warnings.extend)
         prepared = prepare(kept.given, kept.settings, warnings.extend, kept.changes)
@@ -139,7 +138,7 @@ class Cluster:
         return self._prepared.changed
 
     @classmethod
-    def _of(cls, kept: _Kept) -> Cluster:
+    def _of(cls, kept: _ClusterOrigin) -> Cluster:
         made = cls.__new__(cls)
         made._settle(kept)
         return made
@@ -173,27 +172,27 @@ class Cluster:
 
     @property
     def pods(self) -> dict[str, str | None]:
-        """`namespace/name` of the pods that have not ended, sorted, with their node; None: it waits."""
+        """`namespace/name` of the pods that have not ended, sorted, with their node; None: pending."""
         found = (loaded.object for loaded in self._whole.pods)
         active = [pod for pod in found if pod.status.phase not in ("Succeeded", "Failed")]
         return {pod.key: pod.spec.node_name or None for pod in sorted(active, key=lambda pod: pod.key)}
 
     @property
     def changes(self) -> tuple[str, ...]:
-        """What was changed, in order: the flag of `reprieve plan`, and what it did."""
+        """The changes in order: the flag of `reprieve plan`, and its effect."""
         return tuple(f"{made.change}: {made.sentence}" for made in self._changed.made)
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What `reprieve plan` warns of while it reads the input: unknown fields, workloads that are not planned."""
+        """The warnings of `reprieve plan` about the input: unknown fields, workloads that are not planned."""
         return self._warnings
 
     # -- changes -----------------------------------------------------------------------------------
 
     def with_manifests(self, *sources: Source | Iterable[Source], max_bytes: int = MAX_INPUT_BYTES) -> Cluster:
-        """With more objects, given as to `load`; they are made after everything that is there, unless they say when.
+        """Add objects, given as to `load`; without a creation time they are newer than all others.
 
-        Raises InputError for what exists already, and for a pod on a node that is nowhere.
+        Raises InputError for an object that exists already, and for a pod on an unknown node.
         """
         from reprieve.client.reading import add_new, known_classes
 
@@ -209,50 +208,50 @@ class Cluster:
         return Cluster._of(replace(kept, given=base, changes=(), earlier=self._changed, noted=tuple(noted)))
 
     def with_nodes(self, number: int, *, like: str) -> Cluster:
-        """With so many more nodes like one that is there: its capacity, labels, taints, devices and daemons."""
-        return self._with([Change("add-nodes", str(number), like)])
+        """Add nodes like an existing one: its capacity, labels, taints, devices and daemons."""
+        return self._with([InputChange("add-nodes", str(number), like)])
 
     def without(self, *workloads: str) -> Cluster:
-        """As if these (`[NAMESPACE/]KIND/NAME`), and what they own, had never been there."""
-        return self._with(Change("without", name) for name in workloads)
+        """Leave out workloads (`[NAMESPACE/]KIND/NAME`) and everything that they own."""
+        return self._with(InputChange("without", name) for name in workloads)
 
     def without_nodes(self, *nodes: str) -> Cluster:
-        """Without these nodes and their pods; what has a controller comes back and waits."""
-        return self._with(Change("remove-node", name) for name in nodes)
+        """Remove nodes with their pods; pods with a controller come back as pending."""
+        return self._with(InputChange("remove-node", name) for name in nodes)
 
     def cordon(self, *nodes: str) -> Cluster:
-        """No new pods on these nodes."""
-        return self._with(Change("cordon", name) for name in nodes)
+        """Place no new pods on these nodes."""
+        return self._with(InputChange("cordon", name) for name in nodes)
 
     def uncordon(self, *nodes: str) -> Cluster:
-        """Pods may go to these nodes again."""
-        return self._with(Change("uncordon", name) for name in nodes)
+        """Allow new pods on these nodes again."""
+        return self._with(InputChange("uncordon", name) for name in nodes)
 
     def drain(self, *nodes: str) -> Cluster:
         """Cordon and evict, as `kubectl drain` does."""
-        return self._with(Change("drain", name) for name in nodes)
+        return self._with(InputChange("drain", name) for name in nodes)
 
     def fail(self, *nodes: str) -> Cluster:
-        """These nodes fail: their pods are lost to them."""
-        return self._with(Change("fail", name) for name in nodes)
+        """Let nodes fail: their pods are lost."""
+        return self._with(InputChange("fail", name) for name in nodes)
 
     def taint(self, nodes: str, taint: str) -> Cluster:
-        """Another taint, `KEY[=VALUE]:EFFECT`; `KEY[:EFFECT]-` takes it off."""
-        return self._with([Change("taint", f"{nodes} {taint}")])
+        """Add a taint, `KEY[=VALUE]:EFFECT`; `KEY[:EFFECT]-` removes it."""
+        return self._with([InputChange("taint", f"{nodes} {taint}")])
 
     def label(self, nodes: str, label: str) -> Cluster:
-        """Another label, `KEY=VALUE`; `KEY-` takes it off."""
-        return self._with([Change("label", f"{nodes} {label}")])
+        """Set a label, `KEY=VALUE`; `KEY-` removes it."""
+        return self._with([InputChange("label", f"{nodes} {label}")])
 
     def scale(self, workload: str, number: int) -> Cluster:
-        """Another count of pods; of a podgroup its minCount."""
-        return self._with([Change("scale", f"{workload}={number}")])
+        """Change the number of pods of a workload; of a podgroup its minCount."""
+        return self._with([InputChange("scale", f"{workload}={number}")])
 
     def set_priority(self, workload: str, priority: int | str) -> Cluster:
-        """Another priority for everything of a workload: a number, or the name of a PriorityClass."""
-        return self._with([Change("set-priority", f"{workload}={priority}")])
+        """Change the priority of a whole workload: a number, or the name of a PriorityClass."""
+        return self._with([InputChange("set-priority", f"{workload}={priority}")])
 
-    def _with(self, changes: Iterable[Change]) -> Cluster:
+    def _with(self, changes: Iterable[InputChange]) -> Cluster:
         return Cluster._of(replace(self._kept, changes=(*self._kept.changes, *changes)))
 
     # -- answers -----------------------------------------------------------------------------------
@@ -260,8 +259,8 @@ class Cluster:
     def save(self, file: str | Path) -> None:
         """Write the cluster as manifests that `load` and `reprieve plan -f` read: FILE.yaml, FILE.yml or FILE.json.
 
-        It has what a plan reads, as a snapshot has it: changes are made, workloads stay workloads, and images are
-        numbers. Raises ValueError for another ending, OSError where the file cannot be written.
+        The file has everything that a plan reads: changes are made, workloads stay workloads, and images are numbers.
+        Raises ValueError for another ending, OSError where the file cannot be written.
         """
         from reprieve.client.snapshot import snapshot, text_of
 
@@ -274,13 +273,13 @@ class Cluster:
         path.write_text(text_of([*objects_of, *others], json=path.suffix == ".json"), encoding="utf-8")
 
     def plan(self, **how: Any) -> PlanResult:
-        """What would happen: `reprieve.plan` of this cluster."""
+        """Plan this cluster: see `reprieve.plan`."""
         from reprieve.python.plans import plan
 
         return plan(self, **how)
 
     def table(self, what: Literal["pods", "nodes"] = "pods") -> Table:
-        """All pods (with their node and phase) or nodes, sorted; who is on a node and says no phase is running."""
+        """Return all pods (with node and phase) or nodes, sorted; a pod on a node without a phase is running."""
         if what == "nodes":
             on = Counter(node for node in self.pods.values() if node is not None)
             nodes = sorted((loaded.object for loaded in self._whole.nodes), key=lambda node: node.name)

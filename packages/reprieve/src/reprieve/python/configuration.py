@@ -1,4 +1,4 @@
-"""How to plan, from a scheduler's configuration file and plugins of one's own."""
+"""Plan options from a scheduler's configuration file and third-party plugins."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
 MAX_CONFIGURATION_BYTES: Final = 1024 * 1024
 PLUGIN_TIMEOUT: Final = 10.0
-"""Seconds after which a call of a plugin of somebody else is given up."""
-NOT_ASKED: Final = "{}: its extenders are not asked, so the answer may differ from what happens"
+"""Seconds after which a call of a third-party plugin is given up."""
+NOT_ASKED: Final = "{}: its extenders are not called, so the answer may differ from the live scheduler"
 
 
 def read_configuration(file: str | Path) -> SchedulerConfiguration:
-    """A KubeSchedulerConfiguration in YAML or JSON.
+    """Read a KubeSchedulerConfiguration in YAML or JSON.
 
     Raises InputError for a file that cannot be read, ConfigurationError for what the form does not allow.
     """
@@ -42,7 +42,7 @@ def read_configuration(file: str | Path) -> SchedulerConfiguration:
     except ValueError as error:
         raise InputError(Origin(repr(str(file))), str(error)) from None  # a NUL in the name
     if len(data) > MAX_CONFIGURATION_BYTES:
-        raise InputError(origin, f"larger than {MAX_CONFIGURATION_BYTES} bytes: that is no configuration")
+        raise InputError(origin, f"larger than {MAX_CONFIGURATION_BYTES} bytes: not a configuration")
     try:
         documents = list(read_documents(data.decode("utf-8-sig")))
     except UnicodeDecodeError:
@@ -63,9 +63,9 @@ def profiles_for(
     call_extenders: bool = True,
     compatible: bool = False,
 ) -> tuple[tuple[Profile, ...], ExtenderCalls | None]:
-    """The profiles of a configuration, with the third-party plugins it enables or that are given.
+    """Return the profiles of a configuration with third-party plugins, and the caller of its extenders if it has any.
 
-    And the way to its extenders, if it has any; without `call_extenders` they are left out.  `compatible`: `placement:
+    Without `call_extenders` extenders are left out.  `compatible`: `placement:
     Compatible` in every profile.  Raises PluginLoadError and ConfigurationError.
     """
     from reprieve.live.extenders import Bodies, ExtenderCalls
@@ -92,9 +92,9 @@ def plan_options(
     compatible: bool = False,
     not_asked: str = NOT_ASKED,
 ) -> PlanOptions:
-    """How to plan. `config`: a KubeSchedulerConfiguration, as a file or as plain data.
+    """Return how to plan. `config`: a KubeSchedulerConfiguration, as a file or as plain data.
 
-    Extenders of the configuration are asked only with `call_extenders`; else the answer carries the warning
+    Extenders of the configuration are called only with `call_extenders`; else the answer has the warning
     `not_asked`.  Raises InputError for a configuration that cannot be used, PluginLoadError for such a plugin.
     """
     gates = gates or FeatureGates()

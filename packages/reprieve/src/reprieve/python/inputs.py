@@ -21,7 +21,7 @@ from kube_rules.manifests import Manifests, PodMaker
 from kube_rules.objects import PriorityClass
 from kube_rules.unknown_fields import UnknownField
 from reprieve.inputs.loading import MAX_INPUT_BYTES, load
-from reprieve.questions.changes import Change, Changed, asks_about_pods, changed_and_expanded, pod_name
+from reprieve.questions.changes import Changed, InputChange, asks_about_pods, changed_and_expanded, pod_name
 from reprieve.questions.trials import Trials
 from reprieve.simulation.plan import PlanOptions
 from reprieve.simulation.plan_inputs import misread_annotations, not_before, starts_at
@@ -78,7 +78,7 @@ class InputSource(InputSettings):
     kubeconfig: str | None = None
     context: str | None = None
     max_bytes: int = MAX_INPUT_BYTES
-    changes: Sequence[Change] = ()
+    changes: Sequence[InputChange] = ()
     """Made before the workloads are expanded."""
     stdin: bytes | None = None
     """The content of `-` where standard input was read before."""
@@ -300,7 +300,7 @@ def prepare(
     manifests: Manifests,
     settings: InputSettings,
     warn: Warn,
-    changes: Sequence[Change] = (),
+    changes: Sequence[InputChange] = (),
     now: float | None = None,
 ) -> PreparedInput:
     """Change an input and expand its workloads. `now`: when to plan, in seconds since the epoch. Raises InputError."""

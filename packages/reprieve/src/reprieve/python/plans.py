@@ -1,11 +1,11 @@
-"""`reprieve.plan`: what would happen to a cluster, with what came of it as values and tables.
+"""`reprieve.plan`: what the scheduler would do with a cluster, as values and tables.
 
 The answer is that of `reprieve plan` on the command line: both run `answers.answered`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from html import escape
@@ -48,17 +48,17 @@ def plan(
     now: float | datetime | None = None,
     suggest: bool = True,
 ) -> PlanResult:
-    """What would happen, and why, without touching anything.
+    """Plan a cluster: what the scheduler would do and why, without changing anything.
 
     `config`: a KubeSchedulerConfiguration, as a file or plain data.  `plugins`: classes, or `module:Class`, enabled in
-    every profile.  `feature_gates`: `A=true,B=false`, or a dict of booleans by name.  `compatible`: make room for
-    groups where kube-scheduler would.
+    every profile.  `feature_gates`: `A=true,B=false`, or a dict of booleans by name.  `compatible`: preempt for
+    groups exactly where kube-scheduler would.
     `first_decision`: stop at the first decision to preempt, victims still there.  `seed`: choose among equally good
     nodes by it instead of by name.  `now`: when to plan for, in seconds since the epoch or as a datetime with a time
-    zone; without it right after the newest object.  `suggest`: look for what would help who still waits, which plans
-    some more times.
+    zone; without it right after the newest object.  `suggest`: try changes that could help pending pods, which takes
+    some more plans.
 
-    `options` says how to plan in detail, instead of the others.  Raises InputError for an input, a configuration or a
+    `options` replaces all other arguments.  Raises InputError for an input, a configuration or a
     plugin that cannot be used.
     """
     if not isinstance(cluster, Cluster | Manifests):
@@ -88,7 +88,7 @@ def plan(
 
 @dataclass(frozen=True, slots=True, repr=False)
 class PlanResult(Answer):
-    """What would happen. `plan` is the document of `reprieve plan -o json`, `account` what its text has beyond it."""
+    """A plan. `plan` is the document of `reprieve plan -o json`, `account` what its text has beyond it."""
 
     before: Cluster
     cluster: Cluster
@@ -96,12 +96,12 @@ class PlanResult(Answer):
 
     @property
     def placements(self) -> dict[str, str]:
-        """`namespace/name` of the pods that were asked about and have a place, with their node."""
+        """`namespace/name` of the pods that were planned and have a place, with their node."""
         return {f"{pod.namespace}/{pod.name}": pod.node_name for pod in self.plan.pods if pod.node_name is not None}
 
     @property
     def waiting(self) -> dict[str, str]:
-        """`namespace/name` of the pods that have no place, with why."""
+        """`namespace/name` of the pods that stay pending, with the reason."""
         return {
             f"{pod.namespace}/{pod.name}": pod.message or pod.reason or pod.outcome
             for pod in self.plan.pods
@@ -110,24 +110,24 @@ class PlanResult(Answer):
 
     @property
     def preemptions(self) -> tuple[PreemptionOutcome, ...]:
-        """Decisions to preempt, in order of time: for whom, and `victims` with `why` each has to go."""
+        """Decisions to preempt, in order of time: the preemptor, and `victims` with `why` each is evicted."""
         return self.plan.preemptions
 
     @property
     def help(self) -> dict[str, tuple[Help, ...]]:
-        """What would help who waits: by `Pod namespace/name` or `PodGroup namespace/name`, each suggestion tried."""
+        """What would help pending pods: by `Pod namespace/name` or `PodGroup namespace/name`, each suggestion tried."""
         helps = [(f"Pod {pod.namespace}/{pod.name}", pod.help) for pod in self.plan.pods]
         helps += [(f"PodGroup {group.namespace}/{group.name}", group.help) for group in self.plan.pod_groups]
-        return {who: found for who, found in helps if found}
+        return {key: suggestions for key, suggestions in helps if suggestions}
 
     @property
     def all_placed(self) -> bool:
-        """Whether nobody is left out."""
+        """Whether no pod stays pending."""
         return self.plan.all_placed
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What was not understood, or may make the answer differ from what happens."""
+        """What was not understood, or may make the answer differ from the live scheduler."""
         return self.account.warnings
 
     def table(self, what: What = "pods") -> Table:
@@ -136,62 +136,46 @@ class PlanResult(Answer):
         `preemption` numbers the decisions from 0; `missing` is what would be missing with the victim back.
         """
         if what == "pods":
-            return Table(
-                ("namespace", "name", "group", "priority", "outcome", "node", "nominated_node", "reason", "message"),
-                [
-                    (
-                        pod.namespace,
-                        pod.name,
-                        pod.pod_group,
-                        pod.priority,
-                        pod.outcome,
-                        pod.node_name,
-                        pod.nominated_node_name,
-                        pod.reason,
-                        pod.message,
-                    )
-                    for pod in self.plan.pods
-                ],
+            columns, rows = _POD_COLUMNS, _rows(self.plan.pods, _POD_FIELDS)
+        elif what == "groups":
+            columns = rows_of = (
+                "namespace",
+                "name",
+                "priority",
+                "min_count",
+                "scheduled",
+                "outcome",
+                "reason",
+                "message",
             )
-        if what == "victims":
-            return Table(
-                ("preemption", "preemptor", "namespace", "name", "unit", "node", "priority", "violates_pdb", "why"),
-                [
-                    (
-                        number,
-                        f"{made.preemptor.kind} {made.preemptor.namespace}/{made.preemptor.name}",
-                        victim.namespace,
-                        victim.name,
-                        victim.unit,
-                        victim.node_name,
-                        victim.priority,
-                        victim.violates_pdb,
-                        None
-                        if victim.why is None
-                        else f"{victim.why.pod} would not fit on {victim.why.node_name}: {victim.why.message}",
-                    )
-                    for number, made in enumerate(self.plan.preemptions)
-                    for victim in made.victims
-                ],
+            rows = _rows(self.plan.pod_groups, rows_of)
+        elif what == "victims":
+            columns = (
+                "preemption",
+                "preemptor",
+                "namespace",
+                "name",
+                "unit",
+                "node",
+                "priority",
+                "violates_pdb",
+                "why",
             )
-        if what == "groups":
-            return Table(
-                ("namespace", "name", "priority", "min_count", "scheduled", "outcome", "reason", "message"),
-                [
-                    (
-                        group.namespace,
-                        group.name,
-                        group.priority,
-                        group.min_count,
-                        group.scheduled,
-                        group.outcome,
-                        group.reason,
-                        group.message,
-                    )
-                    for group in self.plan.pod_groups
-                ],
-            )
-        raise ValueError(f'"{what}": want pods, victims or groups')
+            rows = [
+                (
+                    number,
+                    f"{made.preemptor.kind} {made.preemptor.namespace}/{made.preemptor.name}",
+                    *_values(victim, ("namespace", "name", "unit", "node_name", "priority", "violates_pdb")),
+                    None
+                    if victim.why is None
+                    else f"{victim.why.pod} would not fit on {victim.why.node_name}: {victim.why.message}",
+                )
+                for number, made in enumerate(self.plan.preemptions)
+                for victim in made.victims
+            ]
+        else:
+            raise ValueError(f'"{what}": want pods, victims or groups')
+        return Table(columns, rows)
 
     def to_dataframe(self, what: What = "pods") -> pandas.DataFrame:
         """`table` as a data frame, also without rows. Needs pandas; raises ImportError without it."""
@@ -205,7 +189,8 @@ class PlanResult(Answer):
     def _repr_html_(self) -> str:
         changes = "".join(f"<li>{escape(made.change)}: {escape(made.sentence)}</li>" for made in self.plan.changes)
         helps = Table(
-            ("who", "what would help"), [(who, each.sentence) for who, all_ in self.help.items() for each in all_]
+            ("pending", "what would help"),
+            [(key, help_.sentence) for key, helps in self.help.items() for help_ in helps],
         )
         return (
             f"<p>{escape(repr(self))}</p>"
@@ -217,6 +202,28 @@ class PlanResult(Answer):
 
 
 # -- parts -----------------------------------------------------------------------------------------
+
+_POD_FIELDS = (
+    "namespace",
+    "name",
+    "pod_group",
+    "priority",
+    "outcome",
+    "node_name",
+    "nominated_node_name",
+    "reason",
+    "message",
+)
+_GROUP_FIELDS = ("namespace", "name", "priority", "min_count", "scheduled", "outcome", "reason", "message")
+_POD_COLUMNS = tuple({"pod_group": "group"}.get(name, name.removesuffix("_name")) for name in _POD_FIELDS)
+
+
+def _values(item: object, fields: Sequence[str]) -> tuple[Any, ...]:
+    return tuple(getattr(item, field) for field in fields)
+
+
+def _rows(items: Iterable[object], fields: Sequence[str]) -> list[tuple[Any, ...]]:
+    return [_values(item, fields) for item in items]
 
 
 def _options(

@@ -1,4 +1,4 @@
-"""Why pods and groups are still pending at the end of a plan: the last record of each, and what it says would help."""
+"""Why pods and groups are still pending at the end of a plan: the last record of each, and its hints."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ MOST_RECORDS: Final = 20_000
 
 
 class WaitingRecords:
-    """An observer of a plan that keeps the record of each entity's last rejection (`plan.Observer`)."""
+    """An observer of a plan that keeps the record of each entity's last rejection (`PlanObserver`)."""
 
     def __init__(self) -> None:
         self._builder: RecordBuilder | None = None
         self._last: OrderedDict[ObjectName, DecisionRecord] = OrderedDict()
 
     def attach(self, engine: Engine) -> None:
-        """See `Observer`."""
+        """See `PlanObserver`."""
         self._builder = RecordBuilder(engine)
 
     def decided(self, decision: Decision, *, seconds: float, now: float) -> None:
-        """See `Observer`. Only what ended in a rejection is of interest."""
+        """See `PlanObserver`. Only what ended in a rejection is of interest."""
         if self._builder is None or decision.result is not Result.UNSCHEDULABLE or decision.preemption is not None:
             return
         record = self._builder.record(decision, seconds=seconds, now=now)

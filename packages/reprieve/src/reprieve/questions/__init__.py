@@ -1,5 +1,5 @@
 """What-if questions about a cluster: changes to an input, and what plans of it answer (whatif.md 4 to 8, 10).
 
-`changes` applies cordons, drains and other counts before a plan is made; `suggestions`, `capacity`, `draining` and
-`comparing` ask by making plans; `queue_order` orders who waits.
+`changes` applies cordons, drains and other counts before a plan is made; `suggestions`, `capacity`, `drain_order` and
+`comparison` make plans; `queue_order` sorts pending pods.
 """

@@ -1,11 +1,11 @@
-"""How many more of something fit: now, with preemption, in each topology domain; and what is fragmented (whatif.md 8).
+"""How many more copies of a shape fit: now, with preemption, in each topology domain; and fragmentation (whatif.md 8).
 
-Terms: a shape is what copies are made of, a pod or a gang; a copy is one more of it under names of its own; room is
-stranded where there is some and yet not enough for one more pod of the shape.
+Terms: a shape is a pod or a gang; a copy is one more of it under names of its own; capacity is stranded where some is
+free, but not enough for one more pod of the shape.
 
-Copies come one after the other, and each makes the room that it needs.  To search for victims for one gang after the
-other takes minutes where thousands of pods run and hundreds of gangs fit: beyond `MOST_SEARCHED` it is counted how many
-copies the cluster takes without all those who may be evicted, and for that many together the victims are searched once.
+Copies come one after the other, and each preempts what it needs.  Searching victims for one gang after the other takes
+minutes where thousands of pods run and hundreds of gangs fit.  Beyond `MOST_SEARCHED` the cluster is counted without
+all pods that may be evicted, and the victims of that many copies are searched once.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from kube_rules.unknown_fields import nearest
 from reprieve.cluster.extended_resources import served_by
 from reprieve.cluster.resources import readable
 from reprieve.decisions.outcomes import Document
-from reprieve.questions.changes import HOSTNAME
+from reprieve.questions.changed_objects import HOSTNAME
 from reprieve.questions.pod_edits import workload_of_pod
 from reprieve.scheduling.held_room import waits_for_completions
 from reprieve.simulation.controllers.admission import exists
@@ -58,8 +58,8 @@ class Domain(Document, frozen=True, kw_only=True):
     pods: int
 
 
-class Pool(Document, frozen=True, kw_only=True):
-    """Nodes alike. `free`, `stranded`: of the resource scarcest for the shape; `by`: who has most of the rest.
+class NodePool(Document, frozen=True, kw_only=True):
+    """Similar nodes. `free`, `stranded`: of the resource scarcest for the shape; `by`: workloads with most of the rest.
 
     `stranded` is None where more pods may fit than were tried.
     """
@@ -72,11 +72,11 @@ class Pool(Document, frozen=True, kw_only=True):
     by: tuple[str, ...] = ()
 
 
-class Capacity(Document, frozen=True, kw_only=True):
+class CapacityReport(Document, frozen=True, kw_only=True):
     """The document. `now`: copies that fit beside all that runs; `with_preemption`: if they evict `victims` pods.
 
-    `at_least`: the figures (`now`, `withPreemption`, `largestGang`) that are as many as were tried: there may be room
-    for more. Where `largestGang` is one of them, what is stranded is not known, nor by whom.
+    `at_least`: the figures (`now`, `withPreemption`, `largestGang`) that are as many as were tried: more may fit.
+    Where `largestGang` is one of them, the stranded capacity and its workloads are unknown.
     """
 
     api_version: str = "reprieve.dev/v1alpha1"
@@ -95,23 +95,23 @@ class Capacity(Document, frozen=True, kw_only=True):
     topology_key: str | None = None
     domains: tuple[Domain, ...] = ()
     resource: str | None = None
-    pools: tuple[Pool, ...] = ()
+    pools: tuple[NodePool, ...] = ()
 
 
 def capacity(
     manifests: Manifests, shape: Manifests, options: PlanOptions, *, topology: str = "", pool: str = ""
-) -> Capacity:
+) -> CapacityReport:
     """Return how many more of the shape the cluster takes. Both inputs are expanded.
 
     Pending pods of the cluster are left out.
 
-    `topology`: the node label whose values are domains; by default the shape's own constraint. `pool`: the label that
-    tells pools; by default nodes of one size are one. Raises InputError for a shape without pods or with too many, and
-    for a label that no node has.
+    `topology`: the node label with the domains as values; by default the shape's own constraint. `pool`: the label
+    of pools; by default nodes of one size are one pool. Raises InputError for a shape without pods or with too many,
+    and for a label that no node has.
     """
     pods = [loaded.object for loaded in shape.pods if not loaded.object.spec.node_name]
     if not pods:
-        raise InputError(Origin("--shape"), "there is no pod in it that waits for a node")
+        raise InputError(Origin("--shape"), "it has no pending pod")
     if len(pods) > MOST_PODS:
         raise InputError(Origin("--shape"), f"a copy has {len(pods)} pods: at most {MOST_PODS} can be tried")
     for option, label in (("--topology", topology), ("--pool", pool)):
@@ -144,7 +144,7 @@ def capacity(
     for amounts in whole:
         there.update(amounts)
     scarce = max(one, key=lambda name: one[name] / max(1, there[name]), default="")
-    return Capacity(
+    return CapacityReport(
         shape=_called(pods, groups),
         pods_per_copy=len(pods),
         requests={name: readable(name, amount) for name, amount in sorted(asked.items())},
@@ -233,8 +233,8 @@ def _most(nodes: Sequence[Mapping[str, int]], pods: Sequence[objects.Pod], most:
     """A number of copies that is not too low: as many as would fit if only resources mattered, `most` at most.
 
     Each node takes as many pods as it has room for the least that any of them asks of each resource, and all nodes
-    together what all pods ask, but for `by_claim`: nodes do not list what drivers offer. To try more would be in vain,
-    and each one tried in vain costs as much as one that fits.
+    together what all pods ask, but for `by_claim`: nodes do not list what drivers offer. A higher number cannot
+    fit, and trying it costs as much as one that fits.
     """
     requests = [pod_requests(pod) for pod in pods]
     asked: Counter[str] = Counter()
@@ -250,7 +250,7 @@ def _most(nodes: Sequence[Mapping[str, int]], pods: Sequence[objects.Pod], most:
     return min([most, fits // len(pods), *(free[name] // amount for name, amount in asked.items())])
 
 
-class _Counted(NamedTuple):
+class _CopyCount(NamedTuple):
     """Copies that fit now and with preemption, the pods that go for them, and with how many copies that was tried."""
 
     now: int
@@ -274,7 +274,7 @@ class _Counting:
     by_claim: Set[str]
     alike: bool
 
-    def counts(self, free: Sequence[Mapping[str, int]], now: int | None) -> _Counted:
+    def counts(self, free: Sequence[Mapping[str, int]], now: int | None) -> _CopyCount:
         """All of it; `free` on each node; `now`: the copies that fit now, where that is known."""
         emptied = self._emptied()
         room, _ = _amounts(emptied.nodes, emptied.pods)
@@ -283,15 +283,15 @@ class _Counting:
         if now is None:
             now, _ = self._placed(self.cluster, self._at_most(free), never=True)
         if now >= number:
-            return _Counted(now, now, 0, self.most)
+            return _CopyCount(now, now, 0, self.most)
         if not self.groups or (number - now) * searched <= MOST_SEARCHED:
-            return _Counted(now, *self._one_after_the_other(number), self.most)
+            return _CopyCount(now, *self._one_after_the_other(number), self.most)
         without = self._placed(emptied, number, never=True)[0]
         victims = self._together(without) if without > now else None
         if victims is not None:  # of pods that differ more may fit where others of them are put on each node
-            return _Counted(now, without, victims, self.most if self.alike else without)
+            return _CopyCount(now, without, victims, self.most if self.alike else without)
         few = min(number, now + max(1, MOST_SEARCHED // searched))
-        return _Counted(now, *self._one_after_the_other(few), few if few < number else self.most)
+        return _CopyCount(now, *self._one_after_the_other(few), few if few < number else self.most)
 
     def _at_most(self, nodes: Sequence[Mapping[str, int]]) -> int:
         return _most(nodes, self.pods, self.most, self.by_claim)
@@ -301,7 +301,7 @@ class _Counting:
         return (*self.pods, *self.groups)
 
     def _emptied(self) -> Manifests:
-        """The cluster without those whom a copy might evict: who stays for certain, in what the input says, stays."""
+        """Return the cluster without the pods that a copy might evict."""
         if waits_for_completions(self.options.profiles):
             found = dict(self.cluster.objects)
             found[objects.Pod] = []
@@ -327,7 +327,7 @@ class _Counting:
         return with_fields(self.cluster, objects=found)
 
     def _one_after_the_other(self, number: int) -> tuple[int, int]:
-        """Of so many copies, each after those before it: those that are placed whole, and how many pods go for them."""
+        """Return how many of so many copies, one after the other, are placed whole, and the number of their victims."""
         placed, victims = self._placed(self.cluster, number)
         parts = any(group.min_count != len(self.pods) for group in self.groups) if self.groups else len(self.pods) > 1
         if placed < number and victims and parts:  # parts of copies that are not placed whole evict pods too
@@ -336,7 +336,7 @@ class _Counting:
         return placed, victims
 
     def _placed(self, cluster: Manifests, number: int, *, never: bool = False) -> tuple[int, int]:
-        """How many of so many copies are placed whole, and how many pods go for them; `never`: they evict nobody."""
+        """Return how many of so many copies are placed whole, and their victims; `never`: without preemption."""
         if not number:
             return 0, 0
         policy = {"preemption_policy": "Never"} if never else {}
@@ -442,15 +442,15 @@ def _domains(cluster: Manifests, on_nodes: Counter[str], topology: str) -> tuple
 
 def _pools(
     cluster: Manifests, on_nodes: Counter[str], one: Mapping[str, int], scarce: str, label: str, *, known: bool
-) -> tuple[Pool, ...]:
-    """The pools; `known`: whether all pods of the shape that fit were tried, so what is left is stranded."""
+) -> tuple[NodePool, ...]:
+    """Return the pools; `known`: all pods of the shape that fit were tried, so the rest is stranded."""
     used: dict[str, Counter[str]] = defaultdict(Counter)
     """Node -> workload -> how much of the scarce resource it has there."""
     for loaded in cluster.pods:
         pod = loaded.object
         if pod.status.phase not in ("Succeeded", "Failed"):
-            who = workload_of_pod(pod) or "daemons and static pods"
-            used[pod.spec.node_name][who] += pod_requests(pod).get(scarce, 0)
+            workload = workload_of_pod(pod) or "daemons and static pods"
+            used[pod.spec.node_name][workload] += pod_requests(pod).get(scarce, 0)
     members: dict[str, list[objects.Node]] = defaultdict(list)
     for node in (loaded.object for loaded in cluster.nodes):
         members[_pool_of(node, label)].append(node)
@@ -465,9 +465,11 @@ def _pools(
             free, stranded = free + left, stranded + wasted
             if wasted:
                 by.update(used[node.name])
-        most = sorted((who for who in by if by[who]), key=lambda who: (-by[who], who))[:MOST_NAMED]
+        most = sorted((workload for workload in by if by[workload]), key=lambda workload: (-by[workload], workload))[
+            :MOST_NAMED
+        ]
         pools.append(
-            Pool(
+            NodePool(
                 name=name,
                 nodes=len(nodes),
                 pods=sum(on_nodes[node.name] for node in nodes),

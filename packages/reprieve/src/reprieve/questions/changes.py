@@ -1,10 +1,10 @@
 """Changes to an input before it is planned: cordon, drain, more nodes, fewer replicas (whatif.md 4).
 
-Terms: a displaced pod ran on a node that is drained, taken away or fails; who has a controller has a successor, which
-waits for a place as the controller would have made it.
+Terms: a displaced pod ran on a node that is drained, removed or fails; a pod with a controller has a successor, which
+is pending as the controller would have made it.
 
-Invariants: changes happen in the order given, each to what the ones before left; the input is not changed, a copy is; a
-change that meets nothing is an error, not a change of nothing.
+Invariants: changes happen in the order given, each to the result of those before; a copy of the input is changed; a
+change that matches no object is an error.
 """
 
 from __future__ import annotations
@@ -28,9 +28,20 @@ from kube_rules.selectors import SelectorError, parse_label_selector
 from kube_rules.taints import EFFECTS
 from kube_rules.unknown_fields import nearest
 from reprieve.cluster.taints import tolerates
+from reprieve.questions.changed_objects import (
+    copies_of_node,
+    cordoned,
+    empty_dirs,
+    failed,
+    gang_sizes,
+    kubectl_needs,
+    stays,
+    uncordoned,
+    waiting_like,
+)
 from reprieve.simulation.controllers.disruption import allowed_now, followed, is_healthy
 from reprieve.simulation.report import Answer, BrokenGang, ChangeMade, DisplacedPod, LostPod, Plan, PodOutcome
-from reprieve.simulation.workloads.owners import is_active, reference_of, whole_number
+from reprieve.simulation.workloads.owners import reference_of, whole_number
 from reprieve.simulation.workloads.rows import Rows
 from reprieve.simulation.workloads.scaling import Named, NotThereError, Workloads
 from reprieve.simulation.workloads.table import TABLE
@@ -39,19 +50,12 @@ MOST_ADDED: Final = 10_000
 """Nodes that one change may add."""
 MOST_REPLICAS: Final = 100_000
 """The count that a workload may be given."""
-HOSTNAME: Final = "kubernetes.io/hostname"
-_UNSCHEDULABLE: Final = "node.kubernetes.io/unschedulable"
-_LIFECYCLE: Final = "node.kubernetes.io/"
-_MIRROR: Final = "kubernetes.io/config.mirror"
-_UNREACHABLE: Final = "node.kubernetes.io/unreachable"
-_FAILED: Final = tuple(Taint(key=_UNREACHABLE, effect=each) for each in ("NoSchedule", "NoExecute"))
-_ENDING: Final = re.compile(r"-(?:[a-z0-9]{5}|\d{5})$")
 
 ObjectT = TypeVar("ObjectT", bound=KubernetesObject)
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class InputChange:
     """One flag as it was given: `drain`, `n1`. `like`: the node that new ones are copies of."""
 
     flag: str
@@ -74,8 +78,8 @@ class Changed:
     """(namespace, name) of pods of which a change says how many or how important they are."""
 
 
-def changed(manifests: Manifests, changes: Sequence[Change], *, rows: Rows = TABLE) -> Changed:
-    """The input after its changes. Raises InputError, with the flag as its place, for one that meets nothing."""
+def changed(manifests: Manifests, changes: Sequence[InputChange], *, rows: Rows = TABLE) -> Changed:
+    """Return the input after its changes. Raises InputError, with the flag as its place, where one matches nothing."""
     if not changes:
         return Changed(manifests)
     changer = _Changer(manifests, rows)
@@ -86,14 +90,14 @@ def changed(manifests: Manifests, changes: Sequence[Change], *, rows: Rows = TAB
 
 def changed_and_expanded(
     manifests: Manifests,
-    changes: Sequence[Change],
+    changes: Sequence[InputChange],
     expand: Callable[[Manifests], Manifests],
     *,
     rows: Rows = TABLE,
 ) -> tuple[Manifests, Changed]:
-    """The input after its changes with the pods that its workloads then call for, and what the changes did.
+    """Return the input after its changes with the pods that its workloads then call for, and the changes made.
 
-    A change may name what is made only when the workloads are expanded: the gang of a Job.  Raises InputError as
+    A change may name an object that only the expansion makes: the gang of a Job.  Raises InputError as
     `changed` and `expand` do.
     """
     try:
@@ -113,8 +117,8 @@ def pod_name(loaded: Loaded[objects.Pod]) -> tuple[str, str]:
     return loaded.object.namespace, loaded.object.name
 
 
-def asks_about_pods(change: Change) -> bool:
-    """Whether a change is a question about certain pods - those that it displaces, makes or ranks - and not all."""
+def asks_about_pods(change: InputChange) -> bool:
+    """Return whether a change asks about the pods that it displaces, makes or ranks, and not about all."""
     return change.flag in _OF_PODS or (change.flag == "taint" and change.value.endswith(":NoExecute"))
 
 
@@ -122,7 +126,7 @@ _OF_PODS: Final = ("drain", "remove-node", "fail", "scale", "set-priority")
 
 
 class _NotThereError(InputError):
-    """A change of something that is not in the input, and may be once its workloads are expanded."""
+    """A change of an object that may be there only once the workloads are expanded."""
 
 
 class _Changer:
@@ -148,13 +152,13 @@ class _Changer:
         self._latest = max((loaded.created for loaded in everything), default=0.0)
         self._given = manifests.pods
         self._before = gang_sizes(manifests)
-        self._change = Change("", "")
+        self._change = InputChange("", "")
         self._made: list[ChangeMade] = []
         self._displaced: list[DisplacedPod] = []
         self._concerned: set[tuple[str, str]] = set()
         self._makers: dict[str, Callable[[str], str]] = {
-            "cordon": lambda value: self._on_nodes(value, _cordoned, "no new pods go there"),
-            "uncordon": lambda value: self._on_nodes(value, _uncordoned, "pods may go there again"),
+            "cordon": lambda value: self._on_nodes(value, cordoned, "no new pods are placed there"),
+            "uncordon": lambda value: self._on_nodes(value, uncordoned, "new pods may be placed there again"),
             "drain": self._drain,
             "remove-node": lambda value: self._take(value, "removed", keep=False),
             "fail": lambda value: self._take(value, "failed", keep=True),
@@ -174,7 +178,7 @@ class _Changer:
         """Namespaces and names of pods that are taken, from the first time that it matters."""
         return {(loaded.object.namespace, loaded.object.name) for loaded in self._given}
 
-    def make(self, change: Change) -> None:
+    def make(self, change: InputChange) -> None:
         """Make one change."""
         self._change, self._touched, self._needs = change, (), ()
         sentence = self._makers[change.flag](change.value)
@@ -247,7 +251,7 @@ class _Changer:
         whole = match is not None and (not match[1].endswith("-") or match[1] == text)
         if match is None or not whole or ((match[3] or not gone) and match[3] not in EFFECTS):
             raise self._error(
-                f'"{text}": want KEY[=VALUE]:EFFECT with {", ".join(EFFECTS)}, or KEY[:EFFECT]- to take it off'
+                f'"{text}": want KEY[=VALUE]:EFFECT with {", ".join(EFFECTS)}, or KEY[:EFFECT]- to remove it'
             )
         # The dash at the end of `KEY-` is in the key, as keys may have dashes; none ends in one.
         key, content, effect = match[1].removesuffix("-"), match[2] or "", match[3] or ""
@@ -259,17 +263,17 @@ class _Changer:
             more = () if gone else (Taint(key=key, value=content, effect=effect),)
             return replace(node, spec=replace(node.spec, taints=(*kept, *more)))
 
-        what = self._on_nodes(target, taint, f"taint {text.removesuffix('-')} {'taken off' if gone else 'put on'}")
+        what = self._on_nodes(target, taint, f"taint {text.removesuffix('-')} {'removed' if gone else 'added'}")
         if gone or effect != "NoExecute":
             return what
         return ", ".join([what, *self._driven_off((key, content, effect))])
 
     def _driven_off(self, taint: tuple[str, str, str]) -> list[str]:
-        """Evict who does not tolerate a taint of the nodes just touched; what became of them, in words."""
+        """Evict pods that do not tolerate a taint of the nodes just touched; return their outcome in words."""
         there = self._pods_on(set(self._touched))
         going = [one for one in there if not any(tolerates(each, taint) for each in one.object.spec.tolerations)]
-        daemons = [one for one in going if _stays(one.object)]
-        others = [one for one in going if not _stays(one.object)]
+        daemons = [one for one in going if stays(one.object)]
+        others = [one for one in going if not stays(one.object)]
         for loaded in daemons:
             self._list(objects.Pod).remove(loaded)
         back, lost, _ = self._displace(others, None)
@@ -282,7 +286,7 @@ class _Changer:
         key, equals, content = text.partition("=")
         gone = not equals and text.endswith("-")
         if not key or not (equals or gone):
-            raise self._error(f'"{text}": want KEY=VALUE, or KEY- to take it off')
+            raise self._error(f'"{text}": want KEY=VALUE, or KEY- to remove it')
         key = key.removesuffix("-") if gone else key
 
         def label(node: objects.Node) -> objects.Node:
@@ -292,7 +296,7 @@ class _Changer:
             labels = labels if gone else {**labels, key: content}
             return replace(node, metadata=replace(node.metadata, labels=labels))
 
-        return self._on_nodes(target, label, f"label {key} taken off" if gone else f"label {text}")
+        return self._on_nodes(target, label, f"label {key} removed" if gone else f"label {text}")
 
     def _target(self, value: str) -> tuple[str, str]:
         """`NODE=KEY...`, or `NODE|SELECTOR KEY...`."""
@@ -310,16 +314,16 @@ class _Changer:
         nodes = self._nodes(value)
         names = {loaded.object.name for loaded in nodes}
         for loaded in nodes:
-            self._put(loaded, _cordoned(loaded.object))
+            self._put(loaded, cordoned(loaded.object))
         there = self._pods_on(names)
-        self._needs = _kubectl_needs([loaded.object for loaded in there])
-        pods = [pod for pod in there if not _stays(pod.object)]
+        self._needs = kubectl_needs([loaded.object for loaded in there])
+        pods = [pod for pod in there if not stays(pod.object)]
         over = allowed_now(
             [loaded.object for loaded in self._list(objects.PodDisruptionBudget)],
             [loaded.object for loaded in self._list(objects.Pod)],
         )
         kept = len(there) - len(pods)
-        emptied = sum(bool(_empty_dirs(pod.object)) for pod in pods if pod.object.metadata.deletion_timestamp is None)
+        emptied = sum(bool(empty_dirs(pod.object)) for pod in pods if pod.object.metadata.deletion_timestamp is None)
         back, lost, against = self._displace(pods, over)
         parts = [f"{_count(back + lost, 'pod')} evicted from {_count(len(nodes), 'node')}", *_fates(back, lost)]
         parts += [f"{emptied} {'loses' if emptied == 1 else 'lose'} emptyDir data"] if emptied else []
@@ -328,17 +332,17 @@ class _Changer:
         return ", ".join(parts)
 
     def _take(self, value: str, what: str, *, keep: bool) -> str:
-        """Nodes that go with their pods: away for good, or there and not ready."""
+        """Remove nodes with their pods, or keep them as not ready."""
         nodes = self._nodes(value)
         names = {loaded.object.name for loaded in nodes}
         pods = self._pods_on(names)
-        gone = [pod for pod in pods if _stays(pod.object)]
-        back, lost, _ = self._displace([pod for pod in pods if not _stays(pod.object)], None)
+        gone = [pod for pod in pods if stays(pod.object)]
+        back, lost, _ = self._displace([pod for pod in pods if not stays(pod.object)], None)
         for pod in gone:
             self._list(objects.Pod).remove(pod)
         for loaded in nodes:
             if keep:
-                self._put(loaded, _failed(loaded.object))
+                self._put(loaded, failed(loaded.object))
             else:
                 self._list(objects.Node).remove(loaded)
         slices = self._list(objects.ResourceSlice)
@@ -357,7 +361,7 @@ class _Changer:
     def _displace(
         self, pods: Sequence[Loaded[objects.Pod]], over: Callable[[objects.Pod], tuple[str, ...]] | None
     ) -> tuple[int, int, int]:
-        """Take pods from their nodes; how many come back, are lost, and go against a budget.
+        """Take pods from their nodes; return how many come back, are lost, and violate a budget.
 
         `over`: which budgets do not allow the eviction of a pod, each eviction counted.
         """
@@ -365,7 +369,7 @@ class _Changer:
         evicted: list[objects.Pod] = []  # of those that count for budgets
         for loaded in pods:
             pod = loaded.object
-            if pod.metadata.deletion_timestamp is not None:  # it goes anyway: nobody evicts or loses it
+            if pod.metadata.deletion_timestamp is not None:  # it ends anyway: it is neither evicted nor lost
                 self._list(objects.Pod).remove(loaded)
                 continue
             budgets = over(pod) if over is not None else ()
@@ -389,7 +393,7 @@ class _Changer:
                     change=str(self._change),
                     successor=successor,
                     budgets=budgets,
-                    empty_dirs=_empty_dirs(pod),
+                    empty_dirs=empty_dirs(pod),
                 )
             )
         there = self._list(objects.PodDisruptionBudget)
@@ -510,17 +514,17 @@ class _Changer:
     def _without(self, value: str) -> str:
         found = self._found(value)
         if found.kind == "Node":
-            raise self._error(f"--remove-node {found.name} takes a node away, with its pods")
+            raise self._error(f"--remove-node {found.name} removes a node with its pods")
         pods, groups = self._workloads.remove(found)
         gone = {id(loaded) for loaded in (*pods, *groups)}
         for kind in (objects.Pod, objects.PodGroup):
             listed: Any = self._list(kind)
             listed[:] = [loaded for loaded in listed if id(loaded) not in gone]
-        return f"{found} was never there" + (f", nor its {_count(len(pods), 'pod')}" if pods else "")
+        return f"{found} is left out" + (f", with its {_count(len(pods), 'pod')}" if pods else "")
 
 
 def with_changes(answer: Answer, made: Changed) -> Answer:
-    """The answer to a changed input, with what the changes did and what became of whom they displaced."""
+    """Return the answer with the effects of the changes and the outcomes of displaced pods."""
     if not made.made:
         return answer
     plan = answer.plan
@@ -565,138 +569,6 @@ def why_waits(plan: Plan) -> Callable[[PodOutcome], str | None]:
 
 
 # -- parts -----------------------------------------------------------------------------------------
-
-
-def waiting_like(pod: objects.Pod, taken: set[tuple[str, str]], tried: dict[tuple[str, str], int]) -> objects.Pod:
-    """The pod that a controller makes for one that is gone: alike, without a node, under a name that is free.
-
-    Whose name tells an ordinal has it again; a name that ends in five made-up characters gets others.  `tried`: by
-    namespace and what comes before them, up to which number names were tried, so that many cost as much each as one.
-    """
-    meta = pod.metadata
-    name = meta.name
-    if (pod.namespace, name) in taken or _ENDING.search(name):
-        base = f"{_ENDING.sub('', name)}-"[:58]
-        number = tried.get((pod.namespace, base), 0)
-        while (pod.namespace, f"{base}{number:05d}") in taken or f"{base}{number:05d}" == name:
-            number += 1
-        tried[pod.namespace, base] = number
-        name = f"{base}{number:05d}"
-    spec = replace(pod.spec, node_name="")
-    fresh = replace(meta, name=name, generate_name="", uid="", resource_version="", creation_timestamp=None)
-    fresh = replace(fresh, deletion_timestamp=None, deletion_grace_period_seconds=None)
-    return objects.Pod(metadata=fresh, spec=spec)
-
-
-def copies_of_node(
-    manifests: Manifests, model: objects.Node, name: str, makes_daemons: Callable[[objects.Pod], bool]
-) -> list[KubernetesObject]:
-    """A node like another, ready and open for pods, with its devices and the daemons that nobody else makes."""
-    labels = {**model.metadata.labels, **({HOSTNAME: name} if HOSTNAME in model.metadata.labels else {})}
-    taints = tuple(taint for taint in model.spec.taints if not taint.key.startswith(_LIFECYCLE))
-    meta = replace(model.metadata, name=name, uid="", resource_version="", labels=labels, creation_timestamp=None)
-    spec = replace(model.spec, unschedulable=False, taints=taints, provider_id="")
-    ready = tuple(each for each in model.status.conditions if each.type != "Ready")
-    made: list[KubernetesObject] = [
-        replace(model, metadata=meta, spec=spec, status=replace(model.status, conditions=ready))
-    ]
-    drivers = (loaded.object for loaded in manifests.of(objects.CSINode) if loaded.object.name == model.name)
-    made += [replace(csi, metadata=replace(csi.metadata, name=name, uid="")) for csi in drivers]
-    for one in (loaded.object for loaded in manifests.of(objects.ResourceSlice)):
-        if one.spec.node_name == model.name:
-            pool = replace(one.spec.pool, name=f"{one.spec.pool.name}-{name}")
-            renamed = replace(one.metadata, name=f"{one.name}-{name}"[:253], uid="")
-            made.append(replace(one, metadata=renamed, spec=replace(one.spec, node_name=name, pool=pool)))
-    for pod in (loaded.object for loaded in manifests.pods if loaded.object.spec.node_name == model.name):
-        if _is_daemon(pod) and is_active(pod) and not makes_daemons(pod):
-            renamed = replace(pod.metadata, name=f"{pod.name[:200]}-{name}"[:253], uid="", creation_timestamp=None)
-            affinity = _pinned_to(pod.spec.affinity, name)
-            made.append(replace(pod, metadata=renamed, spec=replace(pod.spec, node_name=name, affinity=affinity)))
-    return made
-
-
-def _pinned_to(affinity: objects.Affinity | None, name: str) -> objects.Affinity | None:
-    """The affinity of a daemon's pod for another node."""
-    if affinity is None or affinity.node_affinity is None:
-        return affinity
-    requirement = objects.NodeSelectorRequirement(key="metadata.name", operator="In", values=(name,))
-    term = objects.NodeSelectorTerm(match_fields=(requirement,))
-    selector = objects.NodeSelector(node_selector_terms=(term,))
-    of_node = replace(affinity.node_affinity, required_during_scheduling_ignored_during_execution=selector)
-    return replace(affinity, node_affinity=of_node)
-
-
-def _cordoned(node: objects.Node) -> objects.Node:
-    taint = Taint(key=_UNSCHEDULABLE, effect="NoSchedule")
-    taints = (
-        node.spec.taints if any(one.key == _UNSCHEDULABLE for one in node.spec.taints) else (*node.spec.taints, taint)
-    )
-    return replace(node, spec=replace(node.spec, unschedulable=True, taints=taints))
-
-
-def _uncordoned(node: objects.Node) -> objects.Node:
-    taints = tuple(taint for taint in node.spec.taints if taint.key != _UNSCHEDULABLE)
-    return replace(node, spec=replace(node.spec, unschedulable=False, taints=taints))
-
-
-def _failed(node: objects.Node) -> objects.Node:
-    others = tuple(each for each in node.status.conditions if each.type != "Ready")
-    ready = objects.NodeCondition(type="Ready", status="Unknown", reason="NodeStatusUnknown")
-    taints = tuple(taint for taint in node.spec.taints if taint.key != _UNREACHABLE)
-    return replace(
-        node,
-        spec=replace(node.spec, taints=(*taints, *_FAILED)),
-        status=replace(node.status, conditions=(*others, ready)),
-    )
-
-
-def _is_daemon(pod: objects.Pod) -> bool:
-    reference = reference_of(pod)
-    return reference is not None and reference.kind == "DaemonSet"
-
-
-def _stays(pod: objects.Pod) -> bool:
-    """Whether a drain leaves the pod: it is a daemon's or a static one."""
-    return _is_daemon(pod) or _MIRROR in pod.metadata.annotations or _is_static(pod)
-
-
-def _empty_dirs(pod: objects.Pod) -> tuple[str, ...]:
-    """The volumes of a pod whose data is gone with it."""
-    return tuple(volume.name for volume in pod.spec.volumes if volume.empty_dir is not None)
-
-
-def _kubectl_needs(pods: Sequence[objects.Pod]) -> tuple[str, ...]:
-    """The flags without which `kubectl drain` refuses to take these pods from their node (whatif.md 4.4)."""
-    going = [pod for pod in pods if not _stays(pod)]
-    needs = {
-        "--force": any(reference_of(pod) is None for pod in going),
-        "--ignore-daemonsets": any(_is_daemon(pod) for pod in pods),
-        "--delete-emptydir-data": any(_empty_dirs(pod) for pod in going),
-    }
-    return tuple(flag for flag, needed in needs.items() if needed)
-
-
-def _is_static(pod: objects.Pod) -> bool:
-    reference = reference_of(pod)
-    return reference is not None and reference.kind == "Node"
-
-
-def gang_sizes(manifests: Manifests) -> dict[tuple[str, str], tuple[int, int]]:
-    """(namespace, name) of every gang: its minimum and how many of it have a node."""
-    bound: dict[tuple[str, str], int] = {}
-    for loaded in manifests.pods if manifests.pod_groups else ():
-        pod = loaded.object
-        name = pod_group_name(pod)
-        if name is not None and pod.spec.node_name and pod.status.phase not in ("Succeeded", "Failed"):
-            key = (pod.namespace, name)
-            bound[key] = bound.get(key, 0) + 1
-    found = {}
-    for group in (loaded.object for loaded in manifests.pod_groups):
-        gang = group.spec.scheduling_policy.gang
-        if gang is not None:
-            key = (group.namespace, group.name)
-            found[key] = (gang.min_count, bound.get(key, 0))
-    return found
 
 
 def _fates(back: int, lost: int) -> list[str]:

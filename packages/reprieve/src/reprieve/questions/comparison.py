@@ -1,4 +1,4 @@
-"""Plans of one question side by side: who is placed, evicted or waits under each, and the cost (whatif.md 10)."""
+"""Plans of one question side by side: what is placed, evicted or pending under each, and the cost (whatif.md 10)."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class Variant(Document, frozen=True, kw_only=True):
     pdb_violations: int
 
 
-class Compared(Document, frozen=True, kw_only=True):
-    """A pod, a gang or a unit that ran, and what becomes of it under each variant, in their order."""
+class ComparisonRow(Document, frozen=True, kw_only=True):
+    """A pod, a gang or a running unit, and its outcome under each variant, in their order."""
 
     kind: str
     namespace: str
@@ -34,7 +34,7 @@ class Compared(Document, frozen=True, kw_only=True):
 
     @property
     def differs(self) -> bool:
-        """Whether it matters which variant is taken."""
+        """Whether the outcomes differ."""
         return len(set(self.outcomes)) > 1
 
 
@@ -45,18 +45,18 @@ class PlanComparison(Document, frozen=True, kw_only=True):
     kind: str = "PlanComparison"
     changes: tuple[ChangeMade, ...] = ()
     variants: tuple[Variant, ...] = ()
-    rows: tuple[Compared, ...] = ()
+    rows: tuple[ComparisonRow, ...] = ()
 
 
 def compared(plans: Sequence[tuple[str, Plan]], *, only_different: bool = False) -> PlanComparison:
-    """The plans side by side; with `only_different` the rows in which they differ."""
+    """Return the plans side by side; with `only_different` only the rows in which they differ."""
     of_plans = [_outcomes(document) for _, document in plans]
     keys = sorted({key for outcomes in of_plans for key in outcomes})
     rows = []
     for key in keys:
         ran = any(outcomes.get(key) == EVICTED for outcomes in of_plans)
         found = tuple(outcomes.get(key, RUNS if ran else "") for outcomes in of_plans)
-        rows.append(Compared(kind=key[0], namespace=key[1], name=key[2], outcomes=found))
+        rows.append(ComparisonRow(kind=key[0], namespace=key[1], name=key[2], outcomes=found))
     kept = tuple(row for row in rows if row.differs or not only_different)
     changes = plans[0][1].changes if plans else ()
     return PlanComparison(changes=changes, variants=tuple(_variant(*each) for each in plans), rows=kept)
@@ -78,7 +78,7 @@ def _variant(name: str, document: Plan) -> Variant:
 
 
 def _outcomes(document: Plan) -> dict[tuple[str, str, str], str]:
-    """What becomes of the pods and gangs that were pending, and of those that are evicted."""
+    """Return the outcomes of pods and gangs that were pending, and of those that are evicted."""
     members: dict[tuple[str, str], list[PodOutcome]] = {}
     found: dict[tuple[str, str, str], str] = {}
     for pod in document.asked_pods:

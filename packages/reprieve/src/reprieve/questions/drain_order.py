@@ -30,7 +30,7 @@ from kube_rules.objects import (
     ResourceClaimTemplate,
 )
 from reprieve.decisions.outcomes import Document
-from reprieve.questions.changes import Change, changed
+from reprieve.questions.changes import InputChange, changed
 from reprieve.questions.drain_steps import steps_of
 from reprieve.questions.reinstatement import Rounds
 from reprieve.simulation.controllers.disruption import allowances, allowed_now, covers, followed, is_healthy
@@ -182,7 +182,9 @@ def drain_plan(
 ) -> DrainPlan:
     """The order and what happens in it; `manifests` before its workloads are expanded. Raises InputError."""
     names = sorted(dict.fromkeys(nodes))
-    closed = changed(manifests, [Change("cordon", name) for name in names], rows=rows)  # no pod goes where the next is
+    closed = changed(
+        manifests, [InputChange("cordon", name) for name in names], rows=rows
+    )  # no pod goes where the next is
     there = expand(closed.manifests, rows=rows, run=run).manifests
     for loaded in there.all():
         refuse_unsupported(loaded.object, loaded.origin, options.gates)
@@ -233,7 +235,7 @@ class _Drain:
 
     def __init__(self, there: Manifests, names: Nodes) -> None:
         self.there, self.names = there, names
-        self.made = changed(there, [Change("drain", name) for name in names])
+        self.made = changed(there, [InputChange("drain", name) for name in names])
         moved = [one if one.successor is None else with_fields(one, outcome="Moved") for one in self.made.displaced]
         self.step = self.step_with(moved, self.made.broken)
 
@@ -360,7 +362,7 @@ def nodes_named(manifests: Manifests, given: Sequence[str]) -> list[str]:
     found: dict[str, None] = {}
     for text in given:
         try:
-            names = (text,) if text in there else changed(manifests, [Change("drain", text)]).made[0].nodes
+            names = (text,) if text in there else changed(manifests, [InputChange("drain", text)]).made[0].nodes
         except InputError as error:
             raise InputError(Origin("drain-plan"), error.message) from None
         found.update(dict.fromkeys(names))

@@ -1,6 +1,6 @@
 """Which nodes of a drain plan are drained together: those that would break the same gang one after the other.
 
-A gang whose pods are on several of the nodes loses them at once instead of node by node: it is evicted once, and placed
+A gang with pods on several of the nodes loses them at once instead of node by node: it is evicted once, and placed
 once (whatif.md 7.4).  What counts is how often gangs break in all, as the cluster is before the first drain.
 """
 
@@ -12,17 +12,17 @@ from typing import Final
 
 from kube_rules.group_sources import pod_group_name
 from kube_rules.manifests import Manifests
-from reprieve.questions.changes import gang_sizes
+from reprieve.questions.changed_objects import gang_sizes
 
 MOST_GANGS: Final = 512
-"""Gangs for whose sake it is tried to drain nodes together, those that break most often first."""
+"""Gangs for which nodes may be drained together, those that break most often first."""
 
 Group = tuple[str, str]
 """(namespace, name)."""
 
 
 def steps_of(manifests: Manifests, names: Sequence[str]) -> list[tuple[str, ...]]:
-    """The nodes, those together that are drained as one step; steps and the nodes of each by name."""
+    """Return the steps, each with the nodes that are drained together; both sorted by name."""
     step_of: dict[str, tuple[str, ...]] = {name: (name,) for name in names}
     gangs = _Gangs(manifests, step_of)
     for gang in gangs.broken_often():
@@ -53,7 +53,7 @@ class _Gangs:
                 self._nodes[gang].add(pod.spec.node_name)
 
     def breaking(self, gang: Group) -> list[str]:
-        """The nodes whose drain alone breaks the gang."""
+        """Return the nodes of which a drain alone breaks the gang."""
         return [name for name in self._nodes[gang] if self._on[name][gang] > self._spare[gang]]
 
     def broken_often(self) -> list[Group]:

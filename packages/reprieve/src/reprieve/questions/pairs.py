@@ -9,19 +9,19 @@ from typing import Final, Protocol
 
 from kube_rules.manifests import Manifests
 from reprieve.decisions.outcomes import Help
-from reprieve.questions.changes import Change
+from reprieve.questions.changes import InputChange
 
 MOST_PAIRS: Final = 15
 """Pairs that are tried for one pod or group."""
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class ChangePart:
     """One change of a pair: flags, an edit of the pods, or both. `phrase`: in a sentence, from a list of names."""
 
     kind: str
     phrase: Callable[[Sequence[str]], str]
-    choices: tuple[tuple[str, Change], ...] = ()
+    choices: tuple[tuple[str, InputChange], ...] = ()
     """Names and changes, all of which are made; fewer may do."""
     edit: Callable[[Manifests], Manifests] | None = None
 
@@ -30,17 +30,17 @@ class Part:
         return manifests if self.edit is None else self.edit(manifests)
 
 
-class Finder(Protocol):
+class PairSource(Protocol):
     """What looks for changes for one pod or group."""
 
-    def parts(self) -> list[Part]:
+    def parts(self) -> list[ChangePart]:
         """The changes that are combined."""
 
-    def works_with(self, changes: Sequence[Change], edits: Sequence[Callable[[Manifests], Manifests]]) -> bool:
+    def works_with(self, changes: Sequence[InputChange], edits: Sequence[Callable[[Manifests], Manifests]]) -> bool:
         """Whether it runs after these changes and edits. Raises as trials do."""
 
 
-def pairs(finder: Finder) -> Iterator[Help]:
+def pairs(finder: PairSource) -> Iterator[Help]:
     """The first pair of changes with which it runs, each as small as it can be. Raises as trials do."""
     tried = 0
     for first, second in combinations(finder.parts(), 2):
@@ -50,7 +50,9 @@ def pairs(finder: Finder) -> Iterator[Help]:
         parts = (first, second)
         chosen = [list(part.choices) for part in parts]
 
-        def works(choices: Sequence[Sequence[tuple[str, Change]]], parts: tuple[Part, Part] = parts) -> bool:
+        def works(
+            choices: Sequence[Sequence[tuple[str, InputChange]]], parts: tuple[ChangePart, ChangePart] = parts
+        ) -> bool:
             changes = [change for each in choices for _, change in each]
             return finder.works_with(changes, [part.apply for part in parts])
 
@@ -63,10 +65,10 @@ def pairs(finder: Finder) -> Iterator[Help]:
 
 
 def _fewest(
-    chosen: list[list[tuple[str, Change]]],
+    chosen: list[list[tuple[str, InputChange]]],
     turn: int,
-    works: Callable[[Sequence[Sequence[tuple[str, Change]]]], bool],
-) -> list[tuple[str, Change]]:
+    works: Callable[[Sequence[Sequence[tuple[str, InputChange]]]], bool],
+) -> list[tuple[str, InputChange]]:
     """The shortest beginning of the choices of one part with which the pair still works."""
     low, high = 0, len(chosen[turn])
     while high - low > 1:
@@ -76,7 +78,7 @@ def _fewest(
     return chosen[turn][:high]
 
 
-def _help(parts: tuple[Part, Part], chosen: Sequence[Sequence[tuple[str, Change]]]) -> Help:
+def _help(parts: tuple[ChangePart, ChangePart], chosen: Sequence[Sequence[tuple[str, InputChange]]]) -> Help:
     phrases = [part.phrase([name for name, _ in each]) for part, each in zip(parts, chosen, strict=True)]
     flags = tuple(_flag(change) for each in chosen for _, change in each)
     shown = f" ({' '.join(flags[:3])}{' ...' if len(flags) > 3 else ''})" if flags else ""
@@ -88,7 +90,7 @@ def _help(parts: tuple[Part, Part], chosen: Sequence[Sequence[tuple[str, Change]
     )
 
 
-def _flag(change: Change) -> str:
+def _flag(change: InputChange) -> str:
     """As it is typed."""
     value = f'"{change.value}"' if " " in change.value else change.value
     return f"--{change.flag} {value}" + (f" --like {change.like}" if change.like else "")

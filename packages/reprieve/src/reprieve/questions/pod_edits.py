@@ -34,7 +34,7 @@ def edited(manifests: Manifests, kind: type[ObjectT], edit: Callable[[ObjectT], 
 
 
 def workload_of_pod(pod: objects.Pod) -> str | None:
-    """What `--without` calls the workload of a pod; None for daemons and static pods, which no one ends."""
+    """Return the name of a pod's workload for `--without`; None for daemons and static pods."""
     namespace = pod.namespace or "default"
     group = pod_group_name(pod)
     if group is not None:

@@ -1,13 +1,13 @@
-"""Who waits in an input, in the order in which the scheduler will try them (whatif.md 6).
+"""The pending pods and groups of an input, in the order in which the scheduler will try them (whatif.md 6).
 
-The input is planned once; the first decision about each pod or group says where it stands, why it waits and whom it
-would evict.  Who is not tried at all is gated, and comes last.
+The input is planned once; the first decision about each pod or group gives its position, why it is pending and what it
+would evict.  A pod that is not tried at all is gated, and comes last.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -20,7 +20,7 @@ from kube_rules.requests import pod_requests
 from reprieve.decisions.outcomes import Document, Help
 from reprieve.scheduling.decision import Decision, Result
 from reprieve.scheduling.engine import Engine
-from reprieve.simulation.plan import Observer, PlanOptions, plan
+from reprieve.simulation.plan import EngineKeeper, PlanObserver, PlanOptions, plan
 from reprieve.simulation.report import Answer, ChangeMade, PodGroupOutcome, PodOutcome
 from reprieve.simulation.report_refusals import REFUSED, refusal_sentences
 
@@ -37,7 +37,7 @@ Key = tuple[str, str, str]
 
 
 class QueueItem(Document, frozen=True, kw_only=True):
-    """One pod or group that waits. `evicts`: the units it would evict, `namespace/name`.
+    """A pending pod or group. `evicts`: the units it would evict, `namespace/name`.
 
     `since`: RFC 3339; None where nothing says when it was created, and its turn in the input decides.
 
@@ -73,31 +73,23 @@ class Queue(Document, frozen=True, kw_only=True):
     """Sentences on pods that admission refuses: they do not exist, and wait for nothing here."""
 
 
-@dataclass(slots=True)
-class _FirstDecisions:
-    """The first decision about each entity, in order (an observer of a plan). `beside`: who observes as well."""
+class _FirstDecisions(EngineKeeper):
+    """Keeps the first decision about each entity, in order."""
 
-    beside: Observer | None = None
-    found: dict[str, Decision] = field(default_factory=dict)
-    engine: Engine | None = None
-
-    def attach(self, engine: Engine) -> None:
-        """See `plan.Observer`."""
-        self.engine = engine
-        if self.beside is not None:
-            self.beside.attach(engine)
+    def __init__(self, observer: PlanObserver | None) -> None:
+        super().__init__(observer)
+        self.found: dict[str, Decision] = {}
 
     def decided(self, decision: Decision, *, seconds: float, now: float) -> None:
-        """See `plan.Observer`."""
+        """See `PlanObserver`."""
         self.found.setdefault(decision.key, decision)
-        if self.beside is not None:
-            self.beside.decided(decision, seconds=seconds, now=now)
+        super().decided(decision, seconds=seconds, now=now)
 
 
 def queue_of(
     manifests: Manifests, options: PlanOptions, helped: Callable[[Answer], Answer] = lambda answer: answer
 ) -> Queue:
-    """Who waits, in order. `helped`: the plan with what would help those who still wait at its end.
+    """Return the pending pods and groups in order. `helped`: adds what would help those pending at the end of the plan.
 
     Raises InputError as a plan does.
     """

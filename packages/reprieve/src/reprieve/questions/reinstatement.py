@@ -15,7 +15,8 @@ from msgspec.structs import replace as with_fields
 from kube_rules.manifests import Loaded
 from kube_rules.objects import Pod, PodDisruptionBudget
 from reprieve.decisions.outcomes import PreemptionOutcome, Victim
-from reprieve.questions.changes import Changed, gang_sizes, waiting_like, why_waits
+from reprieve.questions.changed_objects import gang_sizes, waiting_like
+from reprieve.questions.changes import Changed, why_waits
 from reprieve.simulation.afterwards import afterwards
 from reprieve.simulation.controllers.disruption import covers
 from reprieve.simulation.plan import EngineKeeper, PlanOptions, plan

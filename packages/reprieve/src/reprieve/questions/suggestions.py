@@ -1,11 +1,11 @@
-"""The smallest change after which somebody who waits would run (whatif.md 5), each tried before it is suggested.
+"""The smallest changes after which a pending pod or gang would run (whatif.md 5), each tried before it is suggested.
 
 Terms: a trial plans the same input again with one change more, as the flags of the command line would make it; the
 input is never changed, so there is nothing to undo.  A suggestion holds if with it the pod or gang runs at the end, and
-with one step less of the same sort it does not.
+with one step less of the same kind it does not.
 
-Invariants: what could not be tried is left out; the work of the trials is bounded by that of the plan itself and by
-`MOST_WORK`, never by the clock, so the same input gets the same suggestions. The answer says where it stopped early.
+Invariants: a change that could not be tried is left out; the work of the trials is bounded by that of the plan itself
+and by `MOST_WORK`, never by the clock, so the same input gets the same suggestions. The answer says where it stopped.
 """
 
 from __future__ import annotations
@@ -26,9 +26,10 @@ from kube_rules.meta import KubernetesObject
 from kube_rules.requests import pod_requests, resource_list
 from reprieve.cluster.taints import tolerates
 from reprieve.decisions.outcomes import ALL, NONE, SOME, Help
-from reprieve.questions.changes import HOSTNAME, Change, changed, named
+from reprieve.questions.changed_objects import HOSTNAME
+from reprieve.questions.changes import InputChange, changed, named
 from reprieve.questions.node_space import NodeSpace, requested
-from reprieve.questions.pairs import Part, pairs
+from reprieve.questions.pairs import ChangePart, pairs
 from reprieve.questions.pod_edits import (
     LIFECYCLE,
     amount_of,
@@ -45,7 +46,7 @@ from reprieve.questions.trials import SpentError, Trials, Waiting
 from reprieve.simulation.report import Answer, Plan, PodGroupOutcome, PodOutcome
 
 MOST_HELPED: Final = 5
-"""For so many of those who wait it is reported what would help, the most important first."""
+"""Pending pods and groups that get suggestions, the most important first."""
 MOST_NODES: Final = 64
 MOST_SHAPES: Final = 3
 MOST_DOMAINS: Final = 8
@@ -64,9 +65,9 @@ _T = TypeVar("_T", bound=KubernetesObject)
 def helped(
     answer: Answer, trials: Trials, hints: Callable[[Waiting], Sequence[Help]], only: Waiting | None = None
 ) -> Answer:
-    """The answer with what would help those who wait, each suggestion tried; `only`: nobody but this one.
+    """Return the answer with suggestions for pending pods and groups, each tried; `only`: for this one alone.
 
-    `hints`: what the last attempt of somebody says would help; what does not hold in a trial is left out.
+    `hints`: the hints of the last attempt; a hint that does not hold in a trial is left out.
     """
     document = answer.plan
     waiting: list[tuple[int, Waiting]] = [
@@ -84,12 +85,12 @@ def helped(
         found = {}
     trials.attempts = max(trials.attempts, document.stats.attempts)
     chosen = [one for one in sorted(waiting) if only in (None, one[1])][:MOST_HELPED]
-    for turn, (_, who) in enumerate(chosen):
+    for turn, (_, pending) in enumerate(chosen):
         left = trials.allowed()
         share = left // (len(chosen) - turn)
         trials.left, before, trials.spent, spent = share, trials.made, False, trials.spent
-        helps = tuple(Finder(who, trials, document).all(hints(who)))
-        found[who] = helps, ALL if not trials.spent else SOME if trials.made > before else NONE
+        helps = tuple(Finder(pending, trials, document).all(hints(pending)))
+        found[pending] = helps, ALL if not trials.spent else SOME if trials.made > before else NONE
         trials.left += left - share
         trials.spent = trials.spent or spent
     nothing: tuple[tuple[Help, ...], str | None] = ((), None)
@@ -107,13 +108,13 @@ _Outcome = TypeVar("_Outcome", PodOutcome, PodGroupOutcome)
 
 
 class Finder:
-    """Looks for the smallest changes for one who waits."""
+    """Looks for the smallest changes for one pending pod or group."""
 
-    def __init__(self, who: Waiting, trials: Trials, document: Plan) -> None:
-        self._who = who
+    def __init__(self, pending: Waiting, trials: Trials, document: Plan) -> None:
+        self._pending = pending
         self._trials = trials
         self._document = document
-        kind, namespace, name = who
+        kind, namespace, name = pending
         manifests = trials.manifests
         self._pods = [
             loaded.object
@@ -121,13 +122,13 @@ class Finder:
             if loaded.object.namespace == namespace
             and (loaded.object.name == name if kind == "Pod" else pod_group_name(loaded.object) == name)
         ]
-        groups = (one.object for one in manifests.pod_groups if (one.object.namespace, one.object.name) == who[1:])
+        groups = (one.object for one in manifests.pod_groups if (one.object.namespace, one.object.name) == pending[1:])
         self._group = next(groups, None) if kind == "PodGroup" else None
         self._nodes = [loaded.object for loaded in manifests.nodes]
         self._of_workload: Mapping[str, Sequence[objects.Pod]] = {}
 
     def all(self, hints: Sequence[Help]) -> Iterator[Help]:
-        """Every suggestion that holds; the first sorts are those that nobody else pays for."""
+        """Yield every suggestion that holds; changes that cost no other workload come first."""
         if not self._pods:
             return
         sorts: tuple[Callable[[], Iterable[Help]], ...] = (
@@ -151,10 +152,10 @@ class Finder:
             with suppress(SpentError):
                 yield from pairs(self)
 
-    def _works(self, *changes: Change) -> bool:
-        return self._trials.runs(self._who, changes)
+    def _works(self, *changes: InputChange) -> bool:
+        return self._trials.runs(self._pending, changes)
 
-    def works_with(self, changes: Sequence[Change], edits: Sequence[Callable[[Manifests], Manifests]]) -> bool:
+    def works_with(self, changes: Sequence[InputChange], edits: Sequence[Callable[[Manifests], Manifests]]) -> bool:
         """Whether it runs after these changes and edits."""
         try:
             manifests = self._trials.after(changes)
@@ -162,41 +163,41 @@ class Finder:
             return False
         for edit in edits:
             manifests = edit(manifests)
-        return self._trials.runs_in(self._who, manifests)
+        return self._trials.runs_in(self._pending, manifests)
 
-    def parts(self) -> list[Part]:
+    def parts(self) -> list[ChangePart]:
         """The changes that are combined, those of its own first."""
         found = []
         if any(pod != without_selectors(pod) for pod in self._pods):
             edit = self._editor(without_selectors)
             found.append(
-                Part("Selector", lambda _: "a node selector or affinity that lets it on more nodes", edit=edit)
+                ChangePart("Selector", lambda _: "a node selector or affinity that lets it on more nodes", edit=edit)
             )
         for (key, value, effect), names in self._taints():
             text = f"{key}{f'={value}' if value else ''}:{effect}"
-            choices = tuple((name, Change("taint", f"{name} {key}:{effect}-")) for name in names[:MOST_NODES])
-            found.append(Part("Toleration", partial(_tolerated, text), choices))
+            choices = tuple((name, InputChange("taint", f"{name} {key}:{effect}-")) for name in names[:MOST_NODES])
+            found.append(ChangePart("Toleration", partial(_tolerated, text), choices))
         cordoned = sorted(node.name for node in self._nodes if node.spec.unschedulable)[:MOST_NODES]
         if cordoned:
-            choices = tuple((name, Change("uncordon", name)) for name in cordoned)
-            found.append(Part("Uncordon", lambda chosen: f"{named(chosen)} uncordoned", choices))
+            choices = tuple((name, InputChange("uncordon", name)) for name in cordoned)
+            found.append(ChangePart("Uncordon", lambda chosen: f"uncordoning {named(chosen)}", choices))
         if any(pod != without_ports(pod) for pod in self._pods):
-            found.append(Part("Ports", lambda _: "its host ports free", edit=self._editor(without_ports)))
+            found.append(ChangePart("Ports", lambda _: "freeing its host ports", edit=self._editor(without_ports)))
         if any(pod.spec.preemption_policy == "Never" for pod in self._pods):
             edit = self._editor(preempting)
-            found.append(Part("Policy", lambda _: "a preemptionPolicy that is not Never", edit=edit))
+            found.append(ChangePart("Policy", lambda _: "a preemptionPolicy other than Never", edit=edit))
         steps = self._priorities()
         if steps:
-            change = Change("set-priority", f"{self._called}={steps[-1]}")
-            found.append(Part("Priority", lambda _: f"a priority of {steps[-1]}", ((self._called, change),)))
+            change = InputChange("set-priority", f"{self._called}={steps[-1]}")
+            found.append(ChangePart("Priority", lambda _: f"a priority of {steps[-1]}", ((self._called, change),)))
         for name in self._workloads()[:MOST_ENDING]:
-            choices = ((name, Change("without", name)),)
-            found.append(Part("Workload", lambda chosen: f"{chosen[0]} gone, or ended", choices))
+            choices = ((name, InputChange("without", name)),)
+            found.append(ChangePart("Workload", lambda chosen: f"the end or removal of {chosen[0]}", choices))
         return found
 
     @property
     def _called(self) -> str:
-        kind, namespace, name = self._who
+        kind, namespace, name = self._pending
         return f"{namespace}/{kind.lower()}/{name}"
 
     @property
@@ -248,17 +249,17 @@ class Finder:
                 nodes=number,
                 like=like,
                 flags=(flag,),
-                sentence=f"{topology} {domain} comes closest: with {nodes} in it it would run ({flag}).",
+                sentence=f"Add {nodes} in {topology} {domain}, where the fewest are needed ({flag}).",
             )
         yield Help(
-            kind="Nodes", nodes=number, amount=str(number), like=like, flags=(flag,), sentence=f"{nodes} ({flag})."
+            kind="Nodes", nodes=number, amount=str(number), like=like, flags=(flag,), sentence=f"Add {nodes} ({flag})."
         )
 
     def _fewest(self, like: str, per_node: int, most: int) -> int | None:
         """The fewest nodes like this one with which it runs, none if not even `most` would do."""
 
         def works(number: int) -> bool:
-            return number > 0 and self._works(Change("add-nodes", str(number), like))
+            return number > 0 and self._works(InputChange("add-nodes", str(number), like))
 
         low = 0  # does not do
         number = min(most, max(1, -(-self._waits_for // max(1, per_node))))
@@ -304,11 +305,11 @@ class Finder:
 
     def _uncordoned(self) -> Iterator[Help]:
         cordoned = sorted(node.name for node in self._nodes if node.spec.unschedulable)
-        chosen = self._fewest_of([(name, Change("uncordon", name)) for name in cordoned])
+        chosen = self._fewest_of([(name, InputChange("uncordon", name)) for name in cordoned])
         if chosen:
             flags = tuple(f"--uncordon {name}" for name in chosen)
             number = f"{len(chosen)} node{'' if len(chosen) == 1 else 's'}"
-            sentence = f"{number} uncordoned, {named(chosen)}: nothing goes there meanwhile ({_abbreviated(flags)})."
+            sentence = f"Uncordon {number}: {named(chosen)} ({_abbreviated(flags)})."
             yield Help(kind="Uncordon", nodes=len(chosen), amount=str(len(chosen)), flags=flags, sentence=sentence)
 
     def _taints(self) -> list[tuple[tuple[str, str, str], list[str]]]:
@@ -326,12 +327,12 @@ class Finder:
     def _untainted(self) -> Iterator[Help]:
         for (key, value, effect), names in self._taints():
             text = f"{key}{f'={value}' if value else ''}:{effect}"
-            chosen = self._fewest_of([(name, Change("taint", f"{name} {key}:{effect}-")) for name in names])
+            chosen = self._fewest_of([(name, InputChange("taint", f"{name} {key}:{effect}-")) for name in names])
             if chosen:
                 flags = tuple(f'--taint "{name} {key}:{effect}-"' for name in chosen)
                 number = f"{len(chosen)} node{'' if len(chosen) == 1 else 's'}"
                 sentence = (
-                    f"A toleration for the taints of {number}, or the taint {text} taken off {named(chosen)} "
+                    f"Tolerate the taints of {number}, or remove the taint {text} from {named(chosen)} "
                     f"({_abbreviated(flags)})."
                 )
                 yield Help(
@@ -343,7 +344,7 @@ class Finder:
                     sentence=sentence,
                 )
 
-    def _fewest_of(self, choices: Sequence[tuple[str, Change]]) -> list[str]:
+    def _fewest_of(self, choices: Sequence[tuple[str, InputChange]]) -> list[str]:
         """Names of which none can be left out: with them it runs, without any one of them it does not."""
         choices = choices[:MOST_NODES]
         if not choices or not self._works(*(change for _, change in choices)):
@@ -370,7 +371,7 @@ class Finder:
             return
 
         def works(number: int) -> bool:
-            return self._works(Change("scale", f"{self._called}={number}"))
+            return self._works(InputChange("scale", f"{self._called}={number}"))
 
         low, high = 1, minimum  # the highest that works is at least low, below high
         placed = next((one.scheduled for one in self._document.pod_groups if self._is(one.namespace, one.name)), 0)
@@ -388,17 +389,17 @@ class Finder:
             else:
                 high = middle
         flag = f"--scale {self._called}={low}"
-        sentence = f"With minCount {low} instead of {minimum} it could start ({flag})."
+        sentence = f"Set minCount to {low} instead of {minimum} ({flag})."
         yield Help(kind="MinCount", min_count=low, amount=str(low), flags=(flag,), sentence=sentence)
 
     def _is(self, namespace: str, name: str) -> bool:
-        return (namespace, name) == self._who[1:]
+        return (namespace, name) == self._pending[1:]
 
     @property
     def _priority(self) -> int:
         """Its own, as admission has left it."""
-        outcomes = self._document.pods if self._who[0] == "Pod" else self._document.pod_groups
-        return next((one.priority for one in outcomes if (one.namespace, one.name) == self._who[1:]), 0)
+        outcomes = self._document.pods if self._pending[0] == "Pod" else self._document.pod_groups
+        return next((one.priority for one in outcomes if (one.namespace, one.name) == self._pending[1:]), 0)
 
     def _priorities(self) -> list[int]:
         """Just above each priority that there is, not below its own."""
@@ -412,7 +413,7 @@ class Finder:
         has, steps = self._priority, self._priorities()
 
         def works(priority: int) -> bool:
-            return self._works(Change("set-priority", f"{self._called}={priority}"))
+            return self._works(InputChange("set-priority", f"{self._called}={priority}"))
 
         if not steps or not works(steps[-1]):
             return
@@ -427,7 +428,7 @@ class Finder:
         if priority - 1 > has and works(priority - 1):
             return  # it is not the level that counts
         flag = f"--set-priority {self._called}={priority}"
-        sentence = f"A priority of {priority} or more (it has {has}): it could then make room ({flag})."
+        sentence = f"Set a priority of {priority} or more (it has {has}): it could then preempt ({flag})."
         yield Help(kind="Priority", priority=priority, amount=str(priority), flags=(flag,), sentence=sentence)
 
     # -- others ------------------------------------------------------------------------------------
@@ -455,10 +456,10 @@ class Finder:
 
     def _workload_ends(self) -> Iterator[Help]:
         for name in self._workloads():
-            if self._works(Change("without", name)):
+            if self._works(InputChange("without", name)):
                 number = len(self._of_workload[name])
                 flag = f"--without {name}"
-                sentence = f"{name} with its {number} pod{'' if number == 1 else 's'} gone, or ended ({flag})."
+                sentence = f"End or remove {name} with its {number} pod{'' if number == 1 else 's'} ({flag})."
                 yield Help(kind="Workload", workload=name, amount=str(number), flags=(flag,), sentence=sentence)
                 return
 
@@ -476,9 +477,9 @@ class Finder:
         if edit is None:
             return False
         whole, less = edit(0), edit(1)
-        if whole is None or not self._trials.runs_in(self._who, whole):
+        if whole is None or not self._trials.runs_in(self._pending, whole):
             return False
-        return less is None or not self._trials.runs_in(self._who, less)
+        return less is None or not self._trials.runs_in(self._pending, less)
 
     def _freed(self, hint: Help, less: int) -> Manifests | None:
         """The input with capacity freed on as many nodes as the hint says; `less`: the smallest amount less on one.
@@ -529,7 +530,7 @@ class Finder:
         names = sorted(self._nodes, key=lambda node: (not self.may_take(node), -holds(node, largest), node.name))
         if not names:
             return None
-        manifests = changed(self._trials.manifests, [Change("add-nodes", "1", names[0].name)]).manifests
+        manifests = changed(self._trials.manifests, [InputChange("add-nodes", "1", names[0].name)]).manifests
 
         def larger(node: objects.Node) -> objects.Node:
             if node is not manifests.nodes[-1].object:
@@ -568,7 +569,7 @@ class Finder:
 
 
 def _tolerated(taint: str, nodes: Sequence[str]) -> str:
-    return f"the taint {taint} tolerated, or taken off {named(nodes)}"
+    return f"tolerating the taint {taint}, or removing it from {named(nodes)}"
 
 
 def _abbreviated(flags: Sequence[str], most: int = 3) -> str:

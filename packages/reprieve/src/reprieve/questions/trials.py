@@ -10,7 +10,7 @@ from typing import Final
 from kube_rules import objects
 from kube_rules.errors import InputError
 from kube_rules.manifests import Loaded, Manifests
-from reprieve.questions.changes import Change, changed
+from reprieve.questions.changes import InputChange, changed
 from reprieve.simulation.plan import PlanOptions, plan
 from reprieve.simulation.plan_inputs import starts_at
 from reprieve.simulation.report import Plan
@@ -52,18 +52,18 @@ class Trials:
     made: int = 0
     _known: dict[tuple[Waiting, tuple[str, ...]], bool] = field(default_factory=dict)
 
-    def runs(self, who: Waiting, changes: Sequence[Change]) -> bool:
+    def runs(self, pending: Waiting, changes: Sequence[InputChange]) -> bool:
         """Whether it runs after these changes. Raises _Spent when there have been trials enough."""
-        key = (who, tuple(map(str, changes)))
+        key = (pending, tuple(map(str, changes)))
         if key not in self._known:
-            self._known[key] = self.runs_in(who, self._changed(changes))
+            self._known[key] = self.runs_in(pending, self._changed(changes))
         return self._known[key]
 
-    def after(self, changes: Sequence[Change]) -> Manifests:
+    def after(self, changes: Sequence[InputChange]) -> Manifests:
         """The input after these changes. Raises InputError."""
         return self._changed(changes)
 
-    def runs_in(self, who: Waiting, manifests: Manifests) -> bool:
+    def runs_in(self, pending: Waiting, manifests: Manifests) -> bool:
         """Whether it runs in another input."""
         left = self.allowed()
         if self._cost(manifests, self.attempts) > left:
@@ -76,7 +76,7 @@ class Trials:
         attempts, runs = self.attempts, False
         try:
             document = plan(manifests, options).plan
-            attempts, runs = document.stats.attempts, _runs(document, who)
+            attempts, runs = document.stats.attempts, _runs(document, pending)
         except InputError:
             pass
         self.left = max(0, left - self._cost(manifests, attempts))
@@ -93,7 +93,7 @@ class Trials:
         objects_planned = sum(map(len, manifests.objects.values())) + sum(map(_rules, manifests.pods))
         return max(LEAST_WORK, objects_planned + attempts * len(manifests.nodes) // NODES_AN_OBJECT)
 
-    def _changed(self, changes: Sequence[Change]) -> Manifests:
+    def _changed(self, changes: Sequence[InputChange]) -> Manifests:
         """The input as it is when the flags are given too; groups that were made are there only when it is expanded."""
         base = self.base
         if base is not None and base.pod_makers:
@@ -119,8 +119,8 @@ class SpentError(Exception):
     """There have been trials enough."""
 
 
-def _runs(document: Plan, who: Waiting) -> bool:
-    kind, namespace, name = who
+def _runs(document: Plan, pending: Waiting) -> bool:
+    kind, namespace, name = pending
     if kind == "Pod":
         return any((pod.namespace, pod.name, pod.outcome) == (namespace, name, "Scheduled") for pod in document.pods)
     return any(

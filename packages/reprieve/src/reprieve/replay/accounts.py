@@ -10,12 +10,12 @@ what has been counted is saved.  `pending` is the GPU-time of work that is not s
 from collections.abc import Sequence
 
 from reprieve.cluster.pods import PodRecord
-from reprieve.replay.job_list import Job
+from reprieve.replay.job_list import ReplayJob
 
 WAITING, RUNNING, DONE = range(3)
 
 
-class Account:
+class ReplayAccount:
     """One job: what it has, and what it came to."""
 
     __slots__ = (
@@ -49,7 +49,7 @@ class Account:
         "working",
     )
 
-    def __init__(self, index: int, job: Job) -> None:
+    def __init__(self, index: int, job: ReplayJob) -> None:
         self.index = index
         self.job = job
         self.state = WAITING

@@ -9,11 +9,11 @@ import msgspec
 
 from kube_rules.printable import printable_line
 from reprieve.replay.csv_cells import guarded
-from reprieve.replay.running import Outcome
+from reprieve.replay.running import PolicyOutcome
 from reprieve.replay.statistics import JobRow
 
 
-def as_json(outcomes: Sequence[Outcome], setting: Mapping[str, Any]) -> str:
+def as_json(outcomes: Sequence[PolicyOutcome], setting: Mapping[str, Any]) -> str:
     """One document; the same for the same run, byte for byte."""
     document = {
         "apiVersion": "reprieve.dev/v1alpha1",
@@ -24,7 +24,7 @@ def as_json(outcomes: Sequence[Outcome], setting: Mapping[str, Any]) -> str:
     return msgspec.json.format(msgspec.json.encode(document), indent=1).decode() + "\n"
 
 
-def as_csv(outcomes: Sequence[Outcome]) -> str:
+def as_csv(outcomes: Sequence[PolicyOutcome]) -> str:
     """A row per policy and job; no cell is a formula (`csv_cells`)."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")

@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from reprieve.replay.job_list import Job, Shape
+from reprieve.replay.job_list import ReplayJob, Shape
 from reprieve.replay.objects_of import GPU
 from reprieve.simulation.openb import GPU_MILLI, GPU_MODEL
 
@@ -16,9 +16,9 @@ PODS: Final = 110
 Document = dict[str, Any]
 
 
-def fitting_nodes(jobs: Sequence[Job]) -> list[Document]:
+def fitting_nodes(jobs: Sequence[ReplayJob]) -> list[Document]:
     """Node manifests for the jobs; for each first choice of a GPU model nodes of their own."""
-    by_model: defaultdict[tuple[str, bool], list[Job]] = defaultdict(list)
+    by_model: defaultdict[tuple[str, bool], list[ReplayJob]] = defaultdict(list)
     for job in jobs:
         by_model[(job.shape.models[0] if job.shape.models else ""), job.shape.gpu > 0].append(job)
     shared = any(job.shape.gpu % 1000 for job in jobs)
@@ -29,7 +29,7 @@ def fitting_nodes(jobs: Sequence[Job]) -> list[Document]:
     return nodes
 
 
-def _alike(jobs: Sequence[Job], model: str, first: int, shared: bool, keys: Sequence[str]) -> list[Document]:
+def _alike(jobs: Sequence[ReplayJob], model: str, first: int, shared: bool, keys: Sequence[str]) -> list[Document]:
     shapes = {job.shape for job in jobs}
     gpus = max(_gpus(shape) for shape in shapes)
     gpus = max(gpus, LEAST_GPUS) if gpus else 0
@@ -86,7 +86,7 @@ def node_document(name: str, amounts: Mapping[str, str], labels: Mapping[str, st
     }
 
 
-def class_documents(jobs: Iterable[Job]) -> list[Document]:
+def class_documents(jobs: Iterable[ReplayJob]) -> list[Document]:
     """PriorityClass manifests for the classes whose value the jobs have."""
     values: dict[str, int] = {}
     for job in jobs:

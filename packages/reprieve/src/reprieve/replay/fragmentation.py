@@ -18,7 +18,7 @@ from reprieve.cluster.resources import CPU, MEMORY, PODS
 from reprieve.cluster.state import ClusterState
 from reprieve.cluster.taints import untolerated
 from reprieve.replay.gpu_room import GPU, Ints
-from reprieve.replay.job_list import Job, Shape, Tolerated
+from reprieve.replay.job_list import ReplayJob, Shape, Tolerated
 from reprieve.replay.objects_of import Terms, tolerations_from
 
 MOST = 512
@@ -51,7 +51,7 @@ class Fragmentation:
         self,
         cluster: ClusterState,
         terms: Terms,
-        jobs: Sequence[Job],
+        jobs: Sequence[ReplayJob],
         free_per_gpu: Callable[[ClusterState], Ints] | None = None,
     ) -> None:
         self._cluster = cluster
@@ -169,7 +169,7 @@ class _SharedGpus:
         return int(np.where(fits & (count >= -(-gpu // GPU)), small, self.total).sum())
 
 
-def popular(jobs: Iterable[Job], terms: Terms) -> Mix:
+def popular(jobs: Iterable[ReplayJob], terms: Terms) -> Mix:
     """The most frequent kinds of workers, until they make up POPULAR of all, at most MOST_KINDS."""
     by_shape: Counter[int] = Counter()
     shapes: dict[int, Shape] = {}

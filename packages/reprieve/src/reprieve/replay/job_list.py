@@ -77,7 +77,7 @@ class Shape:
         return self.workers * self.gpu
 
 
-class Job:
+class ReplayJob:
     """A job. `submit` in milliseconds (of the epoch, or since the trace began), `work` in milliseconds or for ever."""
 
     __slots__ = ("name", "shape", "submit", "work")
@@ -89,7 +89,7 @@ class Job:
         self.shape = shape
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Job):
+        if not isinstance(other, ReplayJob):
             return NotImplemented
         return (self.name, self.submit, self.work, self.shape) == (other.name, other.submit, other.work, other.shape)
 
@@ -103,7 +103,7 @@ class Job:
 class JobList:
     """Jobs in order of submit. `dated`: submits are milliseconds since 1970."""
 
-    jobs: Sequence[Job] = field(repr=False)
+    jobs: Sequence[ReplayJob] = field(repr=False)
     dated: bool = False
     skipped: int = 0
     """Rows that made no sense."""
@@ -285,7 +285,7 @@ class SubmitTimes:
         return found
 
 
-class Shapes:
+class JobShapes:
     """One `Shape` per distinct content."""
 
     def __init__(self) -> None:
@@ -316,9 +316,9 @@ def read_jobs(path: Path, *, skip_bad: bool = False, max_jobs: int = MAX_JOBS) -
     """The jobs of a file. Raises JobListError, or OSError where it cannot be read."""
     file = str(path)
     rows = _parquet_rows(path) if path.suffix == ".parquet" else csv_rows(path)
-    submits, shapes = SubmitTimes(), Shapes()
+    submits, shapes = SubmitTimes(), JobShapes()
     lines: dict[str, int] = {}
-    jobs: list[Job] = []
+    jobs: list[ReplayJob] = []
     skipped, first_problem = 0, ""
     header: Sequence[str] | None = None
     readers: list[tuple[int, str, str, Callable[[str], Any]]] = []
@@ -356,8 +356,8 @@ def _job(
     header: Sequence[str],
     readers: Sequence[tuple[int, str, str, Callable[[str], Any]]],
     memo: Sequence[dict[str, Any]],
-    shapes: Shapes,
-) -> Job:
+    shapes: JobShapes,
+) -> ReplayJob:
     if len(row) != len(header):
         raise ValueError(f"{len(row)} fields, the first line has {len(header)}")
     content: dict[str, Any] = {}
@@ -378,7 +378,7 @@ def _job(
                 found = known[text] = _read(read, column, text)
             content[attribute] = found
     name, submit, work = content.pop("name"), content.pop("submit"), content.pop("work", None)
-    return Job(name, submit, work, shapes.of(**content))
+    return ReplayJob(name, submit, work, shapes.of(**content))
 
 
 def _read(read: Callable[[str], Any], column: str, text: str) -> Any:
@@ -517,11 +517,11 @@ def _toleration(given: Tolerated) -> str:
     return f"{key or '*'}{f'={content}' if operator == 'Equal' else ''}{f':{effect}' if effect else ''}"
 
 
-def _duration_of(job: Job) -> str:
+def _duration_of(job: ReplayJob) -> str:
     return "" if job.work is None else _decimals(job.work)
 
 
-def written(job: Job, *, dated: bool) -> dict[str, str]:
+def written(job: ReplayJob, *, dated: bool) -> dict[str, str]:
     """The row of a job; a value that an empty field stands for is left out."""
     shape = job.shape
     when = job.submit
@@ -547,7 +547,7 @@ def written(job: Job, *, dated: bool) -> dict[str, str]:
     }
 
 
-def check_row(job: Job, checked: set[Shape]) -> None:
+def check_row(job: ReplayJob, checked: set[Shape]) -> None:
     """Whether a list can hold the job: what would be written of it is read. Raises ValueError with a `column`.
 
     `checked` are the shapes that were before, and grows.
@@ -560,7 +560,7 @@ def check_row(job: Job, checked: set[Shape]) -> None:
     checked.add(job.shape)
 
 
-def write_jobs(jobs: Iterable[Job], out: io.TextIOBase, *, dated: bool) -> None:
+def write_jobs(jobs: Iterable[ReplayJob], out: io.TextIOBase, *, dated: bool) -> None:
     """The jobs as CSV; columns that no job uses are left out, of those that are not needed."""
     rows = [{name: guarded(text) for name, text in written(job, dated=dated).items()} for job in jobs]
     used = [name for name in COLUMNS if name in (*_NEEDED, "duration", "workers") or any(row[name] for row in rows)]

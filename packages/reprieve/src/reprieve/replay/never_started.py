@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 
 from reprieve.cluster.taints import REJECTING, untolerated
-from reprieve.replay.accounts import Account
+from reprieve.replay.accounts import ReplayAccount
 from reprieve.replay.objects_of import tolerations_from
 from reprieve.replay.world import Replay
 
@@ -27,7 +27,7 @@ class NeverStarted(msgspec.Struct, frozen=True, rename="camel"):
     message: str
 
 
-def never_started(replay: Replay, accounts: Iterable[Account]) -> tuple[NeverStarted, ...]:
+def never_started(replay: Replay, accounts: Iterable[ReplayAccount]) -> tuple[NeverStarted, ...]:
     """The reasons why those of the jobs that never started did not, the most frequent first; at most MOST_REASONS."""
     jobs: Counter[str] = Counter()
     first: dict[str, str] = {}
@@ -40,7 +40,7 @@ def never_started(replay: Replay, accounts: Iterable[Account]) -> tuple[NeverSta
     return tuple(NeverStarted(number, first[reason], reason) for reason, number in found)
 
 
-def _reason(replay: Replay, account: Account) -> str:
+def _reason(replay: Replay, account: ReplayAccount) -> str:
     message, held = replay.last_attempt(account)
     if held:
         return f"a ResourceQuota of namespace {account.job.shape.tenant} holds it back"
@@ -56,7 +56,7 @@ def _reason(replay: Replay, account: Account) -> str:
     return message
 
 
-def _not_tolerated(replay: Replay, account: Account) -> list[str]:
+def _not_tolerated(replay: Replay, account: ReplayAccount) -> list[str]:
     """The taints of nodes that keep the job away, as `KEY=VALUE:EFFECT`."""
     nodes = replay.engine.cluster.nodes
     tolerations = tolerations_from(replay.terms.tolerations_of(account.job.shape))

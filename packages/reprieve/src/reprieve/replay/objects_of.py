@@ -7,7 +7,7 @@ from typing import Final
 from kube_rules import objects
 from kube_rules.meta import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, ObjectMeta
 from kube_rules.work_annotations import CHECKPOINT_INTERVAL, RESTART_COST
-from reprieve.replay.job_list import Job, Shape, Tolerated
+from reprieve.replay.job_list import ReplayJob, Shape, Tolerated
 
 GPU: Final = "nvidia.com/gpu"
 _THOUSANDTHS: Final = "/gpu-milli"
@@ -83,7 +83,7 @@ class Makers:
         """Its own, else that of its class, else 0."""
         return shape.priority if shape.priority is not None else self._classes.get(shape.priority_class, 0)
 
-    def pod(self, job: Job, uid: str, name: str, group: str) -> objects.Pod:
+    def pod(self, job: ReplayJob, uid: str, name: str, group: str) -> objects.Pod:
         """A worker; `group` is the name of the PodGroup, empty for a pod by itself."""
         shape = job.shape
         spec = self._specs.get(id(shape))
@@ -109,7 +109,7 @@ class Makers:
         )
         return objects.Pod(metadata=meta, spec=spec)
 
-    def group(self, job: Job, name: str) -> objects.PodGroup:
+    def group(self, job: ReplayJob, name: str) -> objects.PodGroup:
         """The PodGroup: a gang of `min_workers`."""
         shape = job.shape
         spec = self._group_specs.get(id(shape))

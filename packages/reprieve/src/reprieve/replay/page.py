@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from reprieve.replay.measures import table, time_text
-from reprieve.replay.running import Outcome
+from reprieve.replay.running import PolicyOutcome
 from reprieve.replay.statistics import JobGroup, PolicyReport
 
 _INK, _LINE, _QUIET = "#010203", "#040506", "#070809"
@@ -45,7 +45,7 @@ _Box = tuple[float, float, float, float]
 """Left, bottom, right, top."""
 
 
-def as_page(outcomes: Sequence[Outcome], setting: Mapping[str, Any]) -> str:
+def as_page(outcomes: Sequence[PolicyOutcome], setting: Mapping[str, Any]) -> str:
     """The page; the same for the same run, byte for byte."""
     reports = [outcome.report for outcome in outcomes]
     parts = [_head(reports, setting), _table(reports)]
@@ -156,7 +156,7 @@ def _text(content: str) -> str:
 # -- pictures ----------------------------------------------------------------------------------------------------------
 
 
-def _pictures(outcomes: Sequence[Outcome]) -> list[Picture]:
+def _pictures(outcomes: Sequence[PolicyOutcome]) -> list[Picture]:
     reports = [outcome.report for outcome in outcomes]
     found: list[Picture] = [
         ("GPUs allocated", "GPUs that jobs hold, over time.", _allocation(reports), _HIGH),
@@ -245,7 +245,7 @@ def _lost(reports: Sequence[PolicyReport]) -> Draw:
     return draw
 
 
-def _distribution(outcomes: Sequence[Outcome]) -> Draw:
+def _distribution(outcomes: Sequence[PolicyOutcome]) -> Draw:
     def draw(axes: Any, narrow: bool) -> None:
         for at, outcome in enumerate(outcomes):
             waits = sorted(max(row.waiting, 1.0) / 3600 for row in outcome.rows if row.start is not None)
@@ -285,7 +285,7 @@ def slots(spans: Iterable[tuple[int, int, int, int]]) -> dict[int, list[int]]:
 class _Strip:
     """Nodes as rows, GPUs of pods as bars, an arrow from where the preemptor came to run to each victim."""
 
-    def __init__(self, outcome: Outcome) -> None:
+    def __init__(self, outcome: PolicyOutcome) -> None:
         timeline = outcome.timeline
         assert timeline is not None
         self._timeline = timeline

@@ -11,14 +11,14 @@ from typing import Any
 import msgspec
 
 from reprieve.replay.accounts import Timeline
-from reprieve.replay.running import Outcome
+from reprieve.replay.running import PolicyOutcome
 
 Event = dict[str, Any]
 _DECISION = 1000
 """Milliseconds that a decision is drawn with; it takes no virtual time."""
 
 
-def as_trace(outcomes: Sequence[Outcome]) -> str:
+def as_trace(outcomes: Sequence[PolicyOutcome]) -> str:
     """The document, with all policies beside each other."""
     events: list[Event] = []
     first = 1

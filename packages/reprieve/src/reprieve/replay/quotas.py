@@ -6,32 +6,32 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kube_rules.quantity import QuantityError, milli_value, parse, value
-from reprieve.replay.job_list import Job
+from reprieve.replay.job_list import ReplayJob
 
 
 @dataclass(slots=True)
-class _Namespace:
+class _NamespaceUse:
     """Limits and use by resource: cpu in milli-cores, memory in bytes, GPUs in thousandths, pods by number."""
 
     hard: dict[str, int]
     used: dict[str, int] = field(default_factory=dict)
-    queue: deque[tuple[Job, int]] = field(default_factory=deque)
+    queue: deque[tuple[ReplayJob, int]] = field(default_factory=deque)
 
 
-class QuotaError(ValueError):
+class JobQuotaError(ValueError):
     """A quota that cannot be read."""
 
 
-class Quotas:
+class JobQuotas:
     """What each namespace may have at a time; several quotas of one hold together."""
 
     def __init__(self, manifests: Iterable[Mapping[str, Any]] = (), *, gpu: str = "", per_gpu: int = 1) -> None:
-        self._spaces: dict[str, _Namespace] = {}
+        self._spaces: dict[str, _NamespaceUse] = {}
         self._arrived: dict[str, int] = defaultdict(int)
         for manifest in manifests:
             namespace = manifest.get("metadata", {}).get("namespace") or "default"
             hard = (manifest.get("spec") or {}).get("hard") or {}
-            limits = self._spaces.setdefault(namespace, _Namespace({})).hard
+            limits = self._spaces.setdefault(namespace, _NamespaceUse({})).hard
             for name, amount in hard.items():
                 column = {"requests.cpu": "cpu", "requests.memory": "memory", f"requests.{gpu}": "gpu"}.get(name, name)
                 if column not in ("cpu", "memory", "gpu", "pods", "count/pods"):
@@ -40,13 +40,13 @@ class Quotas:
                     parsed = parse(str(amount))
                     limit = milli_value(parsed) if column == "cpu" else value(parsed)
                 except QuantityError as error:
-                    raise QuotaError(f"ResourceQuota of {namespace}, {name}: {error}") from None
+                    raise JobQuotaError(f"ResourceQuota of {namespace}, {name}: {error}") from None
                 column = "pods" if column == "count/pods" else column
                 limit = limit * 1000 // per_gpu if column == "gpu" else limit
                 limits[column] = min(limit, limits.get(column, limit))
         self._number = 0
 
-    def admits(self, job: Job) -> bool:
+    def admits(self, job: ReplayJob) -> bool:
         """Whether the next job of the list may come in; one that may not waits until `ended` names it."""
         index = self._number
         self._number += 1
@@ -59,7 +59,7 @@ class Quotas:
         space.queue.append((job, index))
         return False
 
-    def ended(self, job: Job, index: int) -> Sequence[int]:
+    def ended(self, job: ReplayJob, index: int) -> Sequence[int]:
         """A job has ended: the places in the list of those that may come in now."""
         space = self._spaces.get(job.shape.tenant)
         if space is None:
@@ -73,17 +73,17 @@ class Quotas:
         return admitted
 
 
-def _requests(job: Job) -> dict[str, int]:
+def _requests(job: ReplayJob) -> dict[str, int]:
     shape = job.shape
     each = {"cpu": shape.cpu, "memory": shape.memory, "gpu": shape.gpu, "pods": 1}
     return {name: amount * shape.workers for name, amount in each.items()}
 
 
-def _fits(space: _Namespace, job: Job) -> bool:
+def _fits(space: _NamespaceUse, job: ReplayJob) -> bool:
     requested = _requests(job)
     return all(space.used.get(name, 0) + requested[name] <= limit for name, limit in space.hard.items())
 
 
-def _take(space: _Namespace, job: Job, sign: int) -> None:
+def _take(space: _NamespaceUse, job: ReplayJob, sign: int) -> None:
     for name, amount in _requests(job).items():
         space.used[name] = space.used.get(name, 0) + sign * amount

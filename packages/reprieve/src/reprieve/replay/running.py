@@ -5,14 +5,14 @@ from dataclasses import dataclass
 
 from kube_rules import objects
 from reprieve.replay.accounts import Timeline
-from reprieve.replay.quotas import Quotas
-from reprieve.replay.selection import Chosen
+from reprieve.replay.quotas import JobQuotas
+from reprieve.replay.selection import ChosenJobs
 from reprieve.replay.statistics import JobRow, PolicyReport, report, rows
 from reprieve.replay.world import Policy, Replay, WorldSettings
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class PolicyOutcome:
     """What one policy came to."""
 
     report: PolicyReport
@@ -40,16 +40,16 @@ class Stop:
 
 def simulate(
     name: str,
-    chosen: Chosen,
+    chosen: ChosenJobs,
     cluster: Iterable[tuple[objects.KubernetesObject, float]],
     policy: Policy,
     settings: WorldSettings,
     *,
     start: float = 0.0,
-    quotas: Quotas | None = None,
+    quotas: JobQuotas | None = None,
     stop: Stop | None = None,
     progress: Callable[[int, int], None] = lambda done, now: None,
-) -> Outcome:
+) -> PolicyOutcome:
     """Run it. `progress` is called with how many jobs have ended, and the time in milliseconds. Raises ReplayError."""
     replay = Replay(chosen.jobs, cluster, policy, settings, start=start, quotas=quotas)
     replay.on_end = lambda: progress(len(replay.accounts) - replay.unfinished, replay.now)
@@ -61,4 +61,4 @@ def simulate(
         replay.close(replay.now)
     else:
         replay.close(max(replay.now, chosen.until or 0))
-    return Outcome(report(name, replay, interrupted=stop.wanted), rows(replay), replay.timeline)
+    return PolicyOutcome(report(name, replay, interrupted=stop.wanted), rows(replay), replay.timeline)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from kube_rules.durations import duration
 from kube_rules.work_annotations import moment
-from reprieve.replay.job_list import Job, JobList
+from reprieve.replay.job_list import JobList, ReplayJob
 
 _DAYS = re.compile(r"(\d+(?:\.\d+)?)d(.*)", re.ASCII)
 _LONGEST_DAYS = 36_600
@@ -29,7 +29,7 @@ def long_duration(text: str) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Selection:
+class JobSelection:
     """What was requested. `begin` and `until`: milliseconds since the first job of the list."""
 
     begin: int = 0
@@ -40,10 +40,10 @@ class Selection:
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
+class ChosenJobs:
     """Jobs with times since the replay begins, and when it ends, if that was given (milliseconds)."""
 
-    jobs: Sequence[Job]
+    jobs: Sequence[ReplayJob]
     until: int | None
     origin: int | None
     """Milliseconds since 1970 of the replay's beginning, if the list has dates."""
@@ -60,7 +60,7 @@ def time_of(text: str, found: JobList) -> int:
     return long_duration(text)
 
 
-def chosen(found: JobList, selection: Selection) -> Chosen:
+def chosen(found: JobList, selection: JobSelection) -> ChosenJobs:
     """The jobs to replay."""
     first = found.begin + selection.begin
     last = None if selection.until is None else found.begin + selection.until
@@ -70,6 +70,6 @@ def chosen(found: JobList, selection: Selection) -> Chosen:
         jobs = [jobs[at] for at in sorted(picked)]
     begin = jobs[0].submit if jobs and not selection.begin else first
     faster = selection.load
-    moved = [Job(job.name, round((job.submit - begin) / faster), job.work, job.shape) for job in jobs]
+    moved = [ReplayJob(job.name, round((job.submit - begin) / faster), job.work, job.shape) for job in jobs]
     until = None if last is None else round(max(0, last - begin) / faster)
-    return Chosen(moved, until, begin if found.dated else None, begin)
+    return ChosenJobs(moved, until, begin if found.dated else None, begin)

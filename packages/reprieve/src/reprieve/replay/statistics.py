@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
-from reprieve.replay.accounts import DONE, Account, Series
+from reprieve.replay.accounts import DONE, ReplayAccount, Series
 from reprieve.replay.fragmentation import Sample
 from reprieve.replay.never_started import NeverStarted, never_started
 from reprieve.replay.world import Replay
@@ -136,7 +136,7 @@ class JobRow(msgspec.Struct, frozen=True, array_like=True):
     restart_gpu_hours: float
 
 
-def size_of(account: Account) -> str:
+def size_of(account: ReplayAccount) -> str:
     """The class of GPUs a job asks for in all; less than one counts as 1, `none` for none."""
     gpus = account.job.shape.gpus / 1000
     if gpus <= 0:
@@ -226,7 +226,7 @@ def rows(replay: Replay) -> list[JobRow]:
     return found
 
 
-def _arrived(replay: Replay) -> list[Account]:
+def _arrived(replay: Replay) -> list[ReplayAccount]:
     """The jobs that came while it was simulated."""
     return [account for account in replay.accounts if account.job.submit <= replay.series.at]
 
@@ -248,12 +248,12 @@ def distribution(numbers: Iterable[float], digits: int = 3) -> Distribution:
 
 
 def _groups(
-    accounts: Sequence[Account],
+    accounts: Sequence[ReplayAccount],
     now: int,
-    name_of: Callable[[Account], str],
+    name_of: Callable[[ReplayAccount], str],
     order: Callable[[str], tuple[int, str]],
 ) -> tuple[JobGroup, ...]:
-    by_name: dict[str, list[Account]] = {}
+    by_name: dict[str, list[ReplayAccount]] = {}
     for account in accounts:
         by_name.setdefault(name_of(account), []).append(account)
     if len(by_name) > MOST_GROUPS:
@@ -262,7 +262,7 @@ def _groups(
     return tuple(_group(name, by_name[name], now) for name in sorted(by_name, key=order))
 
 
-def _group(name: str, accounts: Sequence[Account], now: int) -> JobGroup:
+def _group(name: str, accounts: Sequence[ReplayAccount], now: int) -> JobGroup:
     done = [account for account in accounts if account.state == DONE]
     return JobGroup(
         name=name,
@@ -283,11 +283,11 @@ def _group(name: str, accounts: Sequence[Account], now: int) -> JobGroup:
     )
 
 
-def _waited(account: Account, now: int) -> int:
+def _waited(account: ReplayAccount, now: int) -> int:
     return (now if account.first_start is None else account.first_start) - account.job.submit
 
 
-def _slowdown(account: Account) -> float:
+def _slowdown(account: ReplayAccount) -> float:
     assert account.end is not None
     work = max(account.job.work or 0, _SHORTEST)
     return max(1.0, (account.end - account.job.submit) / work)

@@ -20,13 +20,13 @@ from reprieve.framework.gates import FeatureGates
 from reprieve.framework.plugin_guard import unguarded
 from reprieve.framework.profile import Profile
 from reprieve.queueing.queue import Timing
-from reprieve.replay.accounts import DONE, RUNNING, WAITING, Account, Series, Timeline
+from reprieve.replay.accounts import DONE, RUNNING, WAITING, ReplayAccount, Series, Timeline
 from reprieve.replay.failures import Failures
 from reprieve.replay.fragmentation import Fragmentation
 from reprieve.replay.gpu_room import GPU, FreeGpus, Ints, TracksFreeGpus
-from reprieve.replay.job_list import Job, Shape, Tolerated
+from reprieve.replay.job_list import ReplayJob, Shape, Tolerated
 from reprieve.replay.objects_of import Makers, terms_for
-from reprieve.replay.quotas import Quotas
+from reprieve.replay.quotas import JobQuotas
 from reprieve.scheduling.arrival_order import in_order
 from reprieve.scheduling.engine import Engine
 from reprieve.scheduling.engine_options import EngineOptions
@@ -89,13 +89,13 @@ class Replay:
 
     def __init__(
         self,
-        jobs: Sequence[Job],
+        jobs: Sequence[ReplayJob],
         cluster: Iterable[tuple[objects.KubernetesObject, float]],
         policy: Policy | None = None,
         settings: WorldSettings | None = None,
         *,
         start: float = 0.0,
-        quotas: Quotas | None = None,
+        quotas: JobQuotas | None = None,
     ) -> None:
         policy, self.settings = policy or Policy(), settings or WorldSettings()
         self.engine = Engine(
@@ -128,17 +128,17 @@ class Replay:
             self._world.add(item, created)
         self._world.watcher = self
         self._world.keep = lambda _: None
-        self.accounts = [Account(index, job) for index, job in enumerate(jobs)]
+        self.accounts = [ReplayAccount(index, job) for index, job in enumerate(jobs)]
         first = 0
         for account in self.accounts:
             if account.job.submit != jobs[first].submit:
                 first = account.index
             account.beside = min(account.index - first, _MOST_TICKS)
-        self._of: dict[str, Account] = {}
+        self._of: dict[str, ReplayAccount] = {}
         """By UID of the pods there are, but for those of the cluster file."""
-        self._by_group: dict[str, Account] = {}
+        self._by_group: dict[str, ReplayAccount] = {}
         self._next = 0
-        self._quotas = quotas or Quotas()
+        self._quotas = quotas or JobQuotas()
         self.counts = Counts()
         self.running = 0
         self.unfinished = len(jobs)
@@ -252,7 +252,7 @@ class Replay:
                 self._submit(account)
         self._await_arrival()
 
-    def _submit(self, account: Account) -> None:
+    def _submit(self, account: ReplayAccount) -> None:
         """Make the job's group, if it is one, and all its pods."""
         job = account.job
         account.round += 1
@@ -265,7 +265,7 @@ class Replay:
         for worker in range(job.shape.workers):
             self._make_pod(account, worker)
 
-    def _make_pod(self, account: Account, worker: int) -> None:
+    def _make_pod(self, account: ReplayAccount, worker: int) -> None:
         job = account.job
         group = account.group.partition("/")[2]
         uid = f"{account.index:07d}/{account.serial}"
@@ -277,10 +277,10 @@ class Replay:
         assert record is not None
         account.pods[uid] = (record, worker)
 
-    def _created(self, account: Account) -> float:
+    def _created(self, account: ReplayAccount) -> float:
         return self._seconds(account.job.submit) + account.beside * _TICK
 
-    def last_attempt(self, account: Account) -> tuple[str, bool]:
+    def last_attempt(self, account: ReplayAccount) -> tuple[str, bool]:
         """Why a job that waits has not started, as the last attempt says; and whether a quota holds it back."""
         if not account.round:
             return "", True
@@ -358,11 +358,11 @@ class Replay:
 
     # -- what follows from it ----------------------------------------------------------------------------------------
 
-    def _bring_up(self, account: Account, now: int) -> None:
+    def _bring_up(self, account: ReplayAccount, now: int) -> None:
         self._account(now)
         self._lost(account.accrue(now, self.terms.checkpoint_of(account.job.shape)))
 
-    def _start_clock(self, account: Account, now: int) -> None:
+    def _start_clock(self, account: ReplayAccount, now: int) -> None:
         account.state = RUNNING
         account.restart_left = self.settings.restart if account.runs else 0
         account.runs += 1
@@ -375,14 +375,14 @@ class Replay:
             token = account.token
             self._at(end, lambda: self._end(account, token))
 
-    def _stop_clock(self, account: Account) -> None:
+    def _stop_clock(self, account: ReplayAccount) -> None:
         """Fewer than the minimum are left: what is not saved is lost."""
         account.state = WAITING
         account.token += 1
         self.running -= 1
         self._lost(account.throw_away())
 
-    def _end(self, account: Account, token: int) -> None:
+    def _end(self, account: ReplayAccount, token: int) -> None:
         if account.token != token:
             return
         now = self.now
@@ -402,7 +402,7 @@ class Replay:
             self._submit(self.accounts[other])
         self.on_end()
 
-    def _drop_group(self, account: Account) -> None:
+    def _drop_group(self, account: ReplayAccount) -> None:
         namespace, _, name = account.group.partition("/")
         self._by_group.pop(account.group, None)
         self._world.delete("PodGroup", namespace, name)
@@ -420,7 +420,7 @@ class Replay:
         for index, taken in sorted(by_job.items()):
             self._lose_workers(self.accounts[index], taken, now, by_eviction=by_eviction)
 
-    def _lose_workers(self, account: Account, taken: Sequence[str], now: int, *, by_eviction: bool) -> None:
+    def _lose_workers(self, account: ReplayAccount, taken: Sequence[str], now: int, *, by_eviction: bool) -> None:
         self._bring_up(account, now)
         shape = account.job.shape
         workers = [account.pods[uid][1] for uid in taken]
@@ -450,7 +450,7 @@ class Replay:
             self._drop_group(account)
         self._submit(account)
 
-    def _leaves(self, account: Account, uid: str) -> None:
+    def _leaves(self, account: ReplayAccount, uid: str) -> None:
         if uid in account.counted:
             account.counted.discard(uid)
             account.working -= 1
@@ -535,7 +535,7 @@ def _checked_room(plugin: TracksFreeGpus) -> Callable[[ClusterState], Ints]:
     return free_per_gpu
 
 
-def check(jobs: Iterable[Job], classes: Mapping[str, int], per_gpu: int) -> None:
+def check(jobs: Iterable[ReplayJob], classes: Mapping[str, int], per_gpu: int) -> None:
     """Whether the cluster can make sense of the jobs. Raises ReplayError."""
     seen = set()
     for job in jobs:

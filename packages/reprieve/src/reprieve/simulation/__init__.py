@@ -1,1 +1,1 @@
-"""Plans and benchmarks in virtual time: scenarios, traces, the demo."""
+"""Plans and benchmarks in simulated time."""

@@ -23,7 +23,7 @@ from kube_rules.meta import KubernetesObject
 from reprieve.cluster.pods import PodRecord
 from reprieve.scheduling.engine import Engine
 from reprieve.simulation.controllers.admission import Admission
-from reprieve.simulation.scenario import Scenario, read_scenarios
+from reprieve.simulation.scenario import ScenarioScript, read_scenarios
 from reprieve.simulation.workloads.rows import Rows
 from reprieve.simulation.workloads.table import TABLE
 
@@ -89,7 +89,7 @@ def _written(engine: Engine) -> dict[Key, KubernetesObject]:
     return {_key(item): item for each in (claims, volumes.volumes.values(), volumes.claims.values()) for item in each}
 
 
-def _played(manifests: Manifests, scenarios: Sequence[Scenario], at: float) -> list[Loaded[KubernetesObject]]:
+def _played(manifests: Manifests, scenarios: Sequence[ScenarioScript], at: float) -> list[Loaded[KubernetesObject]]:
     """All objects, with what scenarios create and without what they delete."""
     everything = manifests.all()
     order = 1 + max((loaded.order for loaded in everything), default=0)

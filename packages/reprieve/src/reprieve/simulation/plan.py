@@ -1,7 +1,7 @@
 """`reprieve plan`: what would happen, and why, without touching anything (interfaces.md).
 
-The input's cluster is rebuilt around an engine and run in virtual time until nothing changes, or to the first decision
-to preempt; a Scenario document lets things happen meanwhile.
+The input's cluster is rebuilt around an engine and run in simulated time until nothing changes, or to the first
+decision to preempt; a Scenario document lets things happen meanwhile.
 """
 
 import time
@@ -36,38 +36,38 @@ from reprieve.simulation.report_outcomes import (
 from reprieve.simulation.report_preemptions import PreemptionLedger, deferred_preemptions, released_capacity
 from reprieve.simulation.report_refusals import refused_pods, refused_workloads
 from reprieve.simulation.report_trees import composite_outcomes
-from reprieve.simulation.scenario import Scenario, read_scenarios
+from reprieve.simulation.scenario import ScenarioScript, read_scenarios
 from reprieve.simulation.virtual import VirtualCluster
 from reprieve.simulation.workloads.expanding import expand
 from reprieve.simulation.workloads.rows import Rows
 from reprieve.simulation.workloads.table import TABLE
 
 
-class Observer(Protocol):
-    """Who wants to know what was decided, while the cluster is still the one it was decided on."""
+class PlanObserver(Protocol):
+    """Is notified of decisions while the cluster is still the one that they were made on."""
 
     def attach(self, engine: Engine) -> None:
-        """Whose decisions these are."""
+        """Take the engine that makes the decisions."""
 
     def decided(self, decision: Decision, *, seconds: float, now: float) -> None:
-        """An attempt ended; `seconds` are not measured here."""
+        """Take the decision of an attempt that ended; `seconds` are not measured here."""
 
 
 class EngineKeeper:
-    """Keeps the engine of a plan, and passes decisions on to further observers (`Observer`)."""
+    """Keeps the engine of a plan, and passes decisions on to further observers (`PlanObserver`)."""
 
-    def __init__(self, *observers: Observer | None) -> None:
+    def __init__(self, *observers: PlanObserver | None) -> None:
         self.engine: Engine | None = None
         self._observers = [observer for observer in observers if observer is not None]
 
     def attach(self, engine: Engine) -> None:
-        """See `Observer`."""
+        """See `PlanObserver`."""
         self.engine = engine
         for observer in self._observers:
             observer.attach(engine)
 
     def decided(self, decision: Decision, *, seconds: float, now: float) -> None:
-        """See `Observer`."""
+        """See `PlanObserver`."""
         for observer in self._observers:
             observer.decided(decision, seconds=seconds, now=now)
 
@@ -93,8 +93,8 @@ class PlanOptions:
     rows: Rows = TABLE
     """Where the kinds that make pods have their templates, those that steps of a scenario create too."""
     now: float | None = None
-    """Seconds since the epoch when virtual time begins, not before anything there; without it a second after that."""
-    observer: Observer | None = None
+    """Seconds since the epoch when simulated time begins, after all objects; without it a second after the newest."""
+    observer: PlanObserver | None = None
     """Notified of every decision."""
     account: bool = True
     """Make what the text reports beyond the document; without it the account has numbers alone."""
@@ -108,10 +108,10 @@ class PlanOptions:
 
 
 def plan(manifests: Manifests, options: PlanOptions | None = None) -> Answer:
-    """Run the input in virtual time, with the pods that controllers would make of it (whatif.md 1).
+    """Run the input in simulated time, with the pods that controllers would make of it (whatif.md 1).
 
-    Raises InputError for what cannot be decided faithfully, and for a workload that cannot be expanded: who wants to
-    plan without it expands the input himself.
+    Raises InputError for what cannot be decided faithfully, and for a workload that cannot be expanded: callers that
+    plan without it expand the input first.
     """
     options = options or PlanOptions()
     began = time.perf_counter()
@@ -187,7 +187,7 @@ def _incidents(world: VirtualCluster) -> list[str]:
     return [text if count == 1 else f"{text} ({count} times)" for text, count in counts.items()]
 
 
-def _play(scenario: Scenario, world: VirtualCluster, pending: dict[str, PodRecord]) -> None:
+def _play(scenario: ScenarioScript, world: VirtualCluster, pending: dict[str, PodRecord]) -> None:
     """Run the steps of one scenario; a last step that waits for nothing is followed by settling."""
     world.drain()
     for step in scenario.steps:

@@ -23,7 +23,7 @@ _MOST_REMARKS = 20
 
 
 def starts_at(loaded: Iterable[Loaded[objects.KubernetesObject]]) -> float:
-    """When virtual time begins if it is not given, in seconds since the epoch: after all there was made and started."""
+    """Return when simulated time begins by default, in seconds since the epoch: after all objects were made."""
     return max(map(_latest, loaded), default=0.0) + 1.0
 
 
@@ -55,7 +55,7 @@ def not_before(now: float, loaded: Iterable[Loaded[objects.KubernetesObject]]) -
 
 
 def misread_annotations(loaded: Iterable[Loaded[objects.KubernetesObject]]) -> list[str]:
-    """What is wrong with annotations that cannot be read and count as not there (cost.md 2), with whose they are."""
+    """Return the problems of annotations that cannot be read and are ignored (cost.md 2), each with its object."""
     return [
         f"{entry.object.KIND} {entry.object.key}: {problem}"
         for entry in loaded
@@ -70,16 +70,16 @@ def beyond_grants(loaded: Sequence[Loaded[objects.KubernetesObject]]) -> list[st
         for entry in loaded
         if isinstance(entry.object, objects.PriorityClass)
     }
-    whose: dict[tuple[str, str], list[str]] = {}
+    names_by_problem: dict[tuple[str, str], list[str]] = {}
     for entry in loaded:
         item = entry.object
         for problem in standing_problems(item, classes):
             owner = next((one for one in item.metadata.owner_references if one.controller), None)
             maker = f"{owner.kind} {item.namespace}/{owner.name}" if owner is not None else item.key
-            whose.setdefault((maker, problem), []).append(f"{item.KIND} {item.key}")
+            names_by_problem.setdefault((maker, problem), []).append(f"{item.KIND} {item.key}")
     return [
         f"{names[0]}{f' and {len(names) - 1} more of {maker}' if len(names) > 1 else ''}: {problem}"
-        for (maker, problem), names in whose.items()
+        for (maker, problem), names in names_by_problem.items()
     ]
 
 
@@ -97,7 +97,7 @@ def refuse_unsized(item: objects.KubernetesObject, origin: Origin, sources: Grou
 
 
 def group_remarks(loaded: Sequence[Loaded[objects.KubernetesObject]], sources: GroupSources) -> list[str]:
-    """What of groups is left aside: fields nobody reads, further groups of a pod, weaker objects of one name, sizes."""
+    """Return what of groups is ignored: unread fields, further groups of a pod, weaker objects of one name, sizes."""
     found: list[str] = []
     versions: dict[str, set[str]] = {}
     sizes: dict[tuple[str, str], set[int]] = {}

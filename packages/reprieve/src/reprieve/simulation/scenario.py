@@ -39,8 +39,8 @@ _STEP_FIELDS = ("create", "together", "delete", "wait")
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
-    """One step. `wait`: None, `settled`, `victims-gone`, or seconds of virtual time."""
+class ScenarioStep:
+    """One step. `wait`: None, `settled`, `victims-gone`, or seconds of simulated time."""
 
     path: str
     create: tuple[objects.KubernetesObject, ...]
@@ -59,14 +59,14 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Scenario:
+class ScenarioScript:
     """One document with its steps in order."""
 
     origin: Origin
-    steps: tuple[Step, ...]
+    steps: tuple[ScenarioStep, ...]
 
 
-def read_scenarios(manifests: Manifests, rows: Rows = TABLE) -> list[Scenario]:
+def read_scenarios(manifests: Manifests, rows: Rows = TABLE) -> list[ScenarioScript]:
     """The Scenario documents of an expanded input. Raises InputError naming document and field for anything unknown."""
     if not manifests.scenarios:
         return []
@@ -82,7 +82,7 @@ class _Reader:
         self._rows = rows
         self._origin = origin
 
-    def scenario(self, document: Mapping[str, Any]) -> Scenario:
+    def scenario(self, document: Mapping[str, Any]) -> ScenarioScript:
         """The document."""
         origin = self._origin
         spec = _mapping(document.get("spec"), "spec", origin)
@@ -90,9 +90,9 @@ class _Reader:
         steps = spec.get("steps")
         if not isinstance(steps, list):
             raise _error(origin, "spec.steps", "must be a list of steps")
-        return Scenario(origin, tuple(self._step(each, f"spec.steps[{i}]") for i, each in enumerate(steps)))
+        return ScenarioScript(origin, tuple(self._step(each, f"spec.steps[{i}]") for i, each in enumerate(steps)))
 
-    def _step(self, step: object, path: str) -> Step:
+    def _step(self, step: object, path: str) -> ScenarioStep:
         origin = self._origin
         step = _mapping(step, path, origin)
         _only(step, _STEP_FIELDS, path, origin)
@@ -125,7 +125,7 @@ class _Reader:
         )
         for each in deleted:
             self._there.gone(*each)
-        return Step(
+        return ScenarioStep(
             path=path,
             create=tuple(one for one, _ in created),
             together=together,

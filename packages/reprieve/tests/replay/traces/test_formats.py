@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from reprieve.replay.job_list import Job, JobListError, Shape
+from reprieve.replay.job_list import JobListError, ReplayJob, Shape
 from reprieve.replay.traces.importer import ImportOptions, Machine
 from reprieve.replay.traces.reading import Imported, read_machines, read_trace
 from reprieve.replay.traces.registry import importer_of
@@ -47,7 +47,7 @@ def imported(folder: Path, format: str, text: str, **options: Any) -> Imported:
     return read_trace(importer_of(format), file, ImportOptions(**options))
 
 
-def outcome(folder: Path, format: str, text: str, **options: Any) -> Job | str:
+def outcome(folder: Path, format: str, text: str, **options: Any) -> ReplayJob | str:
     """The one job, why there is none, or what is wrong without the name of the file."""
     try:
         found = imported(folder, format, text, **options)
@@ -61,7 +61,7 @@ def outcome(folder: Path, format: str, text: str, **options: Any) -> Job | str:
     return why
 
 
-def is_so(found: Job | str, wanted: Job | str) -> bool:
+def is_so(found: ReplayJob | str, wanted: ReplayJob | str) -> bool:
     """The same job, or a text that begins like this."""
     return found.startswith(wanted) if isinstance(found, str) and isinstance(wanted, str) else found == wanted
 
@@ -81,22 +81,22 @@ def shape(workers: int = 1, **more: Any) -> Shape:
 OPENB: dict[str, Any] = {"cpu": 500, "memory": GIB, "priority_class": "openb-latency-sensitive", "priority": 1000}
 SPOT: dict[str, Any] = {"models": ("A10",), "priority_class": "high-priority", "priority": 1000, "tenant": "org-1"}
 
-BECOMES: list[tuple[str, dict[str, str], Job | str]] = [
-    ("openb", {}, Job("t", 10_000, 100_000, shape(gpu=1000, **OPENB))),
-    ("openb", {"gpu_milli": "460"}, Job("t", 10_000, 100_000, shape(gpu=460, **OPENB))),
-    ("openb", {"num_gpu": "2"}, Job("t", 10_000, 100_000, shape(gpu=2000, **OPENB))),
-    ("openb", {"num_gpu": "0", "gpu_milli": "0"}, Job("t", 10_000, 100_000, shape(**OPENB))),
+BECOMES: list[tuple[str, dict[str, str], ReplayJob | str]] = [
+    ("openb", {}, ReplayJob("t", 10_000, 100_000, shape(gpu=1000, **OPENB))),
+    ("openb", {"gpu_milli": "460"}, ReplayJob("t", 10_000, 100_000, shape(gpu=460, **OPENB))),
+    ("openb", {"num_gpu": "2"}, ReplayJob("t", 10_000, 100_000, shape(gpu=2000, **OPENB))),
+    ("openb", {"num_gpu": "0", "gpu_milli": "0"}, ReplayJob("t", 10_000, 100_000, shape(**OPENB))),
     (
         "openb",
         {"gpu_spec": "T4|V100 M|T4|"},
-        Job("t", 10_000, 100_000, shape(gpu=1000, models=("T4", "V100-M"), **OPENB)),
+        ReplayJob("t", 10_000, 100_000, shape(gpu=1000, models=("T4", "V100-M"), **OPENB)),
     ),
-    ("openb", {"qos": ""}, Job("t", 10_000, 100_000, shape(gpu=1000, **OPENB))),
-    ("openb", {"qos": "Burstable"}, Job("t", 10_000, 100_000, shape(gpu=1000, **OPENB))),
+    ("openb", {"qos": ""}, ReplayJob("t", 10_000, 100_000, shape(gpu=1000, **OPENB))),
+    ("openb", {"qos": "Burstable"}, ReplayJob("t", 10_000, 100_000, shape(gpu=1000, **OPENB))),
     (
         "openb",
         {"qos": "BE"},
-        Job(
+        ReplayJob(
             "t",
             10_000,
             100_000,
@@ -104,8 +104,8 @@ BECOMES: list[tuple[str, dict[str, str], Job | str]] = [
         ),
     ),
     ("openb", {"qos": "XX"}, "line 2, column qos: want one of LS, Guaranteed, Burstable, BE, found "),
-    ("openb", {"deletion_time": ""}, Job("t", 10_000, None, shape(gpu=1000, **OPENB))),
-    ("openb", {"creation_time": ""}, Job("t", 0, 110_000, shape(gpu=1000, **OPENB))),
+    ("openb", {"deletion_time": ""}, ReplayJob("t", 10_000, None, shape(gpu=1000, **OPENB))),
+    ("openb", {"creation_time": ""}, ReplayJob("t", 0, 110_000, shape(gpu=1000, **OPENB))),
     ("openb", {"deletion_time": "10"}, "ran no time at all"),
     ("openb", {"deletion_time": "9"}, "line 2: is deleted before it is created"),
     ("openb", {"gpu_milli": "1001"}, "line 2: want gpu_milli of 1000, or at most that of a single GPU"),
@@ -113,52 +113,56 @@ BECOMES: list[tuple[str, dict[str, str], Job | str]] = [
     ("openb", {"num_gpu": "1001"}, "line 2, column gpu: want at most 1000 GPUs a worker"),
     ("openb", {"cpu_milli": "1000000001"}, "line 2, column cpu: want at most a million cores a worker"),
     ("openb", {"memory_mib": "1099511627777"}, "line 2, column memory: want a quantity from 0 to 1Ei"),
-    ("philly", {}, Job("philly-2", MIDNIGHT + 1000, 60_000, shape(gpu=1000, tenant="abc"))),
-    ("philly", {"num_gpus": "0"}, Job("philly-2", MIDNIGHT + 1000, 60_000, shape(tenant="abc"))),
-    ("philly", {"num_gpus": "12"}, Job("philly-2", MIDNIGHT + 1000, 60_000, shape(2, gpu=6000, tenant="abc"))),
-    ("philly", {"cluster": "A b"}, Job("philly-2", MIDNIGHT + 1000, 60_000, shape(gpu=1000, tenant="a-b"))),
-    ("philly", {"num_gpus": "8000"}, Job("philly-2", MIDNIGHT + 1000, 60_000, shape(1000, gpu=8000, tenant="abc"))),
+    ("philly", {}, ReplayJob("philly-2", MIDNIGHT + 1000, 60_000, shape(gpu=1000, tenant="abc"))),
+    ("philly", {"num_gpus": "0"}, ReplayJob("philly-2", MIDNIGHT + 1000, 60_000, shape(tenant="abc"))),
+    ("philly", {"num_gpus": "12"}, ReplayJob("philly-2", MIDNIGHT + 1000, 60_000, shape(2, gpu=6000, tenant="abc"))),
+    ("philly", {"cluster": "A b"}, ReplayJob("philly-2", MIDNIGHT + 1000, 60_000, shape(gpu=1000, tenant="a-b"))),
+    (
+        "philly",
+        {"num_gpus": "8000"},
+        ReplayJob("philly-2", MIDNIGHT + 1000, 60_000, shape(1000, gpu=8000, tenant="abc")),
+    ),
     ("philly", {"num_gpus": "8008"}, "line 2, column workers: want a whole number from 1 to 1000"),
     ("philly", {"num_gpus": "999999999999989"}, "line 2, column workers: want a whole number from 1 to 1000"),
     ("philly", {"duration": "0"}, "ran no time at all"),
-    ("philly", {"duration": "0.001"}, Job("philly-2", MIDNIGHT + 1000, 1, shape(gpu=1000, tenant="abc"))),
-    ("spot-gpu", {}, Job("j", 5000, 50_000, shape(cpu=4000, gpu=1000, **SPOT))),
-    ("spot-gpu", {"cpu_request": "0.5"}, Job("j", 5000, 50_000, shape(cpu=500, gpu=1000, **SPOT))),
-    ("spot-gpu", {"worker_num": "3"}, Job("j", 5000, 50_000, shape(3, cpu=4000, gpu=1000, **SPOT))),
-    ("spot-gpu", {"gpu_request": "0.25"}, Job("j", 5000, 50_000, shape(cpu=4000, gpu=250, **SPOT))),
-    ("spot-gpu", {"gpu_model": ""}, Job("j", 5000, 50_000, shape(cpu=4000, gpu=1000, **{**SPOT, "models": ()}))),
+    ("philly", {"duration": "0.001"}, ReplayJob("philly-2", MIDNIGHT + 1000, 1, shape(gpu=1000, tenant="abc"))),
+    ("spot-gpu", {}, ReplayJob("j", 5000, 50_000, shape(cpu=4000, gpu=1000, **SPOT))),
+    ("spot-gpu", {"cpu_request": "0.5"}, ReplayJob("j", 5000, 50_000, shape(cpu=500, gpu=1000, **SPOT))),
+    ("spot-gpu", {"worker_num": "3"}, ReplayJob("j", 5000, 50_000, shape(3, cpu=4000, gpu=1000, **SPOT))),
+    ("spot-gpu", {"gpu_request": "0.25"}, ReplayJob("j", 5000, 50_000, shape(cpu=4000, gpu=250, **SPOT))),
+    ("spot-gpu", {"gpu_model": ""}, ReplayJob("j", 5000, 50_000, shape(cpu=4000, gpu=1000, **{**SPOT, "models": ()}))),
     (
         "spot-gpu",
         {"job_type": "Spot"},
-        Job("j", 5000, 50_000, shape(cpu=4000, gpu=1000, **{**SPOT, "priority_class": "spot", "priority": 100})),
+        ReplayJob("j", 5000, 50_000, shape(cpu=4000, gpu=1000, **{**SPOT, "priority_class": "spot", "priority": 100})),
     ),
     ("spot-gpu", {"job_type": "spot"}, "line 2, column job_type: want one of HP, Spot, found "),
     ("spot-gpu", {"duration": "0"}, "ran no time at all"),
     ("spot-gpu", {"worker_num": "0"}, "has no workers"),
     ("spot-gpu", {"worker_num": "1001"}, "line 2, column workers: want a whole number from 1 to 1000"),
     ("spot-gpu", {"gpu_request": "1.5"}, "line 2, column gpu: want whole GPUs above one"),
-    ("helios", {}, Job("j", MIDNIGHT + 1000, 60_000, shape(cpu=4000, gpu=1000, tenant="vc-a"))),
-    ("helios", {"gpu_num": "0"}, Job("j", MIDNIGHT + 1000, 60_000, shape(cpu=4000, tenant="vc-a"))),
+    ("helios", {}, ReplayJob("j", MIDNIGHT + 1000, 60_000, shape(cpu=4000, gpu=1000, tenant="vc-a"))),
+    ("helios", {"gpu_num": "0"}, ReplayJob("j", MIDNIGHT + 1000, 60_000, shape(cpu=4000, tenant="vc-a"))),
     (
         "helios",
         {"gpu_num": "16", "node_num": "4"},
-        Job("j", MIDNIGHT + 1000, 60_000, shape(4, cpu=1000, gpu=4000, tenant="vc-a")),
+        ReplayJob("j", MIDNIGHT + 1000, 60_000, shape(4, cpu=1000, gpu=4000, tenant="vc-a")),
     ),
     # two nodes hold 16 of 24 GPUs: as many more as make them equal
     (
         "helios",
         {"gpu_num": "24", "node_num": "2"},
-        Job("j", MIDNIGHT + 1000, 60_000, shape(3, cpu=1333, gpu=8000, tenant="vc-a")),
+        ReplayJob("j", MIDNIGHT + 1000, 60_000, shape(3, cpu=1333, gpu=8000, tenant="vc-a")),
     ),
-    ("helios", {"duration": ""}, Job("j", MIDNIGHT + 1000, 60_000, shape(cpu=4000, gpu=1000, tenant="vc-a"))),
-    ("helios", {"duration": "7"}, Job("j", MIDNIGHT + 1000, 7000, shape(cpu=4000, gpu=1000, tenant="vc-a"))),
+    ("helios", {"duration": ""}, ReplayJob("j", MIDNIGHT + 1000, 60_000, shape(cpu=4000, gpu=1000, tenant="vc-a"))),
+    ("helios", {"duration": "7"}, ReplayJob("j", MIDNIGHT + 1000, 7000, shape(cpu=4000, gpu=1000, tenant="vc-a"))),
     ("helios", {"duration": "", "start_time": "None"}, "never ran"),
     ("helios", {"duration": "", "end_time": ""}, "never ran"),
     ("helios", {"duration": "0"}, "ran no time at all"),
     ("helios", {"duration": "", "end_time": f"{DAY} 00:00:01"}, "line 2: ends before it starts"),
     ("helios", {"gpu_num": "0", "node_num": "1001"}, "line 2, column workers: want a whole number from 1 to 1000"),
-    ("acme", {}, Job("j", MIDNIGHT + 1000, 60_000, shape(cpu=4000, gpu=1000, tenant="user-a"))),
-    ("acme", {"duration": ""}, Job("j", MIDNIGHT + 1000, 60_000, shape(cpu=4000, gpu=1000, tenant="user-a"))),
+    ("acme", {}, ReplayJob("j", MIDNIGHT + 1000, 60_000, shape(cpu=4000, gpu=1000, tenant="user-a"))),
+    ("acme", {"duration": ""}, ReplayJob("j", MIDNIGHT + 1000, 60_000, shape(cpu=4000, gpu=1000, tenant="user-a"))),
     ("acme", {"job_id": "a/b"}, "line 2, column job: want a name of at most 253 characters without spaces, / and ~"),
 ]
 
@@ -166,7 +170,7 @@ BECOMES: list[tuple[str, dict[str, str], Job | str]] = [
 @pytest.mark.parametrize(
     ("format", "content", "wanted"), BECOMES, ids=[f"{at}-{format}" for at, (format, _, _) in enumerate(BECOMES)]
 )
-def test_what_becomes_of_a_row(tmp_path: Path, format: str, content: dict[str, str], wanted: Job | str) -> None:
+def test_what_becomes_of_a_row(tmp_path: Path, format: str, content: dict[str, str], wanted: ReplayJob | str) -> None:
     """A job that no list holds (replay.md 2.1-2.4) is refused where it is imported, not where it is replayed."""
     found = outcome(tmp_path, format, row(format, **content))
     assert is_so(found, wanted)
@@ -181,7 +185,7 @@ def test_which_columns_a_table_may_lack(tmp_path: Path, format: str) -> None:
         less = "\n".join(",".join([*each[:at], *each[at + 1 :]]) for each in (names, values))
         found = outcome(tmp_path, format, f"{less}\n")
         if name in optional:
-            assert isinstance(found, Job)
+            assert isinstance(found, ReplayJob)
         else:
             assert str(found).startswith(f"line 1, column {name}: no such column; the first line has ")
 
@@ -200,8 +204,8 @@ def attempt(begin: int | None, end: int | None, *gpus: int) -> dict[str, Any]:
     return {"start_time": times[0], "end_time": times[1], "detail": hosts}
 
 
-def logged(work: int, workers: int, gpu: int) -> Job:
-    return Job("a", MIDNIGHT + 1000, work * 1000, shape(workers, gpu=gpu * 1000, tenant="vc-a"))
+def logged(work: int, workers: int, gpu: int) -> ReplayJob:
+    return ReplayJob("a", MIDNIGHT + 1000, work * 1000, shape(workers, gpu=gpu * 1000, tenant="vc-a"))
 
 
 @pytest.mark.parametrize(
@@ -230,7 +234,7 @@ def logged(work: int, workers: int, gpu: int) -> Job:
     ],
 )
 def test_what_becomes_of_an_entry_of_the_job_log(
-    tmp_path: Path, attempts: list[dict[str, Any]], wanted: Job | str
+    tmp_path: Path, attempts: list[dict[str, Any]], wanted: ReplayJob | str
 ) -> None:
     found = outcome(tmp_path, "philly-log", json.dumps([entry(attempts=attempts)]))
     assert is_so(found, wanted)
@@ -282,13 +286,16 @@ RATES = {("LM", 0): 40.0, ("LM", 2): 100.0}
     ("fields", "wanted"),
     [
         # type, command, flag, steps, arrival, scale factor; then a duration, if there is one
-        (("LM", "c", "-s", "4000", "7", "1"), Job("gavel-1", 7000, 100_000, shape(gpu=1000))),
-        (("LM", "c", "-s", "4000", "7", "2"), Job("gavel-1", 7000, 40_000, shape(2, gpu=1000))),
-        (("LM", "c", "-s", "4000", "0.5", "1", "3"), Job("gavel-1", 500, 3000, shape(gpu=1000))),
-        (("LM", "c", "-s", "4000", "7", "1", ""), Job("gavel-1", 7000, 100_000, shape(gpu=1000))),
+        (("LM", "c", "-s", "4000", "7", "1"), ReplayJob("gavel-1", 7000, 100_000, shape(gpu=1000))),
+        (("LM", "c", "-s", "4000", "7", "2"), ReplayJob("gavel-1", 7000, 40_000, shape(2, gpu=1000))),
+        (("LM", "c", "-s", "4000", "0.5", "1", "3"), ReplayJob("gavel-1", 500, 3000, shape(gpu=1000))),
+        (("LM", "c", "-s", "4000", "7", "1", ""), ReplayJob("gavel-1", 7000, 100_000, shape(gpu=1000))),
         # the artifact's: type, command, flag, needs data, steps, scale factor, weight, SLO, arrival
-        (("LM", "c", "-s", "0", "4000", "2", "1", "-1", "7"), Job("gavel-1", 7000, 40_000, shape(2, gpu=1000))),
-        (("LM", "c", "-s", "0", "4000", "2", "1", "-1", "7", "9"), Job("gavel-1", 7000, 9000, shape(2, gpu=1000))),
+        (("LM", "c", "-s", "0", "4000", "2", "1", "-1", "7"), ReplayJob("gavel-1", 7000, 40_000, shape(2, gpu=1000))),
+        (
+            ("LM", "c", "-s", "0", "4000", "2", "1", "-1", "7", "9"),
+            ReplayJob("gavel-1", 7000, 9000, shape(2, gpu=1000)),
+        ),
         (("LM", "c", "-s", "0", "7", "1"), "ran no time at all"),
         (("LM", "c", "-s", "4000", "7", "1", "0"), "ran no time at all"),
         (("LM", "c", "-s", "4000", "7", "0"), "line 1: want a scale factor from 1"),
@@ -299,14 +306,14 @@ RATES = {("LM", 0): 40.0, ("LM", 2): 100.0}
         (("LM", "c", "-s", "4000", "7"), "line 1: 5 fields, want 6, 7, 9, 10"),
         (("LM", "c", "-s", "0", "4000", "2", "1", "-1"), "line 1: 8 fields, want 6, 7, 9, 10"),
         (("LM", "c", "-s", "4000", "7", "1001", "1"), "line 1, column workers: want a whole number from 1 to 1000"),
-        (("LM", "c", "-s", "12648960000", "7", "1"), Job("gavel-1", 7000, 316_224_000_000, shape(gpu=1000))),
+        (("LM", "c", "-s", "12648960000", "7", "1"), ReplayJob("gavel-1", 7000, 316_224_000_000, shape(gpu=1000))),
         (
             ("LM", "c", "-s", "12648960001", "7", "1"),
             "line 1: 12648960001 steps at 40 a second take more than ten years",
         ),
     ],
 )
-def test_what_becomes_of_a_line_of_gavel(tmp_path: Path, fields: tuple[str, ...], wanted: Job | str) -> None:
+def test_what_becomes_of_a_line_of_gavel(tmp_path: Path, fields: tuple[str, ...], wanted: ReplayJob | str) -> None:
     found = outcome(tmp_path, "gavel", "\t".join(fields) + "\n", durations=RATES)
     assert is_so(found, wanted)
 
@@ -366,12 +373,12 @@ def test_other_traces_have_no_list_of_nodes(tmp_path: Path, format: str) -> None
 def test_jobs_of_some_clusters_alone(tmp_path: Path, format: str, column: str, cluster: str) -> None:
     """`--only`: the others are counted, and need make no sense as jobs."""
     text = row(format)
-    assert isinstance(outcome(tmp_path, format, text, only=("other", cluster)), Job)
+    assert isinstance(outcome(tmp_path, format, text, only=("other", cluster)), ReplayJob)
     assert outcome(tmp_path, format, text, only=("other",)) == "not in --only"
 
 
 def test_a_trace_without_clusters_is_kept_whole(tmp_path: Path) -> None:
-    assert isinstance(outcome(tmp_path, "openb", row("openb"), only=("any",)), Job)
+    assert isinstance(outcome(tmp_path, "openb", row("openb"), only=("any",)), ReplayJob)
 
 
 def test_a_packed_trace_is_read(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from reprieve.replay.job_list import Job, JobListError, Shapes
+from reprieve.replay.job_list import JobListError, JobShapes, ReplayJob
 from reprieve.replay.traces.importer import Importer, ImportOptions, Machine, Values, text, whole
 from reprieve.replay.traces.priorities import read_priorities
 from reprieve.replay.traces.reading import (
@@ -25,12 +25,12 @@ from reprieve.replay.traces.reading import (
 GPU, MILLI = "nvidia.com/gpu", "alibabacloud.com/gpu-milli"
 
 
-def _job(line: int, values: Values, options: ImportOptions, shapes: Shapes) -> Job | str:
+def _job(line: int, values: Values, options: ImportOptions, shapes: JobShapes) -> ReplayJob | str:
     if values["kind"] == "none":
         return "is none"
     if values["kind"] == "bad":
         raise ValueError("is bad")
-    return Job(values["name"], values["at"] * 1000, 5000, shapes.of(gpu=1000))
+    return ReplayJob(values["name"], values["at"] * 1000, 5000, shapes.of(gpu=1000))
 
 
 SIMPLE = Importer(

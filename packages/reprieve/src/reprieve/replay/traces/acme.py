@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from reprieve.replay.job_list import Job, Shapes
+from reprieve.replay.job_list import JobShapes, ReplayJob
 from reprieve.replay.traces import helios
 from reprieve.replay.traces.importer import (
     Importer,
@@ -17,7 +17,7 @@ from reprieve.replay.traces.importer import (
 )
 
 
-def _job(line: int, row: Values, options: ImportOptions, shapes: Shapes) -> Job | str:
+def _job(line: int, row: Values, options: ImportOptions, shapes: JobShapes) -> ReplayJob | str:
     return helios.job(line, row, shapes, "user")
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from kube_rules.work_annotations import LONGEST
-from reprieve.replay.job_list import Job, JobListError, Shapes, csv_rows
+from reprieve.replay.job_list import JobListError, JobShapes, ReplayJob, csv_rows
 from reprieve.replay.traces.importer import Importer, ImportOptions, Values, duration, text, whole
 
 _SHORT: Final = ("type", "command", "steps_flag", "steps", "arrival", "scale_factor")
@@ -38,7 +38,7 @@ def _duration(content: str) -> int | None:
     return duration(content) if content else None
 
 
-def _job(line: int, row: Values, options: ImportOptions, shapes: Shapes) -> Job | str:
+def _job(line: int, row: Values, options: ImportOptions, shapes: JobShapes) -> ReplayJob | str:
     scale = row["scale_factor"]
     if scale == 0:
         raise ValueError("want a scale factor from 1")
@@ -52,7 +52,7 @@ def _job(line: int, row: Values, options: ImportOptions, shapes: Shapes) -> Job 
         work = round(row["steps"] / rate * 1000)
     if work == 0:
         return "ran no time at all"
-    return Job(f"gavel-{line}", row["arrival"], work, shapes.of(workers=scale, gpu=1000))
+    return ReplayJob(f"gavel-{line}", row["arrival"], work, shapes.of(workers=scale, gpu=1000))
 
 
 IMPORTER: Final = Importer(

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from reprieve.replay.job_list import Job, Shapes
+from reprieve.replay.job_list import JobShapes, ReplayJob
 from reprieve.replay.traces.importer import (
     Importer,
     ImportOptions,
@@ -25,17 +25,17 @@ def optional_duration(content: str) -> int | None:
     return duration(content) if content else None
 
 
-def job(line: int, row: Values, shapes: Shapes, tenant_column: str) -> Job | str:
+def job(line: int, row: Values, shapes: JobShapes, tenant_column: str) -> ReplayJob | str:
     """A job of Helios or Acme, which have the same columns but for which is the tenant."""
     work = started(row["start_time"], row["end_time"], row["duration"])
     if isinstance(work, str):
         return work
     workers, gpus = workers_for(row["gpu_num"], row["node_num"])
     shape = shapes.of(workers=workers, cpu=share(row["cpu_num"], workers), gpu=gpus * 1000, tenant=row[tenant_column])
-    return Job(row["job_id"], row["submit_time"], work, shape)
+    return ReplayJob(row["job_id"], row["submit_time"], work, shape)
 
 
-def _job(line: int, row: Values, options: ImportOptions, shapes: Shapes) -> Job | str:
+def _job(line: int, row: Values, options: ImportOptions, shapes: JobShapes) -> ReplayJob | str:
     return job(line, row, shapes, "vc")
 
 

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from reprieve.replay.job_list import Job, JobListError, Shapes, seconds
+from reprieve.replay.job_list import JobListError, JobShapes, ReplayJob, seconds
 
 Values = Mapping[str, Any]
 """What the wanted columns of a row were read into."""
@@ -39,7 +39,7 @@ class ImportOptions:
     """(job type, scale factor) -> steps a second; scale factor 0 stands for any."""
 
 
-Maker = Callable[[int, Values, ImportOptions, Shapes], Job | str]
+Maker = Callable[[int, Values, ImportOptions, JobShapes], ReplayJob | str]
 """(line, values, options, shapes) -> the job, or why this row is none. Raises ValueError for what makes no sense."""
 
 

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from reprieve.replay.job_list import Job, Shapes
+from reprieve.replay.job_list import JobShapes, ReplayJob
 from reprieve.replay.traces import importer
 from reprieve.replay.traces.importer import Importer, ImportOptions, Machine, Values, model, text, whole
 from reprieve.simulation.openb import BEST_EFFORT, CLASS_OF_QOS, LATENCY_SENSITIVE, PRIORITY
@@ -22,7 +22,7 @@ def _time(content: str) -> int | None:
     return importer.duration(content) if content else None
 
 
-def _job(line: int, row: Values, options: ImportOptions, shapes: Shapes) -> Job | str:
+def _job(line: int, row: Values, options: ImportOptions, shapes: JobShapes) -> ReplayJob | str:
     count, milli = row["num_gpu"], row["gpu_milli"]
     if milli > 1000 or (count > 1 and milli != 1000):
         raise ValueError("want gpu_milli of 1000, or at most that of a single GPU")
@@ -40,7 +40,7 @@ def _job(line: int, row: Values, options: ImportOptions, shapes: Shapes) -> Job 
     work = None if ended is None else ended - (begun or 0)
     if work == 0:
         return "ran no time at all"
-    return Job(row["name"], begun or 0, work, shape)
+    return ReplayJob(row["name"], begun or 0, work, shape)
 
 
 def _machine(row: Values) -> Machine:

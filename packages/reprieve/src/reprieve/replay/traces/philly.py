@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from reprieve.replay.job_list import Job, Shapes
+from reprieve.replay.job_list import JobShapes, ReplayJob
 from reprieve.replay.traces.importer import (
     Importer,
     ImportOptions,
@@ -16,12 +16,12 @@ from reprieve.replay.traces.importer import (
 )
 
 
-def _job(line: int, row: Values, options: ImportOptions, shapes: Shapes) -> Job | str:
+def _job(line: int, row: Values, options: ImportOptions, shapes: JobShapes) -> ReplayJob | str:
     if row["duration"] == 0:
         return "ran no time at all"
     workers, gpus = workers_for(row["num_gpus"])
     shape = shapes.of(workers=workers, gpu=gpus * 1000, tenant=tenant(row["cluster"]))
-    return Job(f"philly-{line}", row["timestamp"], row["duration"], shape)
+    return ReplayJob(f"philly-{line}", row["timestamp"], row["duration"], shape)
 
 
 IMPORTER: Final = Importer(

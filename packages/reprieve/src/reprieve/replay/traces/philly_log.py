@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from reprieve.replay.job_list import MAX_BYTES, Job, JobListError, Shapes
+from reprieve.replay.job_list import MAX_BYTES, JobListError, JobShapes, ReplayJob
 from reprieve.replay.traces.importer import (
     Importer,
     ImportOptions,
@@ -24,7 +24,7 @@ class _Host(msgspec.Struct):
     gpus: list[str] = []
 
 
-class _Attempt(msgspec.Struct):
+class _PhillyAttempt(msgspec.Struct):
     start_time: str | None = None
     end_time: str | None = None
     detail: list[_Host] = []
@@ -34,7 +34,7 @@ class _Logged(msgspec.Struct):
     jobid: str
     submitted_time: str
     vc: str = ""
-    attempts: list[_Attempt] = []
+    attempts: list[_PhillyAttempt] = []
 
 
 _COLUMNS: Final = ("jobid", "vc", "submitted_time", "attempts", "hosts", "gpus")
@@ -65,7 +65,7 @@ def _rows(path: Path) -> Iterator[tuple[int, list[str] | JobListError]]:
         yield line, [job.jobid, job.vc, job.submitted_time, _known(job.attempts), str(len(hosts)), str(gpus)]
 
 
-def _known(attempts: list[_Attempt]) -> str:
+def _known(attempts: list[_PhillyAttempt]) -> str:
     """The attempts that have a beginning and an end, `BEGIN to END` each, separated by commas."""
     known = (each for each in attempts if each.start_time not in _NO_TIME and each.end_time not in _NO_TIME)
     return ", ".join(f"{each.start_time} to {each.end_time}" for each in known)
@@ -79,14 +79,16 @@ def _work(content: str) -> int | None:
     return sum(when(end) - when(begin) for begin, _, end in times)
 
 
-def _job(line: int, row: Values, options: ImportOptions, shapes: Shapes) -> Job | str:
+def _job(line: int, row: Values, options: ImportOptions, shapes: JobShapes) -> ReplayJob | str:
     work = started(None, None, row["attempts"])
     if isinstance(work, str):
         return work
     if not row["gpus"]:
         return "was never placed"
     workers, gpus = workers_for(row["gpus"], row["hosts"])
-    return Job(row["jobid"], row["submitted_time"], work, shapes.of(workers=workers, gpu=gpus * 1000, tenant=row["vc"]))
+    return ReplayJob(
+        row["jobid"], row["submitted_time"], work, shapes.of(workers=workers, gpu=gpus * 1000, tenant=row["vc"])
+    )
 
 
 IMPORTER: Final = Importer(

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from reprieve.replay.job_list import MAX_PRIORITY, Job
+from reprieve.replay.job_list import MAX_PRIORITY, ReplayJob
 
 _COMPARED: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
     ">=": operator.ge,
@@ -16,12 +16,12 @@ _COMPARED: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
     "<": operator.lt,
     "=": operator.eq,
 }
-_NUMBERS: Final[Mapping[str, Callable[[Job], float]]] = {
+_NUMBERS: Final[Mapping[str, Callable[[ReplayJob], float]]] = {
     "gpus": lambda job: job.shape.gpus / 1000,
     "workers": lambda job: job.shape.workers,
     "duration": lambda job: float("inf") if job.work is None else job.work / 1000,
 }
-_TEXTS: Final[Mapping[str, Callable[[Job], str]]] = {
+_TEXTS: Final[Mapping[str, Callable[[ReplayJob], str]]] = {
     "tenant": lambda job: job.shape.tenant,
     "job": lambda job: job.name,
 }
@@ -35,13 +35,15 @@ _MOST: Final = 100
 class PriorityRules:
     """The rules in their order: (condition, class, value). The first that holds is a job's."""
 
-    rules: Sequence[tuple[Callable[[Job], bool], str, int]]
+    rules: Sequence[tuple[Callable[[ReplayJob], bool], str, int]]
 
-    def given(self, job: Job) -> Job:
+    def given(self, job: ReplayJob) -> ReplayJob:
         """The job with its class; one that no rule fits keeps what it has."""
         for holds, name, value in self.rules:
             if holds(job):
-                return Job(job.name, job.submit, job.work, replace(job.shape, priority_class=name, priority=value))
+                return ReplayJob(
+                    job.name, job.submit, job.work, replace(job.shape, priority_class=name, priority=value)
+                )
         return job
 
     @property
@@ -55,7 +57,7 @@ def read_priorities(text: str) -> PriorityRules:
     parts = [part.strip() for part in text.split(",")]
     if len(parts) > _MOST:
         raise ValueError(f"want at most {_MOST} rules")
-    found: list[tuple[Callable[[Job], bool], str, int | None]] = []
+    found: list[tuple[Callable[[ReplayJob], bool], str, int | None]] = []
     for part in parts:
         condition, colon, name = part.rpartition(":")
         match = _CLASS.fullmatch(name.strip())
@@ -71,7 +73,7 @@ def read_priorities(text: str) -> PriorityRules:
     return PriorityRules([(holds, name, values[name]) for holds, name, _ in found])
 
 
-def _condition(text: str, part: str) -> Callable[[Job], bool]:
+def _condition(text: str, part: str) -> Callable[[ReplayJob], bool]:
     if text == "else":
         return lambda job: True
     match = _CONDITION.fullmatch(text)

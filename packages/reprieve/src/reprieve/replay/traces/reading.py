@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from reprieve.replay.fitting import PODS, Document, node_document
-from reprieve.replay.job_list import MAX_JOBS, Job, JobListError, Shape, Shapes, check_row, csv_rows, shown
+from reprieve.replay.job_list import MAX_JOBS, JobListError, JobShapes, ReplayJob, Shape, check_row, csv_rows, shown
 from reprieve.replay.objects_of import GPU
 from reprieve.replay.traces.importer import Importer, ImportOptions, Machine, whole
 from reprieve.replay.traces.priorities import PriorityRules
@@ -20,7 +20,7 @@ PLENTY_CPU, PLENTY_MEMORY = 1_000_000, 16 << 40
 class Imported:
     """Jobs in order of submit, and what did not become one."""
 
-    jobs: Sequence[Job]
+    jobs: Sequence[ReplayJob]
     left_out: Mapping[str, int]
     """Why -> how many rows."""
     skipped: int = 0
@@ -38,9 +38,9 @@ def read_trace(
 ) -> Imported:
     """The jobs of a trace. Raises JobListError, or OSError where it cannot be read."""
     options = options or ImportOptions()
-    shapes = Shapes()
+    shapes = JobShapes()
     checked: set[Shape] = set()
-    jobs: list[Job] = []
+    jobs: list[ReplayJob] = []
     names: dict[str, int] = {}
     left_out: Counter[str] = Counter()
     skipped, first_problem = 0, ""
@@ -75,22 +75,22 @@ def _job(
     line: int,
     values: Mapping[str, Any],
     options: ImportOptions,
-    shapes: Shapes,
+    shapes: JobShapes,
     checked: set[Shape],
     names: dict[str, int],
-) -> Job | str:
+) -> ReplayJob | str:
     try:
         job = importer.job_of(line, values, options, shapes)
-        if isinstance(job, Job):
+        if isinstance(job, ReplayJob):
             check_row(job, checked)
     except ValueError as error:
         raise JobListError(file, line, getattr(error, "column", ""), str(error)) from None
-    if isinstance(job, Job) and names.setdefault(job.name, line) != line:
+    if isinstance(job, ReplayJob) and names.setdefault(job.name, line) != line:
         raise JobListError(file, line, "", f"{shown(job.name)} is on line {names[job.name]} already")
     return job
 
 
-def _shared(jobs: list[Job]) -> list[Job]:
+def _shared(jobs: list[ReplayJob]) -> list[ReplayJob]:
     known: dict[Shape, Shape] = {}
     for job in jobs:
         job.shape = known.setdefault(job.shape, job.shape)

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from reprieve.replay.job_list import Job, Shapes
+from reprieve.replay.job_list import JobShapes, ReplayJob
 from reprieve.replay.traces.importer import (
     Importer,
     ImportOptions,
@@ -25,7 +25,7 @@ def _type(content: str) -> tuple[str, int]:
     return _CLASSES[content]
 
 
-def _job(line: int, row: Values, options: ImportOptions, shapes: Shapes) -> Job | str:
+def _job(line: int, row: Values, options: ImportOptions, shapes: JobShapes) -> ReplayJob | str:
     if row["duration"] == 0:
         return "ran no time at all"
     if row["worker_num"] == 0:
@@ -40,7 +40,7 @@ def _job(line: int, row: Values, options: ImportOptions, shapes: Shapes) -> Job 
         priority=priority,
         tenant=row["organization"],
     )
-    return Job(row["job_name"], row["submit_time"], row["duration"], shape)
+    return ReplayJob(row["job_name"], row["submit_time"], row["duration"], shape)
 
 
 def _machine(row: Values) -> Machine:

@@ -27,7 +27,7 @@ POD_SIZES: tuple[objects.ResourceList, ...] = (
 
 
 @dataclass(frozen=True, slots=True)
-class Cluster:
+class BenchCluster:
     """Objects of a scenario: bound pods and pending ones, each with the groups they belong to."""
 
     nodes: tuple[objects.Node, ...]

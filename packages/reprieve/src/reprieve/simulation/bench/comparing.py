@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from reprieve.simulation.bench.running import Measured
+from reprieve.simulation.bench.running import BenchMeasurement
 from reprieve.simulation.bench.series import Growth
 
 _MOST_BYTES = 64 << 20
@@ -20,16 +20,16 @@ class FiguresError(Exception):
     """A file that does not hold figures; the message names it and says why."""
 
 
-class Compared(msgspec.Struct, frozen=True, rename="camel"):
+class BenchComparison(msgspec.Struct, frozen=True, rename="camel"):
     """One scenario of both files. `ratio`: seconds after over seconds before; None where one of the two is missing."""
 
     scenario: str
-    before: Measured | None
-    after: Measured | None
+    before: BenchMeasurement | None
+    after: BenchMeasurement | None
     ratio: float | None
 
 
-def compare(before: Path, after: Path) -> list[Compared]:
+def compare(before: Path, after: Path) -> list[BenchComparison]:
     """Both files' figures by scenario. Raises FiguresError."""
     first, second = _fastest(before), _fastest(after)
     found = []
@@ -37,12 +37,12 @@ def compare(before: Path, after: Path) -> list[Compared]:
         old, new = first.get(name), second.get(name)
         both = old is not None and new is not None and old.seconds > 0
         ratio = round(new.seconds / old.seconds, 3) if both and old is not None and new is not None else None
-        found.append(Compared(name, old, new, ratio))
+        found.append(BenchComparison(name, old, new, ratio))
     return found
 
 
-def _fastest(path: Path) -> dict[str, Measured]:
-    fastest: dict[str, Measured] = {}
+def _fastest(path: Path) -> dict[str, BenchMeasurement]:
+    fastest: dict[str, BenchMeasurement] = {}
     for figure in _read(path):
         known = fastest.get(figure.scenario)
         if known is None or figure.seconds < known.seconds:
@@ -50,7 +50,7 @@ def _fastest(path: Path) -> dict[str, Measured]:
     return fastest
 
 
-def _read(path: Path) -> list[Measured]:
+def _read(path: Path) -> list[BenchMeasurement]:
     try:
         if path.stat().st_size > _MOST_BYTES:
             raise FiguresError(f"{path}: more than {_MOST_BYTES >> 20} MiB, these are no figures of reprieve bench")
@@ -63,6 +63,6 @@ def _read(path: Path) -> list[Measured]:
     except _UNREADABLE:
         pass
     try:
-        return msgspec.json.decode(content, type=list[Measured])
+        return msgspec.json.decode(content, type=list[BenchMeasurement])
     except _UNREADABLE as error:
         raise FiguresError(f"{path}: not what reprieve bench -o json writes: {error}") from None

@@ -23,7 +23,7 @@ from reprieve.simulation.bench.building import (
     LOW,
     POD_SIZES,
     ZONE,
-    Cluster,
+    BenchCluster,
     gpu_nodes,
     make_gang,
     make_node,
@@ -49,33 +49,33 @@ SPREADING_GANG, FILLING = 12, 4
 class Family:
     """`per_node` is the work per node when the family is run at growing sizes."""
 
-    build: Callable[[int, int], Cluster]
+    build: Callable[[int, int], BenchCluster]
     per_node: float
 
 
-def _basic(nodes: int, pods: int) -> Cluster:
+def _basic(nodes: int, pods: int) -> BenchCluster:
     """Single pods that fit."""
     work = make_pods([f"pod-{i:05d}" for i in range(pods)], HIGH, {"cpu": "100m", "memory": "500Mi"})
-    return Cluster(tuple(make_node(i) for i in range(nodes)), tuple(work))
+    return BenchCluster(tuple(make_node(i) for i in range(nodes)), tuple(work))
 
 
-def _preempt(nodes: int, pods: int) -> Cluster:
+def _preempt(nodes: int, pods: int) -> BenchCluster:
     """4-CPU nodes with four pods of 900m each; pods of 3 CPU that need three of the four gone."""
     machines = tuple(make_node(i, cpu="4", memory="32Gi") for i in range(nodes))
     names = [f"low-{i:05d}-{k}" for i in range(nodes) for k in range(4)]
     where = [machine.name for machine in machines for _ in range(4)]
     running = make_pods(names, LOW, {"cpu": "900m", "memory": "500Mi"}, nodes=where)
     work = make_pods([f"high-{i:05d}" for i in range(pods)], HIGH, {"cpu": "3", "memory": "500Mi"})
-    return Cluster(machines, tuple(work), running=tuple(running))
+    return BenchCluster(machines, tuple(work), running=tuple(running))
 
 
-def _one_gang(nodes: int, pods: int) -> Cluster:
+def _one_gang(nodes: int, pods: int) -> BenchCluster:
     """One gang of 1-GPU pods in an empty cluster."""
     work = make_pods(member_names("gang", pods), HIGH, {"cpu": "1", "memory": "1Gi", GPU: "1"}, group="gang")
-    return Cluster(gpu_nodes(nodes), tuple(work), (make_gang("gang", HIGH, pods),))
+    return BenchCluster(gpu_nodes(nodes), tuple(work), (make_gang("gang", HIGH, pods),))
 
 
-def _gangs(nodes: int, pods: int) -> Cluster:
+def _gangs(nodes: int, pods: int) -> BenchCluster:
     """Gangs of 100 1-GPU pods in an empty cluster."""
     groups: list[objects.PodGroup] = []
     work: list[objects.Pod] = []
@@ -83,20 +83,20 @@ def _gangs(nodes: int, pods: int) -> Cluster:
         name, size = f"gang-{start // 100:03d}", min(100, pods - start)
         groups.append(make_gang(name, HIGH, size))
         work += make_pods(member_names(name, size), HIGH, {"cpu": "1", "memory": "1Gi", GPU: "1"}, group=name)
-    return Cluster(gpu_nodes(nodes), tuple(work), tuple(groups))
+    return BenchCluster(gpu_nodes(nodes), tuple(work), tuple(groups))
 
 
-def _gang_preempt(nodes: int, pods: int) -> Cluster:
+def _gang_preempt(nodes: int, pods: int) -> BenchCluster:
     """Nodes full of low-priority gangs and singles; a gang of 8-GPU pods that needs as many whole nodes."""
     machines = gpu_nodes(nodes)
     groups, running = running_gangs(machines)
     work = make_pods(
         member_names("gang", pods), HIGH, {"cpu": "1", "memory": "1Gi", GPU: str(GPUS_PER_NODE)}, group="gang"
     )
-    return Cluster(machines, tuple(work), (make_gang("gang", HIGH, pods),), running=running, running_groups=groups)
+    return BenchCluster(machines, tuple(work), (make_gang("gang", HIGH, pods),), running=running, running_groups=groups)
 
 
-def _trees(nodes: int, pods: int) -> Cluster:
+def _trees(nodes: int, pods: int) -> BenchCluster:
     """`_gangs` where each gang of 100 is a tree: ten gangs of ten under one root that wants them all."""
     roots: list[objects.CompositePodGroup] = []
     groups: list[objects.PodGroup] = []
@@ -107,15 +107,15 @@ def _trees(nodes: int, pods: int) -> Cluster:
         roots.append(_root(root, len(leaves)))
         groups += leaves
         work += members
-    return Cluster(gpu_nodes(nodes), tuple(work), tuple(groups), tuple(roots))
+    return BenchCluster(gpu_nodes(nodes), tuple(work), tuple(groups), tuple(roots))
 
 
-def _tree_preempt(nodes: int, pods: int) -> Cluster:
+def _tree_preempt(nodes: int, pods: int) -> BenchCluster:
     """`_gang_preempt` where who needs the room is a tree: gangs of ten under one root that wants them all."""
     machines = gpu_nodes(nodes)
     running_groups, running = running_gangs(machines)
     leaves, work = _leaves("tree", pods, {"cpu": "1", "memory": "1Gi", GPU: str(GPUS_PER_NODE)})
-    return Cluster(machines, tuple(work), tuple(leaves), (_root("tree", len(leaves)),), running, running_groups)
+    return BenchCluster(machines, tuple(work), tuple(leaves), (_root("tree", len(leaves)),), running, running_groups)
 
 
 def _root(name: str, least: int) -> objects.CompositePodGroup:
@@ -140,7 +140,7 @@ def _leaves(root: str, pods: int, requests: objects.ResourceList) -> tuple[list[
     return groups, work
 
 
-def _constrained(nodes: int, pods: int) -> Cluster:
+def _constrained(nodes: int, pods: int) -> BenchCluster:
     """`_gang_preempt` where everybody carries a zone spread, an anti-affinity on the hostname and a host port.
 
     The eight pods of a node have a slot each; pods of one slot keep apart.  The gang is of slot 0: it shares the port,
@@ -156,7 +156,7 @@ def _constrained(nodes: int, pods: int) -> Cluster:
         member_names("gang", pods), HIGH, {"cpu": "1", "memory": "1Gi", GPU: str(GPUS_PER_NODE)}, group="gang"
     )
     work = [_in_slot(pod, 0) for pod in asked]
-    return Cluster(
+    return BenchCluster(
         machines, tuple(work), (make_gang("gang", HIGH, pods),), running=tuple(running), running_groups=groups
     )
 
@@ -179,21 +179,21 @@ def _in_slot(pod: objects.Pod, slot: int) -> objects.Pod:
     return replace(pod, metadata=replace(pod.metadata, labels={"slot": str(slot)}), spec=spec)
 
 
-def _steady(nodes: int, _work: int) -> Cluster:
+def _steady(nodes: int, _work: int) -> BenchCluster:
     """Nodes with ten running pods each, of several sizes; the work comes over time (`steady_work`)."""
     machines = gpu_nodes(nodes)
     running: list[objects.Pod] = []
     for turn in range(RUNNING_PER_NODE):
         names = [f"old-{turn}-{i:05d}" for i in range(nodes)]
         running += make_pods(names, LOW, POD_SIZES[turn % len(POD_SIZES)], nodes=[machine.name for machine in machines])
-    return Cluster(machines, (), running=tuple(running))
+    return BenchCluster(machines, (), running=tuple(running))
 
 
-def _unlike(nodes: int, pods: int) -> Cluster:
+def _unlike(nodes: int, pods: int) -> BenchCluster:
     """Pods that all differ, arriving beside four running ones for each node that do so too (`bench.unlike`)."""
     machines = unlike.nodes(nodes)
     here = _UNLIKE_PER_NODE * nodes
-    return Cluster(
+    return BenchCluster(
         machines,
         tuple(unlike.pods(here, pods, priority=HIGH)),
         running=tuple(unlike.pods(0, here, priority=LOW, on=machines)),
@@ -201,7 +201,7 @@ def _unlike(nodes: int, pods: int) -> Cluster:
     )
 
 
-def _waiting(nodes: int, pods: int) -> Cluster:
+def _waiting(nodes: int, pods: int) -> BenchCluster:
     """Nodes full of 1-GPU pods that nobody may evict, and gangs of four 8-GPU pods that wait for whole nodes.
 
     No two gangs ask for the same.
@@ -217,10 +217,10 @@ def _waiting(nodes: int, pods: int) -> Cluster:
         groups.append(make_gang(name, LOW, WAITING_GANG))
         asked: objects.ResourceList = {"cpu": f"{1000 + i}m", "memory": "1Gi", GPU: str(GPUS_PER_NODE)}
         work += make_pods(member_names(name, WAITING_GANG), LOW, asked, group=name)
-    return Cluster(machines, tuple(work), tuple(groups), running=tuple(running))
+    return BenchCluster(machines, tuple(work), tuple(groups), running=tuple(running))
 
 
-def _waiting_spread(nodes: int, pods: int) -> Cluster:
+def _waiting_spread(nodes: int, pods: int) -> BenchCluster:
     """Ten zones, the first full of pods that nobody may evict, and gangs of twelve that spread over them.
 
     Each gang spreads by itself and asks for amounts of its own; in every other zone there is room for many.
@@ -253,10 +253,10 @@ def _waiting_spread(nodes: int, pods: int) -> Cluster:
                 member_names(name, SPREADING_GANG), LOW, {"cpu": f"{2000 + i}m", "memory": "1Gi"}, group=name
             )
         )
-    return Cluster(machines, tuple(work), tuple(groups), running=tuple(running))
+    return BenchCluster(machines, tuple(work), tuple(groups), running=tuple(running))
 
 
-def _racks(nodes: int, pods: int) -> Cluster:
+def _racks(nodes: int, pods: int) -> BenchCluster:
     """Racks of five full nodes, and a gang that has to have one of them: everybody who runs there may be evicted.
 
     Running pods have one of nine priorities.
@@ -275,18 +275,18 @@ def _racks(nodes: int, pods: int) -> Cluster:
     gang = make_gang("gang", HIGH, pods)
     rack = objects.PodGroupSchedulingConstraints(topology=(objects.TopologyConstraint(key=RACK),))
     gang = replace(gang, spec=replace(gang.spec, scheduling_constraints=rack))
-    return Cluster(machines, tuple(work), (gang,), running=tuple(running))
+    return BenchCluster(machines, tuple(work), (gang,), running=tuple(running))
 
 
-def _big(nodes: int, pods: int) -> Cluster:
+def _big(nodes: int, pods: int) -> BenchCluster:
     """Pods that all differ (`bench.unlike`), ten running ones for each node; no services."""
     machines = unlike.nodes(nodes)
     here = RUNNING_PER_NODE * nodes
     running = tuple(unlike.pods(0, here, priority=LOW, on=machines))
-    return Cluster(machines, tuple(unlike.pods(here, pods, priority=HIGH)), running=running)
+    return BenchCluster(machines, tuple(unlike.pods(here, pods, priority=HIGH)), running=running)
 
 
-def _apart(nodes: int, pods: int) -> Cluster:
+def _apart(nodes: int, pods: int) -> BenchCluster:
     """Pods of one application that keep apart on nodes: as many as there are nodes fill every one."""
     machines = tuple(make_node(i, labels={HOSTNAME: f"node-{i:05d}", ZONE: f"zone-{i % ZONES}"}) for i in range(nodes))
     alike = objects.LabelSelector(match_labels={"app": "web"})
@@ -300,21 +300,23 @@ def _apart(nodes: int, pods: int) -> Cluster:
         )
         for pod in make_pods([f"pod-{i:05d}" for i in range(pods)], HIGH, {"cpu": "100m", "memory": "500Mi"})
     )
-    return Cluster(machines, tuple(work))
+    return BenchCluster(machines, tuple(work))
 
 
-def _churn(nodes: int, _work: int) -> Cluster:
+def _churn(nodes: int, _work: int) -> BenchCluster:
     """As `_big`; the work comes over time (`churn_work`)."""
     machines = unlike.nodes(nodes)
-    return Cluster(machines, (), running=tuple(unlike.pods(0, RUNNING_PER_NODE * nodes, priority=LOW, on=machines)))
+    return BenchCluster(
+        machines, (), running=tuple(unlike.pods(0, RUNNING_PER_NODE * nodes, priority=LOW, on=machines))
+    )
 
 
-def _take_in(nodes: int, pods: int) -> Cluster:
+def _take_in(nodes: int, pods: int) -> BenchCluster:
     """Nodes and services alone; the pods come from `running_elsewhere`, so that no process has to hold them."""
-    return Cluster(unlike.nodes(nodes), (), services=tuple(unlike.services(pods)))
+    return BenchCluster(unlike.nodes(nodes), (), services=tuple(unlike.services(pods)))
 
 
-def _services(nodes: int, pods: int) -> Cluster:
+def _services(nodes: int, pods: int) -> BenchCluster:
     """Five running pods for each node and a service for each, in 200 namespaces; the work belongs to them in turn."""
     machines = tuple(make_node(i, labels={HOSTNAME: f"node-{i:05d}", ZONE: f"zone-{i % ZONES}"}) for i in range(nodes))
     count = _SERVICES_PER_NODE * nodes
@@ -334,7 +336,7 @@ def _services(nodes: int, pods: int) -> Cluster:
         )
         for i in range(count)
     )
-    return Cluster(
+    return BenchCluster(
         machines,
         tuple(of_service(pod, turn % count) for turn, pod in enumerate(work)),
         running=tuple(of_service(pod, turn) for turn, pod in enumerate(running)),
@@ -342,7 +344,7 @@ def _services(nodes: int, pods: int) -> Cluster:
     )
 
 
-def _budgets(nodes: int, pods: int) -> Cluster:
+def _budgets(nodes: int, pods: int) -> BenchCluster:
     """`_gang_preempt` with a budget for two nodes, all in one namespace; each guards its part of the running pods."""
     cluster = _gang_preempt(nodes, pods)
     count = max(1, nodes // 2)
@@ -364,7 +366,7 @@ def _team_budgets(count: int) -> tuple[objects.PodDisruptionBudget, ...]:
     )
 
 
-def _unlike_preempt(nodes: int, pods: int) -> Cluster:
+def _unlike_preempt(nodes: int, pods: int) -> BenchCluster:
     """`_preempt` where no two pods ask for the same, nor have the same image and labels."""
     cluster = _preempt(nodes, pods)
     draw = Random(LAYOUT_SEED)
@@ -375,7 +377,7 @@ def _unlike_preempt(nodes: int, pods: int) -> Cluster:
     )
 
 
-def _unlike_budgets(nodes: int, pods: int) -> Cluster:
+def _unlike_budgets(nodes: int, pods: int) -> BenchCluster:
     """4-CPU nodes with ten pods each and a budget for ten nodes, all in one namespace; no two pods are alike.
 
     Each budget guards its part of the running pods.  The work needs most of a node.
@@ -392,10 +394,10 @@ def _unlike_budgets(nodes: int, pods: int) -> Cluster:
         running.append(replace(made, metadata=replace(made.metadata, labels=labels)))
     high = make_pods([f"high-{i:05d}" for i in range(pods)], HIGH, {"memory": "500Mi"})
     work = tuple(_made_unlike(item, f"{2600 + draw.randrange(400)}m", draw) for item in high)
-    return Cluster(machines, work, running=tuple(running), budgets=_team_budgets(count))
+    return BenchCluster(machines, work, running=tuple(running), budgets=_team_budgets(count))
 
 
-def _unlike_gang_preempt(nodes: int, pods: int) -> Cluster:
+def _unlike_gang_preempt(nodes: int, pods: int) -> BenchCluster:
     """`_gang_preempt` where no two pods ask for the same, nor have the same image and labels."""
     cluster = _gang_preempt(nodes, pods)
     draw = Random(LAYOUT_SEED)
@@ -421,7 +423,7 @@ def _made_unlike(pod: objects.Pod, cpu: str, draw: Random) -> objects.Pod:
     )
 
 
-def _devices(nodes: int, pods: int) -> Cluster:
+def _devices(nodes: int, pods: int) -> BenchCluster:
     """Nodes with eight devices each, of two sizes, and pods with a claim each for one of the larger ones."""
     driver = "gpu.example.com"
     expression = f"device.capacity['{driver}'].memory.compareTo(quantity('40Gi')) >= 0"
@@ -449,7 +451,7 @@ def _devices(nodes: int, pods: int) -> Cluster:
         resources.append(msgspec.convert(claim, objects.ResourceClaim))
         uses = (objects.PodResourceClaim(name="gpu", resource_claim_name=name),)
         work.append(replace(pod, spec=replace(pod.spec, resource_claims=uses)))
-    return Cluster(tuple(make_node(i) for i in range(nodes)), tuple(work), resources=tuple(resources))
+    return BenchCluster(tuple(make_node(i) for i in range(nodes)), tuple(work), resources=tuple(resources))
 
 
 FAMILY_TABLE = {

@@ -5,9 +5,18 @@ from dataclasses import dataclass
 
 from kube_rules import objects
 from reprieve.simulation.bench import unlike
-from reprieve.simulation.bench.building import GPU, HIGH, LOW, POD_SIZES, Cluster, make_gang, make_pods, member_names
+from reprieve.simulation.bench.building import (
+    GPU,
+    HIGH,
+    LOW,
+    POD_SIZES,
+    BenchCluster,
+    make_gang,
+    make_pods,
+    member_names,
+)
 from reprieve.simulation.bench.families import FILLING, RUNNING_PER_NODE, SPREADING_GANG, WAITING_GANG, ZONES
-from reprieve.simulation.bench.scenarios import Scenario
+from reprieve.simulation.bench.scenarios import BenchScenario
 
 _NODES_PER_ARRIVAL = 25
 _STEADY_GANG, _GANG_EVERY = 64, 10
@@ -64,7 +73,7 @@ class WhileWaiting:
     changing: Sequence[objects.Node] = ()
 
 
-def while_waiting(scenario: Scenario, cluster: Cluster) -> WhileWaiting:
+def while_waiting(scenario: BenchScenario, cluster: BenchCluster) -> WhileWaiting:
     """See the class; of the families `waiting` and `waiting-spread`."""
     if scenario.family == "waiting-spread":
         apart = [pod for i, pod in enumerate(cluster.running) if i % (FILLING + ZONES - 1) >= FILLING]

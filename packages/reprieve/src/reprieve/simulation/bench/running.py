@@ -24,9 +24,9 @@ from msgspec.structs import replace
 
 from kube_rules.meta import ObjectRef
 from reprieve.scheduling.engine import Engine
-from reprieve.simulation.bench.building import Cluster
+from reprieve.simulation.bench.building import BenchCluster
 from reprieve.simulation.bench.over_time import churn_work, running_elsewhere, steady_work, while_waiting
-from reprieve.simulation.bench.scenarios import Scenario
+from reprieve.simulation.bench.scenarios import BenchScenario
 
 _WAITING_SECONDS = 60
 """Virtual time of `waiting` in which a pod ends each second."""
@@ -54,7 +54,7 @@ class HotFunction(msgspec.Struct, frozen=True, rename="camel"):
     total_seconds: float
 
 
-class Measured(msgspec.Struct, frozen=True, rename="camel"):
+class BenchMeasurement(msgspec.Struct, frozen=True, rename="camel"):
     """One line of `reprieve bench -o json` (performance.md).
 
     `seconds` from all objects present to all bound, `decision_seconds` to the first decision to preempt (None without
@@ -99,7 +99,7 @@ class NotBoundError(Exception):
         super().__init__(f"{scenario}: {bound} of {pods} pods bound")
 
 
-def run(scenario: Scenario, profiler: Profile | None = None) -> Measured:
+def run(scenario: BenchScenario, profiler: Profile | None = None) -> BenchMeasurement:
     """Build the cluster, run it to the end, give the figures. Raises NotBoundError.
 
     With a profiler the measured part is watched by it, which takes several times as long.
@@ -166,7 +166,7 @@ def _watch(profiler: Profile | None) -> None:
         profiler.enable()
 
 
-def run_steady(scenario: Scenario, profiler: Profile | None = None) -> Measured:
+def run_steady(scenario: BenchScenario, profiler: Profile | None = None) -> BenchMeasurement:
     """Pods come and as many end, the oldest first, in virtual time; each is to be placed the moment it comes.
 
     `seconds` is the real time of all of it, the API's reports of bindings and ends included; `attempt_ms` are the
@@ -221,7 +221,7 @@ def run_steady(scenario: Scenario, profiler: Profile | None = None) -> Measured:
     return msgspec.structs.replace(measured, growth_mb=round(growth, 1))
 
 
-def run_waiting(scenario: Scenario, profiler: Profile | None = None) -> Measured:
+def run_waiting(scenario: BenchScenario, profiler: Profile | None = None) -> BenchMeasurement:
     """Gangs wait that cannot be placed, and every second of virtual time something happens, which helps nobody.
 
     A pod ends somewhere; where they wait for a spread a node changes, too.  Then room for one gang becomes free, and it
@@ -282,7 +282,7 @@ def run_waiting(scenario: Scenario, profiler: Profile | None = None) -> Measured
     return msgspec.structs.replace(measured, cpu_per_second=round(cpu / max(1, len(ending)), 6))
 
 
-def run_take_in(scenario: Scenario, profiler: Profile | None = None) -> Measured:
+def run_take_in(scenario: BenchScenario, profiler: Profile | None = None) -> BenchMeasurement:
     """Running pods enter the cache, as after a restart; no object outlives the call that reports it.
 
     `seconds` is the time within the engine, `attempt_ms` of one pod.  Raises NotBoundError.
@@ -319,7 +319,7 @@ def run_take_in(scenario: Scenario, profiler: Profile | None = None) -> Measured
     )
 
 
-def _long_running(scenario: Scenario) -> tuple[Engine, deque[str]]:
+def _long_running(scenario: BenchScenario) -> tuple[Engine, deque[str]]:
     """An engine in the middle of its life, and the UIDs of running pods, oldest first; the objects are not kept."""
     cluster = scenario.build()
     return synced(cluster), deque(pod.metadata.uid for pod in cluster.running)
@@ -335,12 +335,12 @@ def _end(engine: Engine, uid: str, now: float) -> None:
 
 
 def _measured(
-    scenario: Scenario, attempts: Sequence[float], seconds: float, decided: float | None, profiler: Profile | None
-) -> Measured:
+    scenario: BenchScenario, attempts: Sequence[float], seconds: float, decided: float | None, profiler: Profile | None
+) -> BenchMeasurement:
     if profiler is not None:
         profiler.disable()
     p50, p99 = np.percentile(np.array(attempts) * 1000, (50, 99))
-    return Measured(
+    return BenchMeasurement(
         scenario=scenario.name,
         nodes=scenario.nodes,
         pods=scenario.pods,
@@ -364,7 +364,7 @@ def hottest(profiler: Profile) -> tuple[HotFunction, ...]:
     return tuple(sorted(found, key=lambda hot: (-hot.own_seconds, hot.function))[:_HOTTEST])
 
 
-def synced(cluster: Cluster) -> Engine:
+def synced(cluster: BenchCluster) -> Engine:
     """An engine that knows the nodes, the groups of running pods and the running pods."""
     engine = Engine()
     for node in cluster.nodes:

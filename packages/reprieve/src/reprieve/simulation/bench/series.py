@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
-from reprieve.simulation.bench.running import Measured
-from reprieve.simulation.bench.scenarios import Scenario, at_size
+from reprieve.simulation.bench.running import BenchMeasurement
+from reprieve.simulation.bench.scenarios import BenchScenario, at_size
 
 GROWTH_SIZES = (500, 1_000, 2_000, 5_000)
 """Nodes at which growth is measured (performance.md)."""
@@ -23,10 +23,10 @@ class Growth(msgspec.Struct, frozen=True, rename="camel"):
 
     family: str
     exponent: float
-    runs: tuple[Measured, ...]
+    runs: tuple[BenchMeasurement, ...]
 
 
-def measure(scenarios: Iterable[Scenario], *, profile: bool = False) -> Iterator[Measured]:
+def measure(scenarios: Iterable[BenchScenario], *, profile: bool = False) -> Iterator[BenchMeasurement]:
     """The figures, one scenario after the other; `profile`: with where the time went. Raises ScenarioError."""
     for scenario in scenarios:
         command = [sys.executable, "-m", "reprieve.simulation.bench", scenario.name, *(["--profile"] * profile)]
@@ -34,7 +34,7 @@ def measure(scenarios: Iterable[Scenario], *, profile: bool = False) -> Iterator
         if ended.returncode != 0:
             last = ended.stderr.strip().splitlines()[-1:] or [f"exit code {ended.returncode}"]
             raise ScenarioError(f"{scenario.name}: {last[0]}")
-        yield msgspec.json.decode(ended.stdout, type=Measured)
+        yield msgspec.json.decode(ended.stdout, type=BenchMeasurement)
 
 
 def growth(families: Iterable[str], sizes: Sequence[int] = GROWTH_SIZES) -> Iterator[Growth]:
