@@ -101,7 +101,7 @@ def test_exit_codes(run: Run, arguments: list[str], code: int, message: str) -> 
 @pytest.mark.usefixtures("files")
 def test_changes_stand_above_plans_side_by_side(run: Run) -> None:
     ended = run("plan", "-f", "cluster.yaml", "--compare", "never.yaml", "--cordon", "n1")
-    assert ended.out.startswith("Changes\n  --cordon n1  1 node: no new pods go there\n\nSide by side\n")
+    assert ended.out.startswith("Changes\n  --cordon n1  1 node: no new pods are placed there\n\nSide by side\n")
     document = json.loads(
         run("plan", "-f", "cluster.yaml", "--compare", "never.yaml", "--cordon", "n1", "-o", "json").out
     )

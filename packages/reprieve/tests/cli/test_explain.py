@@ -205,15 +205,17 @@ def test_a_request_no_node_can_meet(up: Up, run: Run) -> None:
     ended = run("explain", "pods", "huge", "--kubeconfig", up.kubeconfig)
     assert "Why: none of 2 nodes would do" in ended.out
     # As a fact; or as what would help, where nobody created in an earlier second would take the node that is added.
-    assert re.search(r"asks for (64 cpu|that much), and the largest node has 4\.", ended.out)
+    assert re.search(r"requests (64 cpu|that much), and the largest node has 4\.", ended.out)
     assert "A priority of" not in ended.out, "no priority helps"
     assert "From the scheduler's record (http://127.0.0.1:" in ended.out
 
 
 def test_what_amounts_and_which_priority_would_help(up: Up, run: Run) -> None:
     ended = run("explain", "pod", "same", "--kubeconfig", up.kubeconfig)
-    assert "3 more cpu free on n2, where least is missing." in ended.out or "3 more cpu free on n1 or n2" in ended.out
-    assert "A priority of 1 or more (it has 0): it could then make room (--set-priority default/pod/same=1)." in (
+    assert (
+        "Free 3 more cpu on n2, where the least is missing." in ended.out or "Free 3 more cpu on n1 or n2" in ended.out
+    )
+    assert "Set a priority of 1 or more (it has 0): it could then preempt (--set-priority default/pod/same=1)." in (
         ended.out
     )
 
@@ -224,8 +226,10 @@ def test_a_gang_and_its_members_have_the_same_explanation(up: Up, run: Run) -> N
     assert group.out.startswith("podgroup default/train waits: 0 of its 4 pods on nodes. It needs 4 to start.\n")
     for ended in (group, member):
         assert "Of 4 pods tried together 3 found a place." in ended.out
-        assert "1 more example.com/gpu free on n2, where least is missing: one more pod must find a place." in ended.out
-        assert "With minCount 3 instead of 4 it could start (--scale default/podgroup/train=3)." in ended.out
+        assert (
+            "Free 1 more example.com/gpu on n2, where the least is missing: one more pod must be placed." in ended.out
+        )
+        assert "Set minCount to 3 instead of 4 (--scale default/podgroup/train=3)." in ended.out
 
 
 def test_why_nobody_is_pushed_out_for_a_gang(up: Up, run: Run) -> None:
@@ -284,7 +288,7 @@ def test_json_is_one_document(up: Up, run: Run) -> None:
 def test_without_records_the_answer_is_computed_and_marked_so(alone: Path, run: Run) -> None:
     ended = run("explain", "podgroup", "train", "--kubeconfig", alone)
     assert ended.code == 0
-    assert "With minCount 3 instead of 4 it could start" in ended.out
+    assert "Set minCount to 3 instead of 4" in ended.out
     assert "No decision record of a scheduler could be read." in ended.out
     assert "worked out on the cluster as it is now" in ended.out
 

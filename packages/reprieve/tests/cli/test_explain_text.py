@@ -70,15 +70,15 @@ def lack(nodes: int, *names: str, more: int = 1, **missing: str) -> Shortfall:
 @pytest.mark.parametrize(
     ("lacking", "expected"),
     [
-        (lack(1, "n1", cpu="2"), "2 more cpu free on n1, where least is missing."),
-        (lack(2, "n1", "n3", cpu="500m"), "500m more cpu free on n1 or n3, where least is missing."),
+        (lack(1, "n1", cpu="2"), "Free 2 more cpu on n1, where the least is missing."),
+        (lack(2, "n1", "n3", cpu="500m"), "Free 500m more cpu on n1 or n3, where the least is missing."),
         (
             lack(9, "n1", "n2", "n3", cpu="1", memory="1Gi"),
-            "1 more cpu and 1Gi more memory free on n1, n2, n3 and 6 more nodes, where least is missing.",
+            "Free 1 more cpu and 1Gi more memory on n1, n2, n3 and 6 more nodes, where the least is missing.",
         ),
         (
             Shortfall(too_big=(OversizedRequest(resource="cpu", asked="64", largest="4"),)),
-            "A node with 64 cpu: it asks for that much, and the largest node has 4.",
+            "Add a node with 64 cpu: a pod requests that much, and the largest node has 4.",
         ),
     ],
 )
@@ -91,12 +91,12 @@ def test_what_a_pod_lacks(lacking: Shortfall, expected: str) -> None:
     [
         (
             lack(5, "n1", "n2", "n3", more=3, gpu="2"),
-            "2 more gpu free on any 3 of n1, n2, n3 and 2 more nodes, where least is missing: 3 more pods must find a "
-            "place.",
+            "Free 2 more gpu on any 3 of n1, n2, n3 and 2 more nodes, where the least is missing: "
+            "3 more pods must be placed.",
         ),
         (
             lack(1, "n1", more=3, gpu="2"),
-            "Places for 3 more pods; least is missing on n1: 2 more gpu for each.",
+            "Free capacity for 3 more pods; the least is missing on n1: 2 more gpu for each.",
         ),
     ],
 )
@@ -110,15 +110,18 @@ def test_what_a_gang_lacks(lacking: Shortfall, expected: str) -> None:
         records=[record(entity=entity, members=members, lack=lacking)],
         source="http://s",
     )
-    assert helps(found) == [expected, "With minCount 1 instead of 4 it could start: so many have a place."]
+    assert helps(found) == [expected, "Set minCount to 1 instead of 4: 1 of its pods can be placed."]
 
 
 @pytest.mark.parametrize(
     ("reason", "expected"),
     [
-        ("node(s) had untolerated taint(s)", "A toleration for the taints of 3 nodes"),
-        ("node(s) were unschedulable", "3 nodes uncordoned"),
-        ("node(s) didn't match Pod's node affinity/selector", "A node selector or affinity that 3 nodes would match."),
+        ("node(s) had untolerated taint(s)", "Tolerate the taints of 3 nodes"),
+        ("node(s) were unschedulable", "Uncordon 3 nodes"),
+        (
+            "node(s) didn't match Pod's node affinity/selector",
+            "Change the node selector or affinity so that 3 nodes would match.",
+        ),
         ("something of a plugin of others", None),
     ],
 )
@@ -133,7 +136,7 @@ def test_never_preempts() -> None:
         "preemption: not eligible due to preemptionPolicy=Never."
     )
     found = helps(evidence(record(message=message), computed=Answered(priority_that_helps=7)))
-    assert found == ["A preemptionPolicy that is not Never: it does not push out anybody, whatever its priority."]
+    assert found == ["Set a preemptionPolicy other than Never: with Never it preempts no pods, whatever its priority."]
 
 
 def test_nothing_is_advised_for_what_runs_or_makes_room() -> None:

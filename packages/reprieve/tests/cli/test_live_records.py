@@ -202,7 +202,9 @@ def test_a_cluster_as_it_would_be_is_that_of_the_namespace_of_its_context(
     assert (ended.code, ended.err.splitlines()[-1]) == (1, 'error: pod "waiting" not found in namespace "ours"')
     ended = run(*asked, "-n", "default")
     assert ended.code == 0
-    assert ended.out.startswith("Changes\n  --cordon n1  1 node: no new pods go there\n\npod default/waiting waits")
+    assert ended.out.startswith(
+        "Changes\n  --cordon n1  1 node: no new pods are placed there\n\npod default/waiting waits"
+    )
 
 
 def test_whose_names_may_be_shown_is_the_namespace_of_the_context(run: Run, connected: object, live: list[Any]) -> None:

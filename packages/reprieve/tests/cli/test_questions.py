@@ -235,7 +235,7 @@ def test_changes_and_kinds_not_read_are_reported_with_every_answer(
     found = ask(question, "--cordon", "n2", documents=secret)
     assert [one["change"] for one in found["changes"]] == ["--cordon n2"]
     ended = run(*question.split(), "-f", "cluster.yaml", "--cordon", "n2")
-    assert ended.out.startswith("Changes\n  --cordon n2  1 node: no new pods go there\n\n")
+    assert ended.out.startswith("Changes\n  --cordon n2  1 node: no new pods are placed there\n\n")
     assert ended.err == "warning: 1 × v1/Secret: not read\n"
 
 
@@ -281,7 +281,7 @@ def test_the_queue_of_one_namespace_keeps_the_positions(ask: Any) -> None:
     ("question", "message"),
     [
         (["queue"], "error: nothing to plan"),
-        (["queue", "-f", "c.yaml", "--without", "node/n1"], "error: --without node/n1: --remove-node n1 takes"),
+        (["queue", "-f", "c.yaml", "--without", "node/n1"], "error: --without node/n1: --remove-node n1 removes"),
         (
             ["capacity", "-f", "c.yaml", "--shape", "pod.yaml", "--topology", "rak"],
             'error: --topology: no node has the label "rak", did you mean "rack"?',
@@ -293,7 +293,7 @@ def test_the_queue_of_one_namespace_keeps_the_positions(ask: Any) -> None:
         (["queue", "-f", "c.yaml", "-w"], "error: -w: only a live cluster changes"),
         (["drain-plan", "-f", "c.yaml"], "Missing argument"),
         (["capacity", "-f", "c.yaml"], "Missing option"),
-        (["capacity", "-f", "c.yaml", "--shape", "c.yaml"], "error: --shape: there is no pod in it"),
+        (["capacity", "-f", "c.yaml", "--shape", "c.yaml"], "error: --shape: it has no pending pod"),
         (["capacity", "-f", "c.yaml", "--shape", "none.yaml"], "error: none.yaml: No such file"),
     ],
 )

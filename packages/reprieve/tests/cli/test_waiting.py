@@ -99,7 +99,7 @@ def test_a_waiting_gang_is_explained(planned: Any) -> None:
         "      Of 2 pods tried together 0 found a place. None of 2 nodes would do for the others: "
         f"2 Insufficient {GPU}, 2 Insufficient cpu.\n"
     ) in text
-    sentence = f"8 more {GPU} and 32 more cpu free on n1 or n2, where least is missing: 2 more pods must find a place."
+    sentence = f"Free 8 more {GPU} and 32 more cpu on n1 or n2, where the least is missing: 2 more pods must be placed."
     assert f"      would help: {sentence}\n" in text
     (group,) = plan["podGroups"]
     (help,) = (help for help in group["help"] if help["kind"] == "Free")
@@ -147,16 +147,16 @@ def test_a_gang_kept_waiting_by_pod_order_alone_is_explained(planned: Any) -> No
 
 def test_a_waiting_pod_is_explained(planned: Any) -> None:
     text, plan = planned(*FULL, pod("new", 64, 8))
-    sentence = f"8 more {GPU} and 32 more cpu free on n1, where least is missing."
+    sentence = f"Free 8 more {GPU} and 32 more cpu on n1, where the least is missing."
     assert f"      would help: {sentence}\n" in text
     assert [(help["kind"], help["sentence"]) for help in plan["pods"][0]["help"]] == [
-        ("Nodes", "1 more node like n1 (--add-nodes 1 --like n1)."),
+        ("Nodes", "Add 1 more node like n1 (--add-nodes 1 --like n1)."),
         ("Free", sentence),
         (
             "Priority",
-            "A priority of 101 or more (it has 0): it could then make room (--set-priority default/pod/new=101).",
+            "Set a priority of 101 or more (it has 0): it could then preempt (--set-priority default/pod/new=101).",
         ),
-        ("Workload", "default/pod/old with its 1 pod gone, or ended (--without default/pod/old)."),
+        ("Workload", "End or remove default/pod/old with its 1 pod (--without default/pod/old)."),
     ]
 
 
@@ -171,12 +171,12 @@ def test_a_smaller_min_count_that_would_start_a_gang_is_suggested(planned: Any) 
 @pytest.mark.parametrize(
     ("objects", "kind", "expected"),
     [
-        ([node("n1", gpu=2), pod("new", 1, 4)], "Node", f"A node with 4 {GPU}: it asks for that much"),
-        ([node("n1", unschedulable=True), pod("new", 1, 1)], "Uncordon", "1 node uncordoned"),
+        ([node("n1", gpu=2), pod("new", 1, 4)], "Node", f"Add a node with 4 {GPU}: a pod requests that much"),
+        ([node("n1", unschedulable=True), pod("new", 1, 1)], "Uncordon", "Uncordon 1 node"),
         (
             [node("n1", taints=[{"key": "a", "effect": "NoSchedule"}]), pod("new", 1, 1)],
             "Toleration",
-            "A toleration for the taints of 1 node",
+            "Tolerate the taints of 1 node",
         ),
     ],
     ids=["too large for any node", "cordoned", "tainted"],

@@ -146,7 +146,7 @@ def test_a_lower_minimum_helps_where_some_have_a_place(
     lower = [one for one in found if one.kind == "MinCount"]
     assert [one.min_count for one in lower] == ([helps] if helps is not None else [])
     for one in lower:
-        assert one.sentence == f"With minCount {helps} instead of {minimum} it could start: so many have a place."
+        assert one.sentence == f"Set minCount to {helps} instead of {minimum}: {helps} of its pods can be placed."
 
 
 def rejection(
@@ -188,26 +188,26 @@ def test_reasons_that_somebody_can_change_are_reported_with_their_nodes() -> Non
         (
             "Toleration",
             1,
-            "A toleration for the taints of 1 node, or the taints taken off: nothing goes there without.",
+            "Tolerate the taints of 1 node, or remove the taints.",
         ),
-        ("Uncordon", 2, "2 nodes uncordoned: nothing goes there meanwhile."),
-        ("Selector", 3, "A node selector or affinity that 3 nodes would match."),
-        ("Ports", 4, "Its host ports free on one of 4 nodes."),
+        ("Uncordon", 2, "Uncordon 2 nodes."),
+        ("Selector", 3, "Change the node selector or affinity so that 3 nodes would match."),
+        ("Ports", 4, "Free its host ports on one of 4 nodes."),
     ]
 
 
 @pytest.mark.parametrize(
     ("group", "names", "nodes", "more", "asked", "sentence"),
     [
-        (False, ["n1"], 1, 1, 1, "2 more cpu and 1Gi more memory free on n1, where least is missing."),
-        (False, ["n1", "n2"], 2, 1, 1, "2 more cpu and 1Gi more memory free on n1 or n2, where least is missing."),
+        (False, ["n1"], 1, 1, 1, "Free 2 more cpu and 1Gi more memory on n1, where the least is missing."),
+        (False, ["n1", "n2"], 2, 1, 1, "Free 2 more cpu and 1Gi more memory on n1 or n2, where the least is missing."),
         (
             False,
             ["n1", "n2", "n3"],
             3,
             1,
             1,
-            "2 more cpu and 1Gi more memory free on n1, n2 or n3, where least is missing.",
+            "Free 2 more cpu and 1Gi more memory on n1, n2 or n3, where the least is missing.",
         ),
         (
             False,
@@ -215,7 +215,7 @@ def test_reasons_that_somebody_can_change_are_reported_with_their_nodes() -> Non
             3,
             1,
             1,
-            "2 more cpu and 1Gi more memory free on n1, n2 and 1 more node, where least is missing.",
+            "Free 2 more cpu and 1Gi more memory on n1, n2 and 1 more node, where the least is missing.",
         ),
         (
             False,
@@ -223,7 +223,7 @@ def test_reasons_that_somebody_can_change_are_reported_with_their_nodes() -> Non
             7,
             1,
             1,
-            "2 more cpu and 1Gi more memory free on n1, n2 and 5 more nodes, where least is missing.",
+            "Free 2 more cpu and 1Gi more memory on n1, n2 and 5 more nodes, where the least is missing.",
         ),
         (
             True,
@@ -231,7 +231,7 @@ def test_reasons_that_somebody_can_change_are_reported_with_their_nodes() -> Non
             1,
             1,
             1,
-            "2 more cpu and 1Gi more memory free on n1, where least is missing: one more pod must find a place.",
+            "Free 2 more cpu and 1Gi more memory on n1, where the least is missing: one more pod must be placed.",
         ),
         (
             True,
@@ -239,7 +239,7 @@ def test_reasons_that_somebody_can_change_are_reported_with_their_nodes() -> Non
             2,
             2,
             2,
-            "2 more cpu and 1Gi more memory free on n1 or n2, where least is missing: 2 more pods must find a place.",
+            "Free 2 more cpu and 1Gi more memory on n1 or n2, where the least is missing: 2 more pods must be placed.",
         ),
         (
             True,
@@ -247,8 +247,8 @@ def test_reasons_that_somebody_can_change_are_reported_with_their_nodes() -> Non
             2,
             1,
             1,
-            "2 more cpu and 1Gi more memory free on any 1 of n1 or n2, where least is missing: "
-            "one more pod must find a place.",
+            "Free 2 more cpu and 1Gi more memory on any 1 of n1 or n2, where the least is missing: "
+            "one more pod must be placed.",
         ),
         (
             True,
@@ -256,7 +256,7 @@ def test_reasons_that_somebody_can_change_are_reported_with_their_nodes() -> Non
             2,
             3,
             3,
-            "Places for 3 more pods; least is missing on n1 or n2: 2 more cpu and 1Gi more memory for each.",
+            "Free capacity for 3 more pods; the least is missing on n1 or n2: 2 more cpu and 1Gi more memory for each.",
         ),
     ],
 )
@@ -281,7 +281,7 @@ def test_a_larger_node_helps_where_every_amount_can_be_counted() -> None:
         ("Node", "cpu", "64", 1),
         ("Node", "memory", "1Ti", 1),
     ]
-    assert found[0].sentence == "A node with 64 cpu: it asks for that much, and the largest node has 8."
+    assert found[0].sentence == "Add a node with 64 cpu: a pod requests that much, and the largest node has 8."
     more = [*big, OversizedRequest(resource="gpu", asked="9", largest="1", or_more=True)]
     closest = Shortage(missing={"cpu": "2"}, nodes=1, names=("n1",))
     assert [one.kind for one in helps_of(rejection(lack=Shortfall(too_big=tuple(more), closest=closest)))] == ["Free"]
@@ -309,7 +309,7 @@ def test_a_higher_priority_helps_who_may_preempt(
     found = helps_of(rejection(message=message, pods=pods, priority=-3), lowest)
     assert [one.kind for one in found] == kinds
     if kinds == ["Priority"]:
-        reported = f"A priority of {lowest} or more (it has -3): as the cluster is now it could then make room."
+        reported = f"Set a priority of {lowest} or more (it has -3): it could then preempt."
         assert [(one.priority, one.sentence) for one in found] == [(lowest, reported)]
 
 

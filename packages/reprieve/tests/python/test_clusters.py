@@ -189,7 +189,7 @@ def test_the_html_of_an_answer_has_what_there_is_alone() -> None:
     titles = [part.partition("<")[0] for part in shown.split("<h4>")[1:]]
     assert titles == ["Pods", "Victims", "What would help"]
     assert "<ul><li>--label n1 a=b: " in shown
-    assert "<td>Pod default/huge</td><td>A node with 9 cpu" in shown
+    assert "<td>Pod default/huge</td><td>Add a node with 9 cpu" in shown
 
 
 # -- answers -------------------------------------------------------------------------------------------------------
@@ -289,7 +289,7 @@ def test_what_a_profile_lacks_is_a_warning_before_that_of_extenders() -> None:
     profile = {"plugins": {"multiPoint": {"disabled": [{"name": "GangScheduling"}]}}}
     first, second = plan_options({**EXTENDED, "profiles": [profile]}).warnings
     assert first.startswith("profile 'default-scheduler': plugin GangScheduling is not enabled")
-    assert "its extenders are not asked" in second
+    assert "its extenders are not called" in second
     off = FeatureGates(generic_workload=False)
     assert plan_options({**FORM, "profiles": [profile]}, gates=off).warnings == ()
 

@@ -91,7 +91,7 @@ EXTENDED = {**FORM, "extenders": [{"urlPrefix": "http://127.0.0.1:1", "filterVer
 
 def test_extenders_are_called_on_demand_alone_and_else_there_is_a_warning() -> None:
     silent = plan_options(EXTENDED)
-    reported = "<configuration>: its extenders are not asked, so the answer may differ from what happens"
+    reported = "<configuration>: its extenders are not called, so the answer may differ from the live scheduler"
     assert (silent.warnings, silent.on_object) == ((reported,), None)
     assert plan_options(EXTENDED, not_asked="{} is left out").warnings == ("<configuration> is left out",)
     asking = plan_options(EXTENDED, call_extenders=True)

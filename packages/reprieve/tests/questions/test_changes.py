@@ -244,7 +244,7 @@ def test_a_taint_that_executes_evicts_who_does_not_tolerate_it() -> None:
         "bare": ("Lost", None),
     }
     assert answer.changes[0].sentence == (
-        "1 node: taint k=v:NoExecute put on, 3 pods evicted, 1 comes back, 1 without a controller is lost"
+        "1 node: taint k=v:NoExecute added, 3 pods evicted, 1 comes back, 1 without a controller is lost"
     )
     assert not planned(given, "taint n1 k=v:NoSchedule").displaced
 

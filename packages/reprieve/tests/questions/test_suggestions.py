@@ -187,7 +187,7 @@ def test_the_domain_that_comes_closest_is_suggested_for_a_gang() -> None:
     workers = [pod(f"g-{i}", 8, group="g") for i in range(4)]
     found = kinds(answered(loaded(*nodes, gang("g", 4, key="rack"), *workers)))
     assert (found["Domain"].resource, found["Domain"].nodes) == ("rack=b", 1)
-    assert found["Domain"].sentence.startswith("rack b comes closest: with 1 more node like b0 in it")
+    assert found["Domain"].sentence.startswith("Add 1 more node like b0 in rack b, ")
     assert found["MinCount"].min_count == 3
 
 
@@ -236,10 +236,22 @@ def sentences(document: Plan) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("waiting", "nodes", "sentence"),
     [
-        ([pod("a", 8)], 1, "1 more node like n1 (--add-nodes 1 --like n1)."),
-        ([gang("g", 2), *(pod(f"g-{i}", 8, group="g") for i in range(2))], 2, "2 more nodes like n1 (--add-nodes 2 "),
-        ([gang("g", 3), *(pod(f"g-{i}", 4, group="g") for i in range(5))], 2, "2 more nodes like n1 (--add-nodes 2 "),
-        ([gang("g", 9), *(pod(f"g-{i}", 4, group="g") for i in range(9))], 5, "5 more nodes like n1 (--add-nodes 5 "),
+        ([pod("a", 8)], 1, "Add 1 more node like n1 (--add-nodes 1 --like n1)."),
+        (
+            [gang("g", 2), *(pod(f"g-{i}", 8, group="g") for i in range(2))],
+            2,
+            "Add 2 more nodes like n1 (--add-nodes 2 ",
+        ),
+        (
+            [gang("g", 3), *(pod(f"g-{i}", 4, group="g") for i in range(5))],
+            2,
+            "Add 2 more nodes like n1 (--add-nodes 2 ",
+        ),
+        (
+            [gang("g", 9), *(pod(f"g-{i}", 4, group="g") for i in range(9))],
+            5,
+            "Add 5 more nodes like n1 (--add-nodes 5 ",
+        ),
     ],
 )
 def test_how_many_more_nodes(waiting: list[Json], nodes: int, sentence: str) -> None:
@@ -292,8 +304,7 @@ def test_how_many_domains_are_tried(other: int) -> None:
     assert (found["Domain"].resource, found["Domain"].nodes) == (f"rack=r{other - 1}", 2)
     like = f"n{other - 1}"
     assert found["Domain"].sentence == (
-        f"rack r{other - 1} comes closest: with 2 more nodes like {like} in it it would run "
-        f"(--add-nodes 2 --like {like})."
+        f"Add 2 more nodes like {like} in rack r{other - 1}, where the fewest are needed (--add-nodes 2 --like {like})."
     )
 
 
@@ -307,8 +318,8 @@ def test_nodes_without_the_topology_label_are_no_domain() -> None:
 @pytest.mark.parametrize(
     ("cordoned", "size", "flags", "sentence"),
     [
-        (1, 8, ("--uncordon n0",), "1 node uncordoned, n0: nothing goes there meanwhile (--uncordon n0)."),
-        (3, 2, ("--uncordon n0", "--uncordon n1"), "2 nodes uncordoned, n0, n1: nothing goes there meanwhile "),
+        (1, 8, ("--uncordon n0",), "Uncordon 1 node: n0 (--uncordon n0)."),
+        (3, 2, ("--uncordon n0", "--uncordon n1"), "Uncordon 2 nodes: n0, n1 "),
     ],
 )
 def test_nodes_that_are_cordoned(cordoned: int, size: int, flags: tuple[str, ...], sentence: str) -> None:
@@ -341,7 +352,7 @@ def test_taints_that_keep_it_out(taint: Json, tolerations: list[Json], text: str
         key, _, effect = text.replace("=v", "").partition(":")
         assert found.flags == (f'--taint "n1 {key}:{effect}-"',)
         assert found.sentence == (
-            f"A toleration for the taints of 1 node, or the taint {text} taken off n1 ({found.flags[0]})."
+            f"Tolerate the taints of 1 node, or remove the taint {text} from n1 ({found.flags[0]})."
         )
         assert (found.nodes, found.amount) == (1, "1")
 
@@ -352,7 +363,7 @@ def test_of_a_taint_on_several_nodes_no_more_are_named_than_needed() -> None:
     workers = [gang("g", 2), *(pod(f"g-{i}", 8, group="g") for i in range(2))]
     found = kinds(answered(loaded(*nodes, *workers)))["Toleration"]
     assert (found.nodes, len(found.flags)) == (2, 2)
-    assert "the taints of 2 nodes, or the taint k:NoSchedule taken off n0, n1 (" in found.sentence
+    assert "the taints of 2 nodes, or remove the taint k:NoSchedule from n0, n1 (" in found.sentence
 
 
 @pytest.mark.parametrize(("kinds_of_taint", "expected"), [(3, True), (4, False)])
@@ -375,7 +386,7 @@ def test_the_highest_minimum_with_which_it_could_start(places: int, minimum: int
     if found is not None:
         flag = f"--scale default/podgroup/g={expected}"
         assert (found.amount, found.flags) == (str(expected), (flag,))
-        assert found.sentence == f"With minCount {expected} instead of {minimum} it could start ({flag})."
+        assert found.sentence == f"Set minCount to {expected} instead of {minimum} ({flag})."
 
 
 @pytest.mark.parametrize(
@@ -407,17 +418,18 @@ def test_the_lowest_priority_with_which_it_could_make_room(running: list[int], h
             flag = f"--set-priority {name}={expected}"
             assert (found.amount, found.flags) == (str(expected), (flag,))
             assert (
-                found.sentence == f"A priority of {expected} or more (it has {has}): it could then make room ({flag})."
+                found.sentence
+                == f"Set a priority of {expected} or more (it has {has}): it could then preempt ({flag})."
             )
 
 
 @pytest.mark.parametrize(
     ("running", "expected", "sentence"),
     [
-        (["a 8"], "default/pod/a", "default/pod/a with its 1 pod gone, or ended (--without default/pod/a)."),
-        (["b 4", "a 4"], "default/pod/a", "default/pod/a with its 1 pod gone"),
-        (["a 2", "b 6"], "default/pod/b", "default/pod/b with its 1 pod gone"),
-        (["g/a 4", "g/b 4"], "default/podgroup/g", "default/podgroup/g with its 2 pods gone, or ended (--without "),
+        (["a 8"], "default/pod/a", "End or remove default/pod/a with its 1 pod (--without default/pod/a)."),
+        (["b 4", "a 4"], "default/pod/a", "End or remove default/pod/a with its 1 pod"),
+        (["a 2", "b 6"], "default/pod/b", "End or remove default/pod/b with its 1 pod"),
+        (["g/a 4", "g/b 4"], "default/podgroup/g", "End or remove default/podgroup/g with its 2 pods (--without "),
     ],
 )
 def test_the_workload_of_fewest_pods_that_has_to_end(running: list[str], expected: str, sentence: str) -> None:

@@ -42,7 +42,7 @@ def helps_of(record: DecisionRecord, priority_that_helps: int | None = None) -> 
     if members is not None and record.result == "Unschedulable":
         ready = members.placed + members.already_scheduled
         if members.placed and ready < members.min_count:
-            sentence = f"Set minCount to {ready} instead of {members.min_count}: {ready} of its pods have a place."
+            sentence = f"Set minCount to {ready} instead of {members.min_count}: {ready} of its pods can be placed."
             found.append(Help(kind="MinCount", min_count=ready, sentence=sentence))
     for reason in record.reasons:
         if reason.reason in _HINTS:

@@ -140,10 +140,8 @@ def capacity(
     counted["largestGang"] = (singles, MOST_SINGLES)
     at_least = tuple(name for name, (number, tried) in counted.items() if number >= tried)
     topology = topology or next((key.key for group in groups for key in _topology(group)), "")
-    there = Counter[str]()
-    for amounts in whole:
-        there.update(amounts)
-    scarce = max(one, key=lambda name: one[name] / max(1, there[name]), default="")
+    allocatable = sum(map(Counter, whole), Counter[str]())
+    scarce = max(one, key=lambda name: one[name] / max(1, allocatable[name]), default="")
     return CapacityReport(
         shape=_called(pods, groups),
         pods_per_copy=len(pods),

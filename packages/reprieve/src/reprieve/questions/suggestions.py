@@ -53,9 +53,9 @@ MOST_DOMAINS: Final = 8
 MOST_WORKLOADS: Final = 24
 MOST_TAINTS: Final = 3
 MOST_ENDING: Final = 3
-"""Workloads whose end is combined with another change."""
+"""Workloads that are ended in combination with another change."""
 MOST_LOOKED_AT: Final = 1_000
-"""Workloads of which it is worked out whether their end would leave enough capacity."""
+"""Workloads that are checked for the capacity that their end would leave."""
 HIGHEST_PRIORITY: Final = 1_000_000_000
 _REJECTING: Final = ("NoSchedule", "NoExecute")
 
