@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from kube_rules import objects
 from kube_rules.meta import ObjectRef
-from reprieve.queueing import queue
+from reprieve.queueing import reach
 from reprieve.queueing.entity import Entity, QueueState
 from reprieve.queueing.hints import QueueingHints
 from reprieve.queueing.queue import SchedulingQueue, Timing
@@ -203,7 +203,7 @@ def _everything_may_help() -> Iterator[None]:
         SchedulingQueue, "_concerned", lambda self, _plugin, _event: [*self._unschedulable.by_key.values()]
     )
     with (
-        mock.patch.object(queue, "FEW_PODS", -1),
+        mock.patch.object(reach, "FEW_PODS", -1),
         mock.patch.object(QueueingHints, "help", return_value=True),
         every,
     ):

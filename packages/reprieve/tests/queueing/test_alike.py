@@ -12,6 +12,7 @@ from kube_rules import objects
 from reprieve.framework.events import ClusterEvent, EventKind
 from reprieve.queueing.entity import QueueState
 from reprieve.queueing.queue import Timing
+from reprieve.queueing.sharing import SharedAttempts
 from tests.building import World, group, node, pod, profile_with
 from tests.plugins.devices import claim as device_claim
 from tests.plugins.devices import device_class, devices, slice_of, user
@@ -70,14 +71,14 @@ def test_who_waits_again_and_again_is_remembered_once() -> None:
     """What is kept is bounded by who waits, however often they are tried in vain."""
     world = _waiting()
     queue = world.engine.queue
-    assert queue._alike is not None
+    assert isinstance(queue._sharing, SharedAttempts)
     for _ in range(50):
         for turn in range(3):
             queue.wake(f"pod/uid-p{turn}", world.now)
             assert world.place(f"p{turn}") is QueueState.ACTIVE
         world.drain()
     assert {world.place(f"p{turn}") for turn in range(3)} == {QueueState.UNSCHEDULABLE}
-    assert [len(heap) for heap in queue._alike._heaps.values()] == [3]
+    assert [len(heap) for heap in queue._sharing.alike._heaps.values()] == [3]
 
 
 @pytest.mark.parametrize("how", ["retry_later", "requeue_now", "rejected and gated", "placed", "rejected"])
@@ -170,8 +171,9 @@ def test_nothing_is_kept_of_a_kind_of_which_nobody_waits() -> None:
     for turn in range(3):
         world.gone(f"p{turn}")
     world.engine.queue.on_event(ClusterEvent(EventKind.POD_GONE, row=world.row("n")), world.now)
-    alike = world.engine.queue._alike
-    assert alike is not None
+    sharing = world.engine.queue._sharing
+    assert isinstance(sharing, SharedAttempts)
+    alike = sharing.alike
     assert list(alike._entered) == list(alike._kind_of) == ["pod/uid-other"]
     kinds = {alike.kind_of("pod/uid-other")}
     assert set(alike._heaps) == set(alike._plugins) == kinds

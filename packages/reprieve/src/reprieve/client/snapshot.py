@@ -17,16 +17,11 @@ from kube_rules.foreign_groups import FOREIGN, manifest_of
 from kube_rules.json import Json
 from kube_rules.meta import KubernetesObject
 from kube_rules.versions import SCHEDULING_GROUP, from_internal
+from reprieve.client.leaves import shaped_by, with_tag
 from reprieve.client.plainyaml import yaml_of
 from reprieve.client.pseudonyms import CLAIM, NAMESPACE, POD, UID, Names
 from reprieve.client.reading import without_void_classes
-from reprieve.client.shapes import (
-    METADATA,
-    SHAPES,
-    name_of,
-    shaped_by,
-    with_tag,
-)
+from reprieve.client.shapes import METADATA, SHAPES, name_of
 
 _OF_DEVICES: Final = (o.ResourceClaim, o.ResourceSlice, o.DeviceClass, o.DeviceTaintRule)
 """Left out when names are replaced: names in their attributes and CEL expressions cannot be followed."""

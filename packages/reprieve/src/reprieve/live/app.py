@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+import sys
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any, Final
@@ -21,7 +22,7 @@ from typing import Any, Final
 from kube_rules.objects import CompositePodGroup
 from kube_rules.versions import INTERNAL_VERSION
 from reprieve.client.discovery import Served, discover
-from reprieve.client.errors import ClientError, ConfigError
+from reprieve.client.errors import ConfigError
 from reprieve.client.kubeconfig import connect
 from reprieve.client.leading import Election, LeadershipLostError
 from reprieve.client.transport import ApiClient, Limits
@@ -30,7 +31,7 @@ from reprieve.live.decision_executor import DecisionExecutor
 from reprieve.live.event_handlers import ClusterFeed
 from reprieve.live.loop import SchedulingLoop
 from reprieve.live.outages import Outages
-from reprieve.live.serving import DelegatedAuth, Health, Server
+from reprieve.live.serving import DelegatedAuth, Health, Server, ServingOptions
 from reprieve.live.settings import Settings, environment_of
 from reprieve.live.writes import Writes
 from reprieve.observability.logs import Log
@@ -38,7 +39,7 @@ from reprieve.observability.metrics import Metrics
 from reprieve.observability.observer import Observer
 from reprieve.observability.recording import RecordKeeper
 from reprieve.observability.runtime_metrics import RuntimeMetrics
-from reprieve.observability.store import open_store
+from reprieve.observability.store import FileStore, MemoryStore, open_store
 from reprieve.scheduling.engine import Engine
 from reprieve.scheduling.engine_options import EngineOptions
 from reprieve.scheduling.profile_remarks import remarks_on
@@ -134,17 +135,25 @@ class Scheduler:
             if "election" in tasks and tasks["election"].done():
                 raise LeadershipLostError("the lease is lost: somebody else leads, or it could not be renewed in time")
             log.info("Stopping")
-            await _ended(tasks["loop"])
+            await self._end(tasks["loop"])
             await self._finish()
         finally:
             stopped.cancel()
-            await _ended(tasks["loop"])
-            await _ended(tasks["feed"])
+            await self._end(tasks["loop"])
+            await self._end(tasks["feed"])
             await self.executor.aclose()
             await self.pool.aclose()
             await self.events.aclose()
             if "election" in tasks:
-                await _ended(tasks["election"])
+                await self._end(tasks["election"])
+
+    async def _end(self, task: asyncio.Task[Any]) -> None:
+        """Cancel a task and wait for it; log what it raised, unless that is being raised here, too."""
+        task.cancel()
+        await asyncio.wait([task])
+        error = None if task.cancelled() else task.exception()
+        if error is not None and error is not sys.exception():
+            self.observer.log.error(f"{task.get_name()}: {type(error).__name__}: {error}")
 
     async def _finish(self) -> None:
         """Let what is under way end, for a while."""
@@ -192,69 +201,39 @@ class Scheduler:
 
 @asynccontextmanager
 async def scheduler(settings: Settings) -> AsyncIterator[Scheduler]:
-    """A scheduler that is connected and has asked what is served; `Scheduler.run` it inside.
+    """Yield a scheduler that is connected and has asked what is served; call `Scheduler.run` inside.
 
     Raises ConfigError for a kubeconfig or address that cannot be used, and ClientError if the API server cannot be
     reached or refuses.
     """
-    connection = connect(settings.kubeconfig, settings.context, environment_of(settings))
+    environment = environment_of(settings)
+    connection = connect(settings.kubeconfig, settings.context, environment)
     log = Log(settings.verbosity, form=settings.log_format)
     metrics = Metrics()
-    limits = Limits(qps=settings.qps, burst=settings.burst)
-    options = EngineOptions(settings.profiles, settings.gates, settings.timing, settings.sources, settings.seed)
-    engine = Engine(options)
-    environment = environment_of(settings)
+    runtime = RuntimeMetrics(metrics.registry)
+    engine = Engine(EngineOptions(settings.profiles, settings.gates, settings.timing, settings.sources, settings.seed))
     async with contextlib.AsyncExitStack() as stack:
-        client = await stack.enter_async_context(ApiClient(connection, limits=limits, environment=environment))
+
+        async def client_with(limits: Limits) -> ApiClient:
+            client = await stack.enter_async_context(ApiClient(connection, limits=limits, environment=environment))
+            client.watch = runtime
+            return client
+
+        client = await client_with(Limits(qps=settings.qps, burst=settings.burst))
         # Renewing the lease waits neither for the client's pace nor for a connection.
-        lease_client = await stack.enter_async_context(
-            ApiClient(connection, limits=Limits(qps=0.0, connections=4), environment=environment)
-        )
-        first = await stack.enter_async_context(
-            ApiClient(connection, limits=Limits(qps=0.0, attempts=_FIRST_ATTEMPTS), environment=environment)
-        )
-        served = await discover(first)
-        groups, composites = served.readable("PodGroup"), served.readable("CompositePodGroup")
-        sink = _Sink(metrics)
-        runtime = RuntimeMetrics(metrics.registry)
-        client.watch = lease_client.watch = first.watch = runtime
-
-        def records_trouble(text: str) -> None:  # from the thread that writes them
-            metrics.trouble.labels("records").inc()
-            log.error(text, where="records")
-
-        try:
-            store = open_store(settings.records, trouble=records_trouble, lost=metrics.records_dropped.inc)
-        except OSError as error:
-            raise ConfigError(f"decision records: {error}") from None
+        lease_client = await client_with(Limits(qps=0.0, connections=4))
+        served = await discover(await client_with(Limits(qps=0.0, attempts=_FIRST_ATTEMPTS)))
+        store = _open_store(settings, metrics, log)
         stack.callback(store.close)
-        observer = Observer(
-            metrics=metrics,
-            sink=sink,
-            log=log,
-            records=RecordKeeper(store),
-            controller=settings.scheduler_name,
-            instance=socket.gethostname(),
-            group_version=groups[0].api_version if groups else INTERNAL_VERSION,
-            composite_version=composites[0].api_version if composites else CompositePodGroup.API_VERSION,
-        )
+        sink = _Sink(metrics)
+        observer = _observer(settings, served, metrics, sink, log, store)
         observer.attach(engine)
         runtime.attach(engine.queue)
-        found = Scheduler(settings, client, lease_client, served, observer, engine)
-        found.counted_by(runtime)
-        sink.writes = found.writes
+        assembled = Scheduler(settings, client, lease_client, served, observer, engine)
+        assembled.counted_by(runtime)
+        sink.writes = assembled.writes
         if settings.serving is not None:
-            health = Health()
-            found.checks(health)
-            server = Server(
-                settings.serving,
-                metrics=metrics,
-                health=health,
-                records=store.find,
-                evictions=store.evictions,
-                authorize=DelegatedAuth(lease_client),
-                at_rest=lambda look: found.loop.at_rest(look, within=SCRAPE_WAITS),
-            )
+            server = _server(settings.serving, assembled, metrics, store, lease_client)
             await server.start()
             stack.push_async_callback(server.stop)
             log.info("Serving", url=server.url)
@@ -264,14 +243,59 @@ async def scheduler(settings: Settings) -> AsyncIterator[Scheduler]:
             for remark in remarks_on(profile, settings.gates):
                 (log.error if remark.error else log.warning)(remark.text)
         log.info("Connected", server=connection.server, profiles=",".join(settings.profiles))
-        yield found
+        yield assembled
+
+
+def _open_store(settings: Settings, metrics: Metrics, log: Log) -> MemoryStore | FileStore:
+    """Open the store of decision records. Raises ConfigError if its file cannot be used."""
+
+    def records_trouble(text: str) -> None:  # from the thread that writes them
+        metrics.trouble.labels("records").inc()
+        log.error(text, where="records")
+
+    try:
+        return open_store(settings.records, trouble=records_trouble, lost=metrics.records_dropped.inc)
+    except OSError as error:
+        raise ConfigError(f"decision records: {error}") from None
+
+
+def _observer(
+    settings: Settings, served: Served, metrics: Metrics, sink: _Sink, log: Log, store: MemoryStore | FileStore
+) -> Observer:
+    groups, composites = served.readable("PodGroup"), served.readable("CompositePodGroup")
+    return Observer(
+        metrics=metrics,
+        sink=sink,
+        log=log,
+        records=RecordKeeper(store),
+        controller=settings.scheduler_name,
+        instance=socket.gethostname(),
+        group_version=groups[0].api_version if groups else INTERNAL_VERSION,
+        composite_version=composites[0].api_version if composites else CompositePodGroup.API_VERSION,
+    )
+
+
+def _server(
+    serving: ServingOptions, assembled: Scheduler, metrics: Metrics, store: MemoryStore | FileStore, lease_client: ApiClient
+) -> Server:
+    health = Health()
+    assembled.checks(health)
+    return Server(
+        serving,
+        metrics=metrics,
+        health=health,
+        records=store.find,
+        evictions=store.evictions,
+        authorize=DelegatedAuth(lease_client),
+        at_rest=lambda look: assembled.loop.at_rest(look, within=SCRAPE_WAITS),
+    )
 
 
 async def run(settings: Settings, stop: asyncio.Event, *, begun: Callable[[Scheduler], None] = lambda _: None) -> None:
     """Schedule until `stop` is set; `begun` is called when the API server has answered. Raises as the parts do."""
-    async with scheduler(settings) as found:
-        begun(found)
-        await found.run(stop)
+    async with scheduler(settings) as assembled:
+        begun(assembled)
+        await assembled.run(stop)
 
 
 class _Sink:
@@ -291,10 +315,3 @@ class _Sink:
 
     def _written(self, _: asyncio.Future[None]) -> None:
         self._waiting -= 1
-
-
-async def _ended(task: asyncio.Task[Any]) -> None:
-    """Cancel a task and wait for it; what it raised was raised before."""
-    task.cancel()
-    with contextlib.suppress(asyncio.CancelledError, ClientError, Exception):
-        await task

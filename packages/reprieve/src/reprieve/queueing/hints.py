@@ -1,14 +1,17 @@
 """Queueing hints: which event may help whom, as the plugins that rejected a pod say (scheduling.md 1)."""
 
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
-from typing import Protocol
+from typing import Final, Protocol
 
 from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.state import ClusterState
 from reprieve.framework.events import ClusterEvent, EventKind, Hint, Hints
 from reprieve.framework.profile import Profile
 from reprieve.queueing.entity import Entity
+
+_MOST_ASKED: Final = 1 << 14
+"""Questions to hints about the events that an entity missed, before it is woken without more of them."""
 
 
 def answer_of(hint: Hint, cluster: ClusterState, pod: PodRecord, event: ClusterEvent) -> bool:
@@ -77,6 +80,22 @@ class QueueingHints:
             if answer:
                 return True
         return False
+
+    def that_help(self, entity: Entity, events: Iterable[ClusterEvent]) -> Iterator[ClusterEvent]:
+        """Yield the events that may help the entity, once for each plugin that it was rejected by and that says so.
+
+        There may be as many events as victims and as many kinds of pods: after `_MOST_ASKED` questions the rest are
+        yielded unasked, as an extra attempt is better than a pass over all of them.
+        """
+        asked = {plugin: self.kinds(plugin, entity.ready.values()) for plugin in entity.rejected_by}
+        questions = 0
+        for event in events:
+            cache: dict[Hashable, bool] = {}
+            for plugin, kinds in asked.items():
+                if event.kind in self.by_plugin.get(plugin, {}):
+                    questions += len(kinds)
+                if questions > _MOST_ASKED or self.help(entity, plugin, event, cache, kinds):
+                    yield event
 
     def _answer(self, plugin: str, hint: Hint, pod: PodRecord, event: ClusterEvent) -> bool:
         if self.watch is None:

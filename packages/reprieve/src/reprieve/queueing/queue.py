@@ -21,11 +21,11 @@ from reprieve.cluster.state import ClusterState
 from reprieve.framework.events import ClusterEvent, EventKind, tree_of
 from reprieve.framework.profile import Profile
 from reprieve.framework.status import SUCCESS, Code, Status
-from reprieve.queueing.alike import AlikeEntities
 from reprieve.queueing.entity import Entity, QueueState
 from reprieve.queueing.gates import PreEnqueueGates
 from reprieve.queueing.hints import QueueingHints, QueueWatch
-from reprieve.queueing.reach import Reach
+from reprieve.queueing.reach import Reach, ReachFilter
+from reprieve.queueing.sharing import SeparateAttempts, SharedAttempts
 from reprieve.queueing.timers import Timers
 from reprieve.queueing.unschedulable import UnschedulableEntities
 
@@ -49,12 +49,8 @@ BACKOFF_COMPLETE = "backoff_complete"
 POD_UPDATED = "pod_updated"
 ALARM = "wait_over"
 
-FEW_PODS = 32
-"""So many waiting pods are tried again without asking whether they are out of reach."""
 _LOWEST_PRIORITY = -(1 << 32)
 """Below every priority."""
-_MOST_ASKED = 1 << 14
-"""Questions to hints about the events that an entity missed, before it is woken without more of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,11 +81,6 @@ class SchedulingQueue:
         self._cluster = cluster
         self._profiles = profiles
         self._timing = timing
-        self._reach = reach
-        self._few = FEW_PODS if current_reasons else 0
-        self._asks_again = reach is not None and not current_reasons
-        """Whether an entity that was woken is tried is decided when its turn comes."""
-        self._alike = AlikeEntities(cluster) if self._asks_again else None
         self._entities: dict[str, Entity] = {}
         self._active: list[tuple[tuple[float, ...], str]] = []
         self._backoff = Timers(self._entities, QueueState.BACKOFF, attrgetter("wake"))
@@ -106,6 +97,12 @@ class SchedulingQueue:
         self._sort_key = first.queue_sort.sort_key
         self._gates = PreEnqueueGates(cluster, profiles)
         self._hints = QueueingHints(cluster, profiles)
+        self._reach = ReachFilter(reach, self._add_plugins, current_reasons=current_reasons)
+        self._sharing = (
+            SeparateAttempts()
+            if reach is None or current_reasons
+            else SharedAttempts(cluster, self._reach, self._hints, self._unschedulable.by_key.get, self._reactivate)
+        )
 
     def watched_by(self, watch: QueueWatch) -> None:
         """Have the handling of events and the hints of plugins measured."""
@@ -157,7 +154,7 @@ class SchedulingQueue:
             entity.attempts = max(entity.attempts, attempts)
             entity.last_attempt = now
         entity.profile = pod.scheduler_name if pod.scheduler_name in self._profiles else self._first_profile
-        self._needs_changed(entity)
+        self._reach.forget(entity.key)
         entity.ready.pop(pod.uid, None)
         entity.held.pop(pod.uid, None)
         status = self._gates.of_pod(pod)
@@ -173,7 +170,7 @@ class SchedulingQueue:
             not status.ok and entity.state is not QueueState.IN_CYCLE and not (gate := self._gates.of_entity(entity)).ok
         ):
             # It was to be tried, or might have been, and what it needs is gone: a claim, say.
-            self._wake_next(entity, now)
+            self._sharing.wake(self._sharing.tried_for(entity), now)
             self._to_gated(entity, gate, now)
         elif entity.state is QueueState.UNSCHEDULABLE or (attempts and entity.state is QueueState.ACTIVE):
             # A new member of a group has not been rejected by anything yet. A group that is tried again at once for its
@@ -195,12 +192,11 @@ class SchedulingQueue:
             return
         entity.ready.pop(pod.uid, None)
         entity.held.pop(pod.uid, None)
-        self._needs_changed(entity)
+        self._reach.forget(entity.key)
         if not entity.ready and not entity.held:
-            kind = self._kind_tried(entity)
+            kind = self._sharing.tried_for(entity)
             self._drop(entity)
-            if kind is not None:
-                self._wake_first(kind, now)
+            self._sharing.wake(kind, now)
         elif entity.state in (QueueState.ACTIVE, QueueState.BACKOFF, QueueState.UNSCHEDULABLE):
             gate = self._gates.of_entity(entity)
             if not gate.ok:
@@ -216,7 +212,7 @@ class SchedulingQueue:
         for pod in moved:
             entity.ready.pop(pod.uid, None)
             entity.held.pop(pod.uid, None)
-        self._needs_changed(entity)
+        self._reach.forget(entity.key)
         if not entity.ready and not entity.held:
             self._drop(entity)
         else:
@@ -234,7 +230,8 @@ class SchedulingQueue:
             entity = self._entities.get(key)
             if entity is None or entity.state is not QueueState.ACTIVE or order != self._order(entity):
                 continue
-            if self._asks_again and self._in_vain(entity, now):
+            if self._sharing.in_vain(entity):
+                self._wait(entity, now)
                 continue
             self._move(entity, QueueState.IN_CYCLE, now)
             entity.alarm = None
@@ -244,37 +241,22 @@ class SchedulingQueue:
             return entity
         return None
 
-    def _in_vain(self, entity: Entity, now: float) -> bool:
-        """Whether an entity that was rejected before would be again: those before it took the room; it waits on."""
-        assert self._reach is not None
-        if not entity.attempts or not entity.rejected_by:
-            return False
-        self._reach.refresh()
-        plugins = self._reach.out_of_reach(entity)
-        if not plugins:
-            return False
-        entity.rejected_by |= plugins
-        self._wait(entity, now)
-        return True
-
     def _wait(self, entity: Entity, now: float) -> None:
-        """It waits on; for those alike for whom it was tried, if it is not what they are any more, another is."""
-        kind = self._kind_tried(entity)
+        """Let an entity wait for an event."""
+        kind = self._sharing.tried_for(entity)
         self._move(entity, QueueState.UNSCHEDULABLE, now)
-        if kind is not None and self._alike is not None and self._alike.kind_of(entity.key) != kind:
-            self._wake_first(kind, now)
+        self._sharing.waits_on(entity, kind, now)
 
     def done(self, entity: Entity, placed: Iterable[PodRecord]) -> None:
         """Some members were placed; with none left the entity is gone."""
         kind = None
         for pod in placed:
             entity.ready.pop(pod.uid, None)
-            self._needs_changed(entity)
-            kind = self._kind_tried(entity)
+            self._reach.forget(entity.key)
+            kind = self._sharing.tried_for(entity)
         if not entity.ready and not entity.held:
             self._drop(entity)
-        if kind is not None:
-            self._wake_first(kind, entity.last_attempt)
+        self._sharing.wake(kind, entity.last_attempt)
 
     def requeue(self, entity: Entity, now: float, rejected_by: Iterable[str]) -> None:
         """The attempt failed: wait for an event that may help; events since the start of the cycle are replayed."""
@@ -283,7 +265,7 @@ class SchedulingQueue:
         gate = self._gates.of_entity(entity)
         if not gate.ok or entity.blocked is not None:
             self._to_gated(entity, gate, now)
-            self._wake_next(entity, now)
+            self._sharing.wake(self._sharing.tried_for(entity), now)
         else:
             self._wait(entity, now)
             self._replay(entity, now)
@@ -291,7 +273,7 @@ class SchedulingQueue:
     def requeue_now(self, entity: Entity, now: float) -> None:
         """Try again at once, without backoff and with the old timestamp (scheduling.md 3.3)."""
         self._cause = SCHEDULE_ATTEMPT_FAILURE
-        self._wake_next(entity, now)
+        self._sharing.wake(self._sharing.tried_for(entity), now)
         entity.rejected_by = set()
         entity.attempts = 0
         gate = self._gates.of_entity(entity)
@@ -303,7 +285,7 @@ class SchedulingQueue:
     def retry_later(self, entity: Entity, now: float) -> None:
         """Try again after backoff, whatever happens: the failure was trouble, not lack of room."""
         self._cause = SCHEDULE_ATTEMPT_FAILURE
-        self._wake_next(entity, now)
+        self._sharing.wake(self._sharing.tried_for(entity), now)
         entity.rejected_by = set()
         gate = self._gates.of_entity(entity)
         if gate.ok:
@@ -361,7 +343,7 @@ class SchedulingQueue:
         if not self._entities:
             return
         cache: dict[Hashable, bool] = {}
-        if self._reach is not None and tree is not None:
+        if tree is not None:
             self._reach.forget(tree)
         if event.kind in _REGATING and tree is not None:
             entity = self._entities.get(tree)
@@ -374,55 +356,16 @@ class SchedulingQueue:
                 entity.events.append(event)
         asked = False
         for plugin in self._hints.interested[event.kind]:
-            if self._alike is not None:
-                for kind in self._alike.rejected_by(plugin):
-                    self._wake_alike(kind, plugin, event, now, but, cache)
+            self._sharing.on_event(plugin, event, now, but, cache)
             concerned = self._concerned(plugin, tree)
             if not concerned:
                 continue
-            asked = asked or self._asks(concerned)
+            asked = asked or self._reach.applies(concerned)
             for entity in concerned:
-                if entity.key == but or (asked and entity.key != tree and self._out_of_reach(entity)):
+                if entity.key == but or (asked and entity.key != tree and self._reach.leaves_out(entity)):
                     continue
                 if self._hints.help(entity, plugin, event, cache):
                     self._reactivate(entity, now)
-
-    def _wake_alike(
-        self, kind: Hashable, plugin: str, event: ClusterEvent, now: float, but: str, cache: dict[Hashable, bool]
-    ) -> None:
-        """Of those that are alike the first is asked about, and woken, unless it is the one that did this."""
-        assert self._alike is not None
-        entity = self._alike.first(kind, self._unschedulable.by_key.get)
-        if entity is None or entity.key == but:
-            return
-        if self._hints.help(entity, plugin, event, cache):
-            self._wake_first(kind, now)
-
-    def _wake_first(self, kind: Hashable, now: float) -> None:
-        """Wake those of a kind in turn until one of them may be tried now: others may be too soon after an attempt."""
-        assert self._alike is not None
-        assert self._reach is not None
-        entity = self._alike.first(kind, self._unschedulable.by_key.get)
-        if entity is None:
-            return
-        self._reach.refresh()
-        while entity is not None and not self._out_of_reach(entity):
-            self._reactivate(entity, now)
-            if entity.state is not QueueState.BACKOFF:
-                return
-            entity = self._alike.first(kind, self._unschedulable.by_key.get)
-
-    def _wake_next(self, entity: Entity, now: float) -> None:
-        """An attempt ended otherwise than with a plain rejection: those alike may fare otherwise."""
-        kind = self._kind_tried(entity)
-        if kind is not None:
-            self._wake_first(kind, now)
-
-    def _kind_tried(self, entity: Entity) -> Hashable | None:
-        """The kind of an entity that does not wait: others of it wait for what becomes of this one."""
-        if self._alike is None or entity.state is QueueState.UNSCHEDULABLE:
-            return None
-        return self._alike.kind_of(entity.key)
 
     def _concerned(self, plugin: str, tree: str | None) -> list[Entity]:
         """Unschedulable entities the plugin rejected and that an event, of that tree if any, may be news to."""
@@ -458,8 +401,8 @@ class SchedulingQueue:
         unschedulable = self._unschedulable
         while (entity := unschedulable.first()) is not None and now - entity.considered_at >= self._timing.flush_after:
             if asked is None:
-                asked = self._asks(unschedulable.by_key.values())
-            if asked and self._out_of_reach(entity):
+                asked = self._reach.applies(unschedulable.by_key.values())
+            if asked and self._reach.leaves_out(entity):
                 unschedulable.make_overdue(entity, now)
             else:
                 self._reactivate(entity, now)
@@ -487,9 +430,9 @@ class SchedulingQueue:
     def retry_above(self, priority: int, now: float) -> None:
         """Units of that priority may be evicted otherwise than before: who waits with a higher one may be helped."""
         above = [entity for entity in self._unschedulable.by_key.values() if entity.priority > priority]
-        asked = self._asks(above)
+        asked = self._reach.applies(above)
         for entity in above:
-            if not (asked and self._out_of_reach(entity)):
+            if not (asked and self._reach.leaves_out(entity)):
                 self._reactivate(entity, now)
 
     def retry_all(self, now: float) -> None:
@@ -530,55 +473,19 @@ class SchedulingQueue:
     # -- inside ------------------------------------------------------------------------------------
 
     def _replay(self, entity: Entity, now: float) -> None:
-        """Wake the entity if an event that it missed may help it.
-
-        There may be as many events as victims and as many kinds of pods: after `_MOST_ASKED` questions without a yes it
-        is woken, better one attempt too many than a pass over all of them.
-        """
+        """Wake the entity if an event that it missed may help it."""
         events, entity.events = entity.events, []
-        if not events:
-            return
-        cache: dict[Hashable, bool] = {}
-        asked = {plugin: self._hints.kinds(plugin, entity.ready.values()) for plugin in entity.rejected_by}
-        questions = 0
-        for event in events:
-            for plugin, kinds in asked.items():
-                if event.kind in self._hints.by_plugin.get(plugin, {}):
-                    questions += len(kinds)
-                if questions <= _MOST_ASKED and not self._hints.help(entity, plugin, event, cache, kinds):
-                    continue
-                own = tree_of(self._cluster, event) == entity.key
-                if own or not self._asks(self._unschedulable.by_key.values()) or not self._out_of_reach(entity):
-                    self._reactivate(entity, now)
-                    return
-            cache.clear()
+        for event in self._hints.that_help(entity, events):
+            own = tree_of(self._cluster, event) == entity.key
+            waiting = self._unschedulable.by_key.values()
+            if own or not self._reach.applies(waiting) or not self._reach.leaves_out(entity):
+                self._reactivate(entity, now)
+                return
 
-    def _asks(self, entities: Iterable[Entity]) -> bool:
-        """Whether so many are concerned that it is asked first who is out of reach; then that is up to date."""
-        if self._reach is None:
-            return False
-        pods = 0
-        for entity in entities:
-            pods += len(entity.ready)
-            if pods > self._few:
-                self._reach.refresh()
-                return True
-        return False
-
-    def _out_of_reach(self, entity: Entity) -> bool:
-        """Whether to try it would be in vain; it waits for what would have rejected it too."""
-        assert self._reach is not None
-        plugins = self._reach.out_of_reach(entity)
-        if not plugins:
-            return False
-        new = plugins - entity.rejected_by
-        entity.rejected_by |= new
-        kind = self._alike.kind_of(entity.key) if self._alike is not None else None
-        if self._alike is not None and kind is not None:
-            self._alike.add_plugins(kind, new)
-        else:
-            self._unschedulable.add_plugins(entity, new)
-        return True
+    def _add_plugins(self, entity: Entity, plugins: Collection[str]) -> None:
+        """Let events of further plugins wake an entity that waits."""
+        if not self._sharing.add_plugins(entity, plugins):
+            self._unschedulable.add_plugins(entity, plugins)
 
     def _reactivate(self, entity: Entity, now: float) -> None:
         """To the active queue, or to backoff while the last failure is too recent."""
@@ -623,15 +530,14 @@ class SchedulingQueue:
         key = entity.key
         if entity.state is QueueState.UNSCHEDULABLE:
             self._unschedulable.remove(entity)
-            if self._reach is not None and not self._asks_again:
+            if not self._sharing.shares:
                 self._reach.forget(key)
         elif entity.state is QueueState.IN_CYCLE and entity.blocked is None:
             self._listening.pop(key, None)
         entity.state = state
         entity.since = now
         if state is QueueState.UNSCHEDULABLE:
-            alike = self._alike is not None and self._alike.add(entity, self._order(entity))
-            self._unschedulable.add(entity, now, indexed=not alike)
+            self._unschedulable.add(entity, now, indexed=not self._sharing.add(entity, self._order(entity)))
         elif state is QueueState.IN_CYCLE:
             self._listening[key] = entity
             return
@@ -664,19 +570,13 @@ class SchedulingQueue:
             priority = next((pod.priority for pod in entity.ready.values()), entity.priority)
         if priority != entity.priority:
             entity.priority = priority
-            self._needs_changed(entity)
+            self._reach.forget(entity.key)
             if entity.state is QueueState.ACTIVE:
                 heapq.heappush(self._active, (self._order(entity), entity.key))
 
-    def _needs_changed(self, entity: Entity) -> None:
-        """What is known of its reach is worked out anew."""
-        if self._reach is not None:
-            self._reach.forget(entity.key)
-
     def _drop(self, entity: Entity) -> None:
-        self._needs_changed(entity)
-        if self._alike is not None:
-            self._alike.forget(entity.key)
+        self._reach.forget(entity.key)
+        self._sharing.forget(entity.key)
         self._move(entity, QueueState.GATED, entity.since)
         self._listening.pop(entity.key, None)
         self._entities.pop(entity.key, None)
