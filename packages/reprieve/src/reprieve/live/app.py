@@ -276,7 +276,11 @@ def _observer(
 
 
 def _server(
-    serving: ServingOptions, assembled: Scheduler, metrics: Metrics, store: MemoryStore | FileStore, lease_client: ApiClient
+    serving: ServingOptions,
+    assembled: Scheduler,
+    metrics: Metrics,
+    store: MemoryStore | FileStore,
+    lease_client: ApiClient,
 ) -> Server:
     health = Health()
     assembled.checks(health)
