@@ -37,8 +37,8 @@ from reprieve.scheduling.decision import Decision
 from reprieve.scheduling.effects import NO_EFFECTS, Effects
 from reprieve.scheduling.engine import Engine
 from reprieve.scheduling.engine_options import EngineOptions
-from reprieve.scheduling.held_room import ReleasedRoom
 from reprieve.scheduling.profiles import default_profile
+from reprieve.scheduling.reservations import ReleasedReservation
 from reprieve.simulation.virtual import VirtualCluster
 
 START = 1_600_000_000.0
@@ -516,7 +516,7 @@ class World:
         """Names of pods that preemption took, sorted."""
         return sorted(self.virtual.records[uid].name for uid in self.virtual.evicted)
 
-    def released(self) -> list[ReleasedRoom]:
+    def released(self) -> list[ReleasedReservation]:
         """Room that was held and given back unused, since the last call."""
         released, self.virtual.released = self.virtual.released, []
         return released

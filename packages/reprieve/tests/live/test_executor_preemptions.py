@@ -13,7 +13,7 @@ from reprieve.framework.gates import FeatureGates
 from reprieve.scheduling.decision import Result
 from reprieve.scheduling.engine import Engine
 from reprieve.scheduling.engine_options import EngineOptions
-from reprieve.scheduling.held_room import Released, ReleasedRoom
+from reprieve.scheduling.reservations import Released, ReleasedReservation
 from tests.client.clock import until
 from tests.live.executor_stage import LateLoop, Loop, Stage, play, the_group
 from tests.live.faults import pod
@@ -183,7 +183,7 @@ def test_room_that_was_given_back_is_an_event() -> None:
     async def test(stage: Stage) -> None:
         stage.pod("a")
         record = stage.engine.cluster.pods["uid-a"]
-        room = ReleasedRoom("pod/uid-a", None, ((record, "n1"),), Released.NOT_USED, "nobody came", stage.now)
+        room = ReleasedReservation("pod/uid-a", None, ((record, "n1"),), Released.NOT_USED, "nobody came", stage.now)
         stage.executor.room_released(room)
         [event] = [found for found in stage.observer.events if found["reason"] == "RoomReleased"]
         assert (event["regarding"]["name"], event["note"]) == ("a", "Room held on n1 is released: nobody came")

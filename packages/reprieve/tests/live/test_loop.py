@@ -26,7 +26,7 @@ from reprieve.scheduling.decision import Binding, Decision, Rejection, Result
 from reprieve.scheduling.effects import NO_EFFECTS, Effects
 from reprieve.scheduling.engine import Engine
 from reprieve.scheduling.engine_options import EngineOptions
-from reprieve.scheduling.held_room import ReleasedRoom
+from reprieve.scheduling.reservations import ReleasedReservation
 from tests.building import group, node, pod, profile_with
 from tests.client.clock import FakeClock, until
 from tests.waiting import DEADLINE
@@ -68,7 +68,7 @@ class Acts:
         self.void: list[PodRecord] = []
         self.looks = 0
         self.ran: list[Instruction] = []
-        self.released: list[ReleasedRoom] = []
+        self.released: list[ReleasedReservation] = []
         self.trouble: list[PluginIncident] = []
         self.allowed: list[str] = []
         self.refused: list[tuple[str, str]] = []
@@ -87,7 +87,7 @@ class Acts:
     def unnominated(self, pods: Iterable[PodRecord]) -> None:
         self.void += pods
 
-    def room_released(self, room: ReleasedRoom) -> None:
+    def room_released(self, room: ReleasedReservation) -> None:
         self.released.append(room)
 
     def permitted(self, allowed: Iterable[Binding], refused: Iterable[Rejection]) -> None:

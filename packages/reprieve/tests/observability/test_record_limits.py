@@ -27,7 +27,7 @@ from reprieve.scheduling.decision import (
     Result,
     TreeLevel,
 )
-from reprieve.scheduling.held_room import Released, ReleasedRoom
+from reprieve.scheduling.reservations import Released, ReleasedReservation
 from tests.building import START, World, group, node, pod
 from tests.observability.decisions import evicting, failed, rejection, unit
 
@@ -173,7 +173,7 @@ def test_the_last_ten_releases_of_its_room_are_kept(times: int) -> None:
     keeping.decide(decision)
     for number in range(times):
         held = tuple((one, f"n{i:03}") for i, one in enumerate(keeping.pods(number + 1)))
-        keeping.keeper.room_released(ReleasedRoom(decision.key, None, held, Released.MOVED, f"r{number}", START))
+        keeping.keeper.room_released(ReleasedReservation(decision.key, None, held, Released.MOVED, f"r{number}", START))
     made = keeping.newest(decision).preemption
     assert made is not None
     assert [one.message for one in made.released] == [f"r{i}" for i in range(max(0, times - 10), times)]
@@ -199,7 +199,7 @@ def test_the_end_of_a_preemption_is_recorded_while_it_is_one_of_the_last_64(othe
         keeping.decide(decision)
     assert first.preemption is not None
     keeping.keeper.preemption_ended(first.preemption, seconds=1.5, error="refused", evicted=EvictedPods())
-    keeping.keeper.room_released(ReleasedRoom(first.key, None, (), Released.TAKEN, "gone", START))
+    keeping.keeper.room_released(ReleasedReservation(first.key, None, (), Released.TAKEN, "gone", START))
     made = keeping.newest(first).preemption
     assert made is not None
     ended = ("Failed", "refused", 1.5) if known else ("UnderWay", "", 0.0)
@@ -214,7 +214,7 @@ def test_room_that_is_held_again_counts_from_then() -> None:
     for decision in (first, *rest[:-1], first, rest[-1]):
         keeping.decide(decision)
     for decision, known in ((first, True), (rest[0], False)):
-        keeping.keeper.room_released(ReleasedRoom(decision.key, None, (), Released.TAKEN, "gone", START))
+        keeping.keeper.room_released(ReleasedReservation(decision.key, None, (), Released.TAKEN, "gone", START))
         made = keeping.newest(decision).preemption
         assert made is not None
         assert bool(made.released) is known
@@ -225,7 +225,7 @@ def test_a_preemption_ends_once_and_one_that_is_not_known_changes_nothing() -> N
     decision, other = (evicting(one) for one in keeping.pods(2))
     assert decision.preemption is not None
     keeping.keeper.preemption_ended(decision.preemption, seconds=1.0, error=None, evicted=EvictedPods())
-    keeping.keeper.room_released(ReleasedRoom(decision.key, None, (), Released.TAKEN, "gone", START))
+    keeping.keeper.room_released(ReleasedReservation(decision.key, None, (), Released.TAKEN, "gone", START))
     assert len(keeping.store) == 0
     keeping.decide(decision)
     keeping.decide(other)

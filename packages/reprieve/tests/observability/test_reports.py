@@ -27,7 +27,7 @@ from reprieve.scheduling.decision import (
     GroupCondition,
     Result,
 )
-from reprieve.scheduling.held_room import Released, ReleasedRoom
+from reprieve.scheduling.reservations import Released, ReleasedReservation
 from tests.building import START, World, composite, group, node, pod
 from tests.observability.decisions import evicting, failed, rejection, unit
 from tests.observability.watching import read, value
@@ -443,7 +443,7 @@ def test_room_that_is_released_names_six_nodes_on_the_group(nodes: int, text: st
     """observability.md 2.3."""
     seen = Reported(group("crew", min_count=1), *[pod(f"p{i}", group="crew") for i in range(nodes)])
     pods = tuple((seen.world.record(f"p{i}"), f"n{i}") for i in range(nodes))
-    room = ReleasedRoom("group/default/crew", seen.group("crew"), pods, Released.MOVED, "why", START)
+    room = ReleasedReservation("group/default/crew", seen.group("crew"), pods, Released.MOVED, "why", START)
     seen.observer.room_released(room, now=START)
     of_pods = [("RoomReleased", f"p{i}", f"Room held on n{i} is released: why") for i in range(nodes)]
     assert seen.notes() == [*of_pods, ("RoomReleased", "crew", f"Room held on {text} is released: why")]
@@ -462,7 +462,7 @@ def test_room_of_what_has_no_group_object_is_an_event_on_its_pods_alone(group_of
     of = {"pod": None, "no-object": seen.group("crew", ""), "another-api": None}[group_of]
     if group_of == "another-api":
         of = seen.group("crew", FOREIGN)
-    room = ReleasedRoom("k", of, ((seen.world.record("a"), "n0"),), Released.MOVED, "why", START)
+    room = ReleasedReservation("k", of, ((seen.world.record("a"), "n0"),), Released.MOVED, "why", START)
     seen.observer.room_released(room, now=START)
     assert [body["reportingController"] for body in seen.sent] == ["ours"] * events
     assert seen.sent[-1]["regarding"]["apiVersion"] == (FOREIGN if events == 2 else "v1")

@@ -18,7 +18,7 @@ from reprieve.decisions.wording import in_vain_sentences
 from reprieve.preemption.default_preemption import DefaultPreemption
 from reprieve.preemption.options import PreemptionOptions
 from reprieve.preemption.outcome import NoRoom, WaitsFor
-from reprieve.scheduling.held_room import Released
+from reprieve.scheduling.reservations import Released
 from reprieve.simulation.report import Account, Answer, Plan
 from reprieve.simulation.report_preemptions import deferred_preemptions, released_capacity
 from tests.building import START, Item, annotated, gang, group, node, pdb, pod, priority_class, profile_with

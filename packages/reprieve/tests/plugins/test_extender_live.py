@@ -21,8 +21,8 @@ from reprieve.framework.instructions import CallExtender
 from reprieve.live.extenders import Bodies, ExtenderCalls
 from reprieve.live.watchdog import Watchdog, _Request
 from reprieve.plugins.extender import ExtenderError
-from reprieve.scheduling.loading import ThirdParty
 from reprieve.scheduling.profiles import profiles_of
+from reprieve.scheduling.third_party_plugins import ThirdParty
 from tests.building import World, node, pod
 from tests.client.test_tls import CA_PEM, CLIENT, INNER, pem, server_context
 from tests.live.test_app import NAME, PODS, Cluster, cluster, condition

@@ -24,8 +24,8 @@ from reprieve.preemption.criteria import IN_TREE, STANDARD, UPSTREAM_ORDER
 from reprieve.preemption.default_preemption import DefaultPreemption
 from reprieve.preemption.options import PreemptionOptions
 from reprieve.preemption.outcome import COMPATIBLE, MINIMIZE_VICTIMS, Preemption
-from reprieve.scheduling.loading import third_party
 from reprieve.scheduling.profiles import profiles_of
+from reprieve.scheduling.third_party_plugins import third_party
 from tests.building import START, World, annotated, gang, group, node, pdb, pod, profile_with
 from tests.drawing import examples
 from tests.properties.test_preemption_invariants import _Judge

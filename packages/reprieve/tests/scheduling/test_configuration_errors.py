@@ -15,7 +15,7 @@ import yaml
 from reprieve.framework.configuration import ConfigurationError
 from reprieve.framework.configuration_reading import configuration_of
 from reprieve.preemption.cascade import DEEPEST
-from reprieve.scheduling.configuring import MAX_TOTAL_SCORE
+from reprieve.scheduling.configured_profiles import MAX_TOTAL_SCORE
 from tests.scheduling.configuration_text import profiles, read
 
 FORM = {
@@ -133,7 +133,7 @@ def test_plugins_that_cannot_be(text: str) -> None:
 
 def test_weights_that_sum_to_too_much(monkeypatch: pytest.MonkeyPatch) -> None:
     """Upstream: "total score of Score plugins could overflow"; here the sum is part of 63 bits."""
-    monkeypatch.setattr("reprieve.scheduling.configuring.MAX_TOTAL_SCORE", 1200)
+    monkeypatch.setattr("reprieve.scheduling.configured_profiles.MAX_TOTAL_SCORE", 1200)
     with pytest.raises(ConfigurationError, match="total score of Score plugins could overflow"):
         profiles("profiles: [{}]")
     assert MAX_TOTAL_SCORE * (1 << 22) == 1 << 63

@@ -8,8 +8,8 @@ import pytest
 from kube_rules.work_annotations import LONGEST
 from reprieve.queueing.entity import QueueState
 from reprieve.scheduling.effects import NO_EFFECTS, EffectsInProgress
-from reprieve.scheduling.held_room import Released
 from reprieve.scheduling.nominations import Nominations
+from reprieve.scheduling.reservations import Released
 from tests.building import World, gang, node, pod, profile_with
 
 
@@ -42,7 +42,7 @@ def test_a_message_names_up_to_three_nodes_each_once(count: int, where: str, mov
     (room,) = effects.finish([]).released
     assert (room.pods, room.key, room.at) == (((held, "n0"),), "pod/uid-p0", world.now)
     assert room.reason is (Released.MOVED if moved else Released.PLACED_ELSEWHERE)
-    assert room.message == (f"room is made on {where} instead" if moved else f"there was room on {where}")
+    assert room.message == (f"capacity is freed on {where} instead" if moved else f"there was room on {where}")
     assert effects.finish([]) is NO_EFFECTS
 
 

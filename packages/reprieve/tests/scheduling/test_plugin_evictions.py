@@ -116,7 +116,7 @@ REFUSED: Refused = {
         [*NODES, EQUAL, LOW[1], HIGH],
         _to(high="n1"),
         ["default/equal"],
-        "names victim 'default/equal', whose priority is not below the preemptor's 9",
+        "names victim 'default/equal', with a priority that is not below the preemptor's 9",
     ),
     "partial unit": (
         [*NODES, *TEAM, HIGH],

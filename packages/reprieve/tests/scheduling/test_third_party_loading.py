@@ -12,8 +12,8 @@ from reprieve.framework.configuration import ConfigurationError
 from reprieve.framework.configuration_reading import configuration_of
 from reprieve.framework.gates import FeatureGates
 from reprieve.framework.profile import Profile
-from reprieve.scheduling.loading import GROUP, PluginLoadError, third_party
 from reprieve.scheduling.profiles import IN_TREE_NAMES, profiles_of
+from reprieve.scheduling.third_party_plugins import GROUP, PluginLoadError, third_party
 from tests.building import World, node, pod
 from tests.cli.conftest import Run, run  # noqa: F401
 

@@ -89,7 +89,7 @@ def read_options(
     if config is None and not plugins and not compatible:
         return PlanOptions(first_decision=first_decision, gates=gates, seed=seed)
     from reprieve.python.configuration import plan_options
-    from reprieve.scheduling.loading import PluginLoadError
+    from reprieve.scheduling.third_party_plugins import PluginLoadError
 
     limit = read_seconds("--plugin-timeout", plugin_timeout)
     try:
@@ -125,7 +125,7 @@ def read_profiles(
     """
     from reprieve.framework.configuration import ConfigurationError
     from reprieve.python.configuration import profiles_for
-    from reprieve.scheduling.loading import PluginLoadError
+    from reprieve.scheduling.third_party_plugins import PluginLoadError
 
     limit = read_seconds("--plugin-timeout", plugin_timeout)
     try:

@@ -37,7 +37,7 @@ from reprieve.preemption.outcome import Preemption
 from reprieve.scheduling.decision import SCHEDULER_ERROR, Binding, Decision, GroupCondition, Rejection
 from reprieve.scheduling.effects import Effects
 from reprieve.scheduling.engine import Engine
-from reprieve.scheduling.held_room import ReleasedRoom
+from reprieve.scheduling.reservations import ReleasedReservation
 
 
 class DecisionExecutor:
@@ -123,7 +123,7 @@ class DecisionExecutor:
         for pod in pods:
             self.conditions.cleared(pod)
 
-    def room_released(self, room: ReleasedRoom) -> None:
+    def room_released(self, room: ReleasedReservation) -> None:
         """Room that was held for a preemptor was given back unused (cost.md 5)."""
         self._observer.room_released(room, now=self._now())
 

@@ -32,7 +32,7 @@ from reprieve.preemption.outcome import Preemption
 from reprieve.scheduling.decision import Binding, Decision, Rejection
 from reprieve.scheduling.effects import NO_EFFECTS, Effects
 from reprieve.scheduling.engine import Engine
-from reprieve.scheduling.held_room import ReleasedRoom
+from reprieve.scheduling.reservations import ReleasedReservation
 
 EngineCall = Callable[[float], Effects | None]
 """A call of the engine; gets the engine's time, and returns the effects if it changed something."""
@@ -81,7 +81,7 @@ class DecisionListener(Protocol):
     def unnominated(self, pods: Iterable[PodRecord]) -> None:
         """Nominations that ended without a decision."""
 
-    def room_released(self, room: ReleasedRoom) -> None:
+    def room_released(self, room: ReleasedReservation) -> None:
         """Room that was held for a preemptor was given back unused."""
 
     def deferred_writes(self, instructions: Iterable[Instruction]) -> None:
@@ -123,7 +123,7 @@ class SchedulingLoop:
         self._due = asyncio.Event()
         self._unsaid: list[PodRecord] = []
         """Pods whose nomination has ended, of which nothing could be written yet."""
-        self._released: list[ReleasedRoom] = []
+        self._released: list[ReleasedReservation] = []
         self._writes: list[Instruction] = []
         """Effects that are not reported yet."""
         self._begun = False

@@ -39,7 +39,7 @@ from reprieve.preemption.lost_work import EvictedPods, lost_work
 from reprieve.preemption.outcome import NoRoom, Preemption, PreemptionInVain
 from reprieve.scheduling.decision import SCHEDULER_ERROR, Decision, GroupCondition, Result
 from reprieve.scheduling.engine import Engine
-from reprieve.scheduling.held_room import ReleasedRoom
+from reprieve.scheduling.reservations import ReleasedReservation
 
 _GROUP_RESULTS: Final = {
     Result.SCHEDULED: SCHEDULED,
@@ -62,7 +62,7 @@ class Recorder(Protocol):
     def decided(self, decision: Decision, *, seconds: float, now: float) -> None:
         """An attempt ended."""
 
-    def room_released(self, room: ReleasedRoom) -> None:
+    def room_released(self, room: ReleasedReservation) -> None:
         """The room of that preemptor is not held any more."""
 
     def preemption_ended(
@@ -274,7 +274,7 @@ class Observer:
                         controller=self._profile(first.scheduler_name) if first is not None else self._controller,
                     )
 
-    def room_released(self, room: ReleasedRoom, *, now: float) -> None:
+    def room_released(self, room: ReleasedReservation, *, now: float) -> None:
         """Room that was held for a preemptor is free for others again (cost.md 5): events on the group and its pods."""
         for pod, node in room.pods:
             note = f"Room held on {node} is released: {room.message}"

@@ -26,7 +26,7 @@ from reprieve.preemption.lost_work import EvictedPods
 from reprieve.preemption.outcome import Preemption
 from reprieve.scheduling.decision import Decision
 from reprieve.scheduling.engine import Engine
-from reprieve.scheduling.held_room import ReleasedRoom
+from reprieve.scheduling.reservations import ReleasedReservation
 
 if TYPE_CHECKING:  # the store imports sqlite3
     from reprieve.decisions.attempts import ObjectName
@@ -99,7 +99,7 @@ class RecordKeeper:
             made = _failed(made, preemption, evicted, error)
         self._put(latest, made)
 
-    def room_released(self, room: ReleasedRoom) -> None:
+    def room_released(self, room: ReleasedReservation) -> None:
         """Note in the record of a preemption that its capacity was released unused, while that record is at hand."""
         latest = self._held.get(room.key)
         if latest is None or latest.record.preemption is None:

@@ -14,9 +14,9 @@ from reprieve.framework.gates import FeatureGates
 from reprieve.framework.plugin import Plugin
 from reprieve.framework.profile import Profile
 from reprieve.queueing.queue import Timing
-from reprieve.scheduling.loading import third_party
 from reprieve.scheduling.profile_remarks import remarks_on
 from reprieve.scheduling.profiles import IN_TREE_NAMES, profiles_of
+from reprieve.scheduling.third_party_plugins import third_party
 from reprieve.simulation.plan import PlanOptions
 
 if TYPE_CHECKING:

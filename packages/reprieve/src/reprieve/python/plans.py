@@ -23,7 +23,7 @@ from reprieve.python.cluster import Cluster
 from reprieve.python.configuration import plan_options
 from reprieve.python.tables import Table, data_frame, html
 from reprieve.python.waiting_records import WaitingRecords
-from reprieve.scheduling.loading import PluginLoadError
+from reprieve.scheduling.third_party_plugins import PluginLoadError
 from reprieve.simulation.afterwards import afterwards
 from reprieve.simulation.plan import EngineKeeper, PlanOptions
 from reprieve.simulation.plan_inputs import starts_at

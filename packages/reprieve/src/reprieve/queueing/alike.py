@@ -1,11 +1,11 @@
 """Waiting pods that are alike: what helps one helps the first of them, and one is enough to be tried.
 
-Months of a full cluster have thousands of pods that wait and a few dozen kinds of them.  Where nobody reads why pods
-wait (`SchedulingQueue`), an event wakes the first of each kind alone; when that is placed, the next.  If the first is
-rejected, so would the others be: they have the same signature, priority and preemption policy.
+Months of a full cluster have thousands of pods that wait and a few dozen kinds of them.  Where the reasons for
+pending pods are not read (`SchedulingQueue`), an event wakes the first of each kind alone; when that is placed, the
+next.  If the first is rejected, so would the others be: they have the same signature, priority and preemption policy.
 
-Invariant: whoever waits is in the heap of its kind, once for every order it ever had there; entries of those who do not
-wait any more are dropped when they are met.
+Invariant: every entity that waits is in the heap of its kind, once for every order it ever had there; entries of other
+entities are dropped when they are met.
 """
 
 import heapq

@@ -57,7 +57,7 @@ class Entity:
         self.key = key
         """`pod/<uid>`, or the `ref` of the group: `group/<namespace>/<name>` or `composite/<namespace>/<name>`."""
         self.group = group
-        """The root of a tree; a group that has none, or whose object is missing, waits by itself."""
+        """The root of a tree; a group without one, or without an object, waits by itself."""
         self.timestamp = timestamp
         self.priority = 0
         self.profile = ""
@@ -82,9 +82,9 @@ class Entity:
         self.overtaken = False
         """While it was blocked, pods were placed where it is nominated (preemption.md 2.7)."""
         self.failed_preemptions = 0
-        """Preemptions of it in a row of whose calls one failed."""
+        """Preemptions of it in a row that ended with a call that failed."""
         self.rejected_by: set[str] = set()
-        """Plugins whose rejection the last attempt ended with: their hints decide what wakes it."""
+        """Plugins that rejected it in the last attempt: their hints decide what wakes it."""
         self.rejected_by_indexed: tuple[str, ...] = ()
         """What the queue has filed it under."""
         self.events: list[ClusterEvent] = []

@@ -1,4 +1,4 @@
-"""Who may be tried at all: PreEnqueue plugins of pods and groups, gangs with too few ready pods (scheduling.md 1)."""
+"""What may be tried at all: PreEnqueue plugins of pods and groups, gangs with too few ready pods (scheduling.md 1)."""
 
 from collections import Counter
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Queueing hints: which event may help whom, as the plugins that rejected a pod say (scheduling.md 1)."""
+"""Queueing hints: which event may help which entity, by the plugins that rejected it (scheduling.md 1)."""
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
@@ -40,7 +40,7 @@ class QueueingHints:
         self.watch: QueueWatch | None = None
         self.by_plugin: dict[str, Hints] = {}
         self.of_groups: set[str] = set()
-        """Plugins whose hints depend on the group alone: an event of one group changes nothing for another."""
+        """Plugins with hints that depend on the group alone: an event of one group changes nothing for another."""
         for profile in profiles.values():
             self.of_groups |= {p.name for p in profile.pre_enqueue if p.concerns_group}
             for plugin in profile.plugins:

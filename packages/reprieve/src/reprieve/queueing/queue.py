@@ -6,8 +6,8 @@ Invariants: every pending entity is in exactly one state; an event that could he
 comes while the entity waits, is in its cycle, or is blocked by its own preemption; entities leave the active queue by
 (priority descending, first arrival), so neither a large gang nor a stream of small pods can starve the other.
 
-Where many wait, one that certainly cannot be placed (`Reach`) is not woken by what happens to others: it is as if it
-had been tried and rejected (scheduling.md 1.7).  Where few do, trying is cheap and keeps their messages current.
+Where many wait, one that certainly cannot be placed (`ReachBound`) is not woken by what happens to others: it is as if
+it had been tried and rejected (scheduling.md 1.7).  Where few do, trying is cheap and keeps their messages current.
 """
 
 import heapq
@@ -24,7 +24,7 @@ from reprieve.framework.status import SUCCESS, Code, Status
 from reprieve.queueing.entity import Entity, QueueState
 from reprieve.queueing.gates import PreEnqueueGates
 from reprieve.queueing.hints import QueueingHints, QueueWatch
-from reprieve.queueing.reach import Reach, ReachFilter
+from reprieve.queueing.reach import ReachBound, ReachFilter
 from reprieve.queueing.sharing import SeparateAttempts, SharedAttempts
 from reprieve.queueing.timers import Timers
 from reprieve.queueing.unschedulable import UnschedulableEntities
@@ -65,8 +65,8 @@ class Timing:
 class SchedulingQueue:
     """See the module docstring. `profiles` by schedulerName; any other pod that is added is treated by the first.
 
-    Without `reach` whoever an event may help is tried.  Where nobody reads why pods wait (`current_reasons` False), who
-    is out of reach is never tried again, however few wait, and not even if it was in reach when it was woken.
+    Without `reach` every entity that an event may help is tried.  With `current_reasons` False the reasons for pending
+    pods are not read: an entity out of reach is never tried again, even if few wait or it was in reach when woken.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class SchedulingQueue:
         cluster: ClusterState,
         profiles: Mapping[str, Profile],
         timing: Timing,
-        reach: Reach | None,
+        reach: ReachBound | None,
         *,
         current_reasons: bool,
     ) -> None:
@@ -185,7 +185,7 @@ class SchedulingQueue:
             self._take(pod, now, 0)
 
     def remove_pod(self, pod: PodRecord, now: float) -> None:
-        """A pending pod is gone, or was placed by somebody else."""
+        """A pending pod is gone, or was placed by another scheduler."""
         self._cause = EventKind.POD_GONE
         entity = self.find(pod)
         if entity is None:
@@ -230,7 +230,7 @@ class SchedulingQueue:
             entity = self._entities.get(key)
             if entity is None or entity.state is not QueueState.ACTIVE or order != self._order(entity):
                 continue
-            if self._sharing.in_vain(entity):
+            if self._sharing.would_fail(entity):
                 self._wait(entity, now)
                 continue
             self._move(entity, QueueState.IN_CYCLE, now)
@@ -428,7 +428,7 @@ class SchedulingQueue:
         self.wake(key, now)
 
     def retry_above(self, priority: int, now: float) -> None:
-        """Units of that priority may be evicted otherwise than before: who waits with a higher one may be helped."""
+        """Wake preemptors of a higher priority: units of that priority may be evicted otherwise than before."""
         above = [entity for entity in self._unschedulable.by_key.values() if entity.priority > priority]
         asked = self._reach.applies(above)
         for entity in above:

@@ -9,14 +9,14 @@ FEW_PODS: Final = 32
 """So many pending pods are tried again without asking whether they are out of reach."""
 
 
-class Reach(Protocol):
+class ReachBound(Protocol):
     """Which pending entities certainly cannot be placed in the cluster as it is."""
 
     def refresh(self) -> None:
         """The cluster may have changed since the last call."""
 
     def out_of_reach(self, entity: Entity) -> frozenset[str]:
-        """Return the plugins whose events can change that the entity cannot be placed; empty if it may be placed."""
+        """Return the plugins with events that may bring the entity within reach; empty if it may be placed."""
 
     def forget(self, key: str) -> None:
         """The entity is no longer pending, or needs something else."""
@@ -29,7 +29,7 @@ class ReachFilter:
     """
 
     def __init__(
-        self, reach: Reach | None, listen: Callable[[Entity, Collection[str]], None], *, current_reasons: bool
+        self, reach: ReachBound | None, listen: Callable[[Entity, Collection[str]], None], *, current_reasons: bool
     ) -> None:
         self._reach = reach
         self._listen = listen

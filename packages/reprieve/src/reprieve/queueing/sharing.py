@@ -18,8 +18,8 @@ class SeparateAttempts:
 
     shares: ClassVar[bool] = False
 
-    def in_vain(self, entity: Entity) -> bool:
-        """Return whether an attempt at an entity whose turn has come would be rejected as the one before was."""
+    def would_fail(self, entity: Entity) -> bool:
+        """Return whether an attempt at the entity that is next would be rejected as the one before was."""
         return False
 
     def tried_for(self, entity: Entity) -> Kind | None:
@@ -66,8 +66,8 @@ class SharedAttempts(SeparateAttempts):
         self._waiting = waiting
         self._reactivate = reactivate
 
-    def in_vain(self, entity: Entity) -> bool:
-        """Those before it may have taken the capacity: see `SeparateAttempts.in_vain`."""
+    def would_fail(self, entity: Entity) -> bool:
+        """Those before it may have taken the capacity: see `SeparateAttempts.would_fail`."""
         if not entity.attempts or not entity.rejected_by:
             return False
         self._reach.refresh()

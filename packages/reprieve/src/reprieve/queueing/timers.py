@@ -1,7 +1,7 @@
 """Points in time at which entities are due: ends of backoff, and alarms.
 
 An entry counts as long as its entity is in one state of the queue and still has that time; others are dropped when
-they come to the top, so that nobody has to take them out.
+they come to the top, so that they need not be taken out before.
 """
 
 import heapq
@@ -25,7 +25,7 @@ class Timers:
     def add(self, entity: Entity, when: float) -> None:
         """The entity, which has that time already, is due then."""
         heapq.heappush(self.entries, (when, entity.key))
-        if len(self.entries) > 2 * len(self._entities):  # most are of earlier attempts, or of who is gone
+        if len(self.entries) > 2 * len(self._entities):  # most are of earlier attempts, or of entities that are gone
             self.entries = sorted({entry for entry in self.entries if self._entity(entry) is not None})
 
     def pop_due(self, now: float) -> Entity | None:

@@ -1,6 +1,6 @@
 """Entities that wait for an event: those considered longest ago first, and by the plugins that rejected them.
 
-Who has waited too long but is out of reach is *overdue*: such entities are tried again in turn, one in
+An entity that has waited too long but is out of reach is *overdue*: such entities are tried again in turn, one in
 `OVERDUE_INTERVAL`, to report how it is now.  Times are in seconds.
 """
 
@@ -23,7 +23,7 @@ class UnschedulableEntities:
         """Those that each plugin rejected, by key."""
 
     def add(self, entity: Entity, now: float, *, indexed: bool) -> None:
-        """It waits from now on; without `indexed` others find who is woken by the events of a plugin."""
+        """It waits from now on; without `indexed` it is not found by the events of a plugin."""
         self.by_key[entity.key] = entity
         entity.considered_at = now
         entity.rejected_by_indexed = ()
@@ -54,7 +54,7 @@ class UnschedulableEntities:
         self._overdue[entity.key] = entity
 
     def take_overdue(self, now: float) -> Entity | None:
-        """The one of them whose turn it is now."""
+        """The one of them to be tried now."""
         if not self._overdue or now < self._next_overdue:
             return None
         self._next_overdue = now + OVERDUE_INTERVAL

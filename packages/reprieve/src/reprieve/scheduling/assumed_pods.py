@@ -10,10 +10,10 @@ from reprieve.cluster.state import ClusterState
 from reprieve.framework.events import ClusterEvent, EventKind
 from reprieve.framework.status import Code
 from reprieve.queueing.queue import SchedulingQueue
+from reprieve.scheduling.binding_plugins import given_up, permitted, run_post_bind, unreserve
 from reprieve.scheduling.decision import SCHEDULER_ERROR, UNSCHEDULABLE, Binding, Rejection
 from reprieve.scheduling.effects import EffectsInProgress
 from reprieve.scheduling.nominations import Nominations
-from reprieve.scheduling.reserving import given_up, permitted, run_post_bind, unreserve
 from reprieve.scheduling.running_profiles import RunningProfiles
 
 PERMIT_TIMEOUT: Final = 900.0

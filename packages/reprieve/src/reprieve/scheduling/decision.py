@@ -1,4 +1,4 @@
-"""What a cycle decides: plain data for whoever acts on it."""
+"""What a cycle decides: plain data for the driver that acts on it."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -105,13 +105,13 @@ class OrderMatters:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """One attempt of one entity, decided and already reflected in the scheduler's own picture."""
+    """One attempt of one entity, decided and already reflected in the cluster cache."""
 
     key: str
     result: Result
     bindings: tuple[Binding, ...] = ()
     waiting: tuple[Binding, ...] = ()
-    """Assumed, but a Permit plugin wants to decide later (`Engine.permit`)."""
+    """Assumed, but a Permit plugin wants to decide later (`Engine.ask_permission`)."""
     rejections: tuple[Rejection, ...] = ()
     conditions: tuple[GroupCondition, ...] = ()
     """Of a group, or of all groups of a tree, the root first."""
@@ -119,7 +119,7 @@ class Decision:
     """Of a tree: what became of each of its groups that was tried, the root first."""
     preemption: Preemption | None = None
     in_vain: PreemptionInVain | None = None
-    """Why no room was made, where a pod group needed some."""
+    """Why no capacity was freed, where a pod group needed some."""
     order_matters: OrderMatters | None = None
     """Where a gang failed that another order of its pods may place."""
     nominations: tuple[tuple[PodRecord, str], ...] = ()
@@ -133,9 +133,9 @@ class Decision:
     rejected_by: frozenset[str] = frozenset()
     retry_now: bool = False
     put_off: PutOff | None = None
-    """Why nobody is evicted yet, where somebody might be."""
+    """Why no pods are evicted yet, where some might be."""
     held_until: float | None = None
-    """Until when at the latest the room of a preemption is held; None: without an end, or there is none."""
+    """Until when at the latest the capacity of a preemption is reserved; None: without an end, or there is none."""
     attempt: int = 1
     """Which attempt of the entity this was, counted from 1."""
     queued: float = 0.0
@@ -150,7 +150,7 @@ class Decision:
 
 
 def stamped(decision: Decision, attempt: int, queued: float, profile: str) -> Decision:
-    """The decision with whose it is. It is changed in place: a cycle has just made it and nobody else has it yet.
+    """Stamp a decision in place: a cycle has just made it, and nothing else refers to it yet.
 
     A copy would cost a tenth of what deciding about a simple pod does.
     """

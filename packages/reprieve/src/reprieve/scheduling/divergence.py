@@ -7,7 +7,7 @@ from reprieve.cluster.pods import PodRecord, queue_order
 from reprieve.scheduling.decision import INVALID, SCHEDULER_ERROR
 
 
-def at_odds(group: Group, pods: Sequence[PodRecord], *, group_policy: bool) -> tuple[str, str] | None:
+def conflict_of(group: Group, pods: Sequence[PodRecord], *, group_policy: bool) -> tuple[str, str] | None:
     """None, or why the pods tried and their groups cannot be one, and the reason in a composite's condition."""
     if isinstance(group, GroupState):
         error = divergence(group, pods, group_policy=group_policy)
@@ -31,7 +31,7 @@ def divergence(group: GroupState, pods: Sequence[PodRecord], *, group_policy: bo
     that name no class are of the group's priority (workloads.md 2.6).
 
     With `group_policy` (the gate PodGroupPreemptionPolicy) members must have the group's own preemptionPolicy; a group
-    that has none, as in versions without the field, follows its members, who must agree.  Without the gate they may
+    that has none, as in versions without the field, follows its members, which must agree.  Without the gate they may
     differ, and one Never makes the group Never (preemption.md 2.2).
     """
     spec = group.spec
@@ -57,9 +57,9 @@ def divergence(group: GroupState, pods: Sequence[PodRecord], *, group_policy: bo
     wanted = own or _policy(first)
     for pod in members:
         if _policy(pod) != wanted:
-            whose = " as the pod group's preemption policy" if own else ""
+            source = " as the pod group's preemption policy" if own else ""
             return (
-                f"all pods in a single pod group should have the same preemption policy{whose}, "
+                f"all pods in a single pod group should have the same preemption policy{source}, "
                 f"got {_policy(pod)} and {wanted}"
             )
     return None
@@ -72,12 +72,12 @@ def _tree_divergence(root: CompositeState, pods: Sequence[PodRecord], *, group_p
     members = _members(root, pods)
     groups = [(group, group.spec) for group in root.below() if group.spec is not None]
     policies = _policies(root, members)
-    first, (policy, whose) = members[0], next(policies)
+    first, (policy, holder) = members[0], next(policies)
     for group, own in groups:
         if own.priority != spec.priority:
             return _groups("priority", f'{own.priority} ("{group.name}") and {spec.priority} ("{root.name}")')
         if group_policy and own.preemption_policy not in (None, policy):
-            return _groups("preemption policy", f'{own.preemption_policy} ("{group.name}") and {policy} ("{whose}")')
+            return _groups("preemption policy", f'{own.preemption_policy} ("{group.name}") and {policy} ("{holder}")')
     named = any(own.names_class for _, own in groups) or any(pod.names_class for pod in members)
     compared = spec.has_priority and (len(members) > 1 or named)
     for pod in members:
@@ -89,7 +89,7 @@ def _tree_divergence(root: CompositeState, pods: Sequence[PodRecord], *, group_p
         if compared and pod.priority != spec.priority and (pod.names_class or spec.foreign is None):
             return _pods("priority", f'{pod.priority} ("{pod.name}") and {spec.priority} ("{root.name}")')
         if group_policy and _policy(pod) != policy:
-            return _pods("preemption policy", f'{_policy(pod)} ("{pod.name}") and {policy} ("{whose}")')
+            return _pods("preemption policy", f'{_policy(pod)} ("{pod.name}") and {policy} ("{holder}")')
     return None
 
 
@@ -102,7 +102,7 @@ def _pods(what: str, got: str) -> str:
 
 
 def _policies(root: CompositeState, members: Sequence[PodRecord]) -> Iterator[tuple[str, str]]:
-    """Preemption policies and whose they are, the decisive one first: the root's, another group's, a pod's."""
+    """Preemption policies and what has them, the decisive one first: the root's, another group's, a pod's."""
     for group in root.below():
         if group.spec is not None and group.spec.preemption_policy is not None:
             yield group.spec.preemption_policy, group.name

@@ -11,7 +11,7 @@ from reprieve.cluster.pods import PodRecord
 from reprieve.framework.instructions import Instruction
 from reprieve.framework.plugin_guard import PluginIncident
 from reprieve.scheduling.decision import Binding, Decision, Rejection
-from reprieve.scheduling.held_room import ReleasedRoom
+from reprieve.scheduling.reservations import ReleasedReservation
 
 
 class Effects(msgspec.Struct, frozen=True, kw_only=True):
@@ -24,7 +24,7 @@ class Effects(msgspec.Struct, frozen=True, kw_only=True):
 
     Their node is gone, their group may not be tried any more, they are being deleted, or their preemption failed.
     """
-    released: tuple[ReleasedRoom, ...] = ()
+    released: tuple[ReleasedReservation, ...] = ()
     """Capacity that was reserved for a preemptor and is free again, unused (cost.md 5)."""
     writes: tuple[Instruction, ...] = ()
     """Writes that belong to no binding, such as claims to give back. A write that fails is not repeated."""
@@ -48,7 +48,7 @@ class EffectsInProgress:
     def __init__(self) -> None:
         self.unnominated: dict[str, PodRecord] = {}
         """By UID."""
-        self.released: list[ReleasedRoom] = []
+        self.released: list[ReleasedReservation] = []
         self.writes: list[Instruction] = []
 
     def finish(

@@ -7,7 +7,7 @@
 
 `step` pops one entity, runs its cycle, and *assumes* the outcome in the cluster cache at once, so that the next cycle
 sees it; the driver carries it out and reports back.  Every call that changes something returns its `Effects`.  The same
-engine runs under the real clock, in virtual time and in benchmarks.
+engine runs under the real clock, in simulated time and in benchmarks.
 """
 
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -29,17 +29,17 @@ from reprieve.preemption.outcome import Preemption, PutOff
 from reprieve.queueing.entity import Entity
 from reprieve.queueing.queue import SchedulingQueue
 from reprieve.scheduling.assumed_pods import AssumedPods
+from reprieve.scheduling.binding_plugins import reserve_all
 from reprieve.scheduling.decision import Binding, Decision, Rejection, Result, stamped
 from reprieve.scheduling.effects import Effects, EffectsInProgress
 from reprieve.scheduling.engine_options import EngineOptions
 from reprieve.scheduling.group_changes import GroupChanges
 from reprieve.scheduling.group_cycle import failed_group, schedule_group
-from reprieve.scheduling.held_room import Released, hold_seconds, waits_for_completions
 from reprieve.scheduling.nominations import Nominations
 from reprieve.scheduling.object_handlers import OtherChanges, handlers
 from reprieve.scheduling.pod_changes import PodChanges
 from reprieve.scheduling.pod_cycle import failed_pod, schedule_pod
-from reprieve.scheduling.reserving import reserve_all
+from reprieve.scheduling.reservations import Released, hold_seconds, waits_for_completions
 from reprieve.scheduling.room_bound import RoomBound
 from reprieve.scheduling.running_profiles import RunningProfiles
 from reprieve.scheduling.storage_and_device_events import StorageAndDeviceEvents
@@ -60,7 +60,7 @@ class Engine:
         profiles = options.named_profiles
         self.running = RunningProfiles(self.cluster, profiles, self.gates, seed=options.seed, share=options.share)
         self.waits_for_completions = waits_for_completions(profiles.values())
-        """Some preemptors may wait for who ends by itself: whoever feeds the engine reports Jobs to it then."""
+        """Some preemptors may wait for pods that end by themselves: the driver reports Jobs to the engine then."""
         self._stands_for = {other: p.name for p in profiles.values() for other in p.also_known_as}
         """Further names of profiles."""
         self.reach = RoomBound(self.cluster, self.running) if options.share else None
@@ -125,7 +125,7 @@ class Engine:
         return self.finished()
 
     def set_job(self, job: Job, now: float) -> Effects:
-        """A Job appeared or changed whose pods are known as they are: only its deadline counts (cost.md 6.4)."""
+        """A Job appeared or changed: only its deadline counts, its pods are known (cost.md 6.4)."""
         self._groups.set_deadline(job, now)
         return self.finished()
 
@@ -139,7 +139,7 @@ class Engine:
         return self.give_up_gated(now, after=float("-inf"))
 
     def give_up_gated(self, now: float, *, after: float) -> Effects:
-        """End the nominations of groups that may not be tried for `after` seconds now, whoever has made them.
+        """End the nominations of groups that may not be tried for `after` seconds now.
 
         The API may have such nominations: of a scheduler that was killed, or that had not observed yet that a member
         was gone. They are not refused as they come, as the other members may be yet to come.
@@ -160,7 +160,7 @@ class Engine:
             self.cluster.held_by_this_thread = False
 
     def tick(self, now: float) -> Effects:
-        """Let time pass: end reservations whose time is over, and queue what waited for a point in time."""
+        """Let time pass: end the reservations that are due, and queue what waited for a point in time."""
         self._nominations.give_back_unused(now)
         self.queue.tick(now)
         return self.finished()
@@ -269,7 +269,7 @@ class Engine:
     def _hold(
         self, entity: Entity, wanted: Preemption | PutOff | None, places: Assigned, now: float
     ) -> tuple[PodRecord, ...]:
-        """Nominate, and wait for those who leave; returns the pods that lost their nominations by that."""
+        """Nominate, and wait for the pods that leave; return the pods that lost their nominations by that."""
         leaving: Sequence[PodRecord] = ()
         if isinstance(wanted, Preemption):
             leaving = [pod for verdict in wanted.victims for pod in verdict.unit.pods]
@@ -293,7 +293,7 @@ class Engine:
     # -- what became of decisions ------------------------------------------------------------------
 
     def wants_room(self, key: str) -> bool:
-        """Whether the preemptor is still there, and may be tried once its room has been made."""
+        """Whether the preemptor is still there, and may be tried once its victims are gone."""
         entity = self.queue.get(key)
         return entity is not None and bool(entity.ready) and (entity.gate.ok or entity.gate.code is Code.ERROR)
 
@@ -341,8 +341,8 @@ class Engine:
     def preempting(self, key: str) -> bool:
         """Whether a preemption for this entity is under way: victims of it are still there, and a nomination stands.
 
-        A nomination that was cleared, because somebody more important took the node, the node is gone or the API says
-        so, frees the entity to preempt elsewhere at once, whoever is still leaving (preemption.md 2.3).
+        A nomination that was cleared, because a more important pod took the node, the node is gone or the API says
+        so, frees the entity to preempt elsewhere at once, though victims are still leaving (preemption.md 2.3).
         """
         entity = self.queue.get(key) if self._nominations.in_flight.waits(key) else None
         return entity is not None and any(pod.nominated >= 0 for pod in entity.ready.values())

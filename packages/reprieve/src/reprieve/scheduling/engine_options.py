@@ -1,4 +1,4 @@
-"""How an engine is set up: its profiles and gates, and what it may leave out where nobody would notice."""
+"""How an engine is set up: its profiles and gates, and what it may leave out."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -24,14 +24,14 @@ class EngineOptions:
     seed: int | None = None
     """Settles ties between nodes by a seeded choice instead of by name (scheduling.md 2)."""
     any_scheduler: bool = False
-    """Pods of every schedulerName are scheduled, by the first profile (`plan`: what would happen, whoever is named)."""
+    """Pods of every schedulerName are scheduled, by the first profile (`plan`)."""
     current_reasons: bool = True
-    """False: nobody reads why pods wait, so they are not tried again to keep that current (`SchedulingQueue`)."""
+    """False: the reasons for pending pods are not read, so pods are not tried again to keep them current."""
     share: bool = True
     """Work is shared between identical pods; off only to compare (the answer is the same)."""
     validate: bool = False
-    """For tests: every invariant of the picture is checked after every step, and a failure tells the history of the
-    objects it names (`reprieve.cluster.history`)."""
+    """For tests: every invariant of the cluster cache is checked after every step, and a failure lists the history
+    of the objects it names (`reprieve.cluster.history`)."""
 
     @property
     def named_profiles(self) -> Mapping[str, Profile]:

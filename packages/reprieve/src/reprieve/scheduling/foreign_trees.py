@@ -1,4 +1,4 @@
-"""PodGroups of Volcano whose pods have roles or form subgroups, as trees of groups (workloads.md 2.7 and 2.8).
+"""PodGroups of Volcano with pods that have roles or form subgroups, as trees of groups (workloads.md 2.7 and 2.8).
 
 `minTaskMember`: the root needs a leaf for every task, each leaf its minimum; they count only where they do not ask for
 more than `minMember`, as in Volcano. What `minMember` asks beyond them is asked of the pods that are of none of these
@@ -29,11 +29,11 @@ class _Policy:
 
     name: str
     keys: tuple[str, ...]
-    """Labels by whose values pods are divided into subgroups."""
+    """Labels with values that divide pods into subgroups."""
     size: int
     least: int
     matcher: Selector | None
-    """Whose pods it is about; None: all."""
+    """The role of the pods it is about; None: all."""
 
 
 def _policies(foreign: ForeignGroup) -> list[_Policy]:

@@ -18,8 +18,8 @@ from reprieve.framework.gates import FeatureGates
 from reprieve.queueing.entity import Entity, QueueState
 from reprieve.queueing.queue import SchedulingQueue
 from reprieve.scheduling.group_objects import GroupChange, GroupObjects, Move
-from reprieve.scheduling.held_room import Released
 from reprieve.scheduling.nominations import Nominations
+from reprieve.scheduling.reservations import Released
 from reprieve.scheduling.wakeups import retry_preemptors_of, units_changed
 
 
@@ -71,7 +71,7 @@ class GroupChanges:
         return self._remove_composite(ref.key, now)
 
     def set_owner(self, owner: GroupOwner, now: float, _created: float | None = None) -> None:
-        """A controller whose pods may be gangs appeared or changed (workloads.md 2.10)."""
+        """A controller of pods that may be gangs appeared or changed (workloads.md 2.10)."""
         self._carry_out(self._objects.set_owner(owner), now)
         if isinstance(owner, Job):
             self.set_deadline(owner, now)
@@ -197,7 +197,7 @@ class GroupChanges:
             units_changed(self._cluster, self._queue, state, now)
 
     def _move(self, now: float, why: str) -> None:
-        """Pods whose tree is another one than before wait there; room that was held for them in the old one is free."""
+        """Queue the pods that belong to another tree than before there; what was reserved in the old one is free."""
         for group, before in self._cluster.trees.take_moved():
             self._nominations.give_up(group.pending(), now, Released.DELETED, why)
             self._queue.move_group(group, before, now)

@@ -33,16 +33,17 @@ from reprieve.scheduling.decision import (
     Binding,
     Decision,
     GroupCondition,
+    OrderMatters,
     Rejection,
     Result,
     TreeLevel,
     below_unschedulable,
 )
-from reprieve.scheduling.divergence import at_odds
+from reprieve.scheduling.divergence import conflict_of
 from reprieve.scheduling.group_algorithm import GroupAssignment, GroupCycle, place_group
 from reprieve.scheduling.group_orders import in_another_order, order_matters, retries
 from reprieve.scheduling.group_placements import first_of, hopeful, place_in_one, placement_scores, proposed
-from reprieve.scheduling.overtaken import group_is_overtaken
+from reprieve.scheduling.overtaken_nominations import group_is_overtaken
 from reprieve.scheduling.plugin_evictions import Preemptor, held_places, taken
 from reprieve.scheduling.shared_device_placement import within_reach
 from reprieve.scheduling.tree_algorithm import in_another_way, order_of, place
@@ -160,7 +161,7 @@ def schedule_group(
 ) -> Decision:
     """Decide for a whole group, or a tree of them. The cluster is left as it was; the engine applies the decision."""
     pods = order_of(group, members)
-    odds = at_odds(group, pods, group_policy=running.gates.pod_group_preemption_policy)
+    odds = conflict_of(group, pods, group_policy=running.gates.pod_group_preemption_policy)
     if odds is not None:
         error, reason = odds
         return failed_group(key, group, pods, error, composites=reason)
@@ -183,20 +184,12 @@ def _schedule(
         waits = _makes_room(cycle, under_way=under_way)
         if not waits:
             _lift_nominations(cycle)
-        matters = None
         found = _assigned(cycle)
         overtaken = waits and not lingering and not found.feasible and _is_overtaken(cycle, under_way=under_way)
         if overtaken:
             _lift_nominations(cycle)
             found = _assigned(cycle)
-        if not found.feasible:
-            other = _otherwise(cycle, found)
-            if other is not None and retries(running):
-                placed = {pod.uid for pod, _ in other.placed}
-                why = {uid: diagnosis for uid, diagnosis in found.failed.items() if uid not in placed}
-                found = replace(other, failed=why, rejected_by=found.rejected_by | other.rejected_by)
-            else:
-                matters = order_matters(cycle, other)
+        found, matters = _in_another_order(cycle, found)
         complete = len(found.placed) == len(pods)
         leaves = list(group.leaves())
         # Composites bind first; what 3.4 of scheduling.md says of a gang goes for one without siblings.
@@ -206,7 +199,7 @@ def _schedule(
         attempt = _Attempt(cycle, len(found.placed), under_way=under_way and not overtaken)
         attempt.overtaken = overtaken
         try:
-            outcome, texts, in_vain = _post_filters(running, attempt, feasible=found.feasible)
+            outcome, texts, unhelpful = _post_filters(running, attempt, feasible=found.feasible)
             trouble = None
         except PluginError as error:
             trouble = error
@@ -219,21 +212,33 @@ def _schedule(
         return replace(_wait(cycle, key, found, outcome.proposal), order_matters=matters)
     if found.feasible:
         # The others are tried again at once: with these bound they may be worth a preemption of their own.
-        return replace(_bind(cycle, key, found, retry_now=True), in_vain=in_vain)
-    put_off = outcome.put_off if outcome is not None and isinstance(outcome.put_off, PutOff) else None
+        return replace(_bind(cycle, key, found, retry_now=True), in_vain=unhelpful)
+    deferral = outcome.put_off if outcome is not None and isinstance(outcome.put_off, PutOff) else None
     held = held_places(outcome)
     clear = overtaken or outcome is None or outcome.clear_nomination
     rejected = _reject(cycle, key, found, texts, clear=clear)
     kept = {pod.uid for pod, _ in held}
     return replace(
         rejected,
-        put_off=put_off,
+        put_off=deferral,
         nominations=tuple((pod, running.cluster.nodes.names[row]) for pod, row in held),
         cleared=tuple(pod for pod in rejected.cleared if pod.uid not in kept),
         deferred_writes=outcome.deferred_writes if outcome is not None else (),
-        in_vain=in_vain,
+        in_vain=unhelpful,
         order_matters=matters,
     )
+
+
+def _in_another_order(cycle: GroupCycle, found: GroupAssignment) -> tuple[GroupAssignment, OrderMatters | None]:
+    """Try a group that failed in another order, if it may; return the outcome, and whether the order matters."""
+    other = _otherwise(cycle, found) if not found.feasible else None
+    if found.feasible:
+        return found, None
+    if other is None or not retries(cycle.running):
+        return found, order_matters(cycle, other)
+    placed = {pod.uid for pod, _ in other.placed}
+    why = {uid: diagnosis for uid, diagnosis in found.failed.items() if uid not in placed}
+    return replace(other, failed=why, rejected_by=found.rejected_by | other.rejected_by), None
 
 
 def _makes_room(cycle: GroupCycle, *, under_way: bool) -> bool:
@@ -291,7 +296,7 @@ def _post_filters(
     So do deferred_writes, unless the group is `feasible`: what its members have is about to be used.
     """
     texts: list[str] = []
-    last = in_vain = None
+    last = unhelpful = None
     for plugin in running.profile.group_post_filters:
         last = call_plugin(plugin.name, "PodGroupPostFilter", plugin.pod_group_post_filter, attempt)
         if last.status.ok and (last.nominations or last.victims):
@@ -302,10 +307,10 @@ def _post_filters(
         if last.status.reason:
             texts.append(last.status.reason)
         if isinstance(last.in_vain, PreemptionInVain):
-            in_vain = last.in_vain
+            unhelpful = last.in_vain
         if (last.deferred_writes or last.put_off is not None) and not feasible:
             break
-    return last, texts, in_vain
+    return last, texts, unhelpful
 
 
 def _bind(cycle: GroupCycle, key: str, found: GroupAssignment, *, retry_now: bool) -> Decision:

@@ -216,7 +216,7 @@ class GroupObjects:
         return [change for key in concerned for change in self._owner_changed(key)]
 
     def _owned_key(self, namespace: str, owner: OwnerOf) -> str:
-        """The key of the gang of a pod; empty where it is by itself. Whose controller is not known yet waits for it."""
+        """The key of the gang of a pod; empty where it is by itself. A pod with an unknown controller waits for it."""
         if owner.kind not in self.owner_kinds:
             return ""
         sizes = self._owners.get((owner.kind, namespace, owner.name))

@@ -8,7 +8,7 @@ that KEP-4671 and KEP-5710 accept.  Two things are made of that:
 - With `treeSearch: Retry` (args of GangScheduling) the gang is placed in the first other order that works.  They are
   tried only after the usual order failed, so the option never makes a gang fail that is placed without it.
 
-The orders are few and always the same: those who found no place go first, up to `_ROUNDS` times; then the most
+The orders are few and always the same: pods without a place go first, up to `_ROUNDS` times; then the most
 demanding go first; then the last become the first.  Pods that are treated alike are the same wherever they stand, so a
 gang of one kind has no other order.  Where pods must be near others (required pod affinity), the first of them decides
 where all go: then each domain of their topology keys is tried by itself, the first `_DOMAINS` that may have the room.

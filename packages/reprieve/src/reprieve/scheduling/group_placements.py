@@ -2,9 +2,9 @@
 
 The group's algorithm is tried in each placement; the placements that work are scored and the best is taken, ties by the
 order in which they were proposed.  The placement in which most members were nominated before comes first of all and is
-taken if it works: room was made there.
+taken if it works: capacity was freed there.
 
-Work is shared by counting: a placement whose nodes have no room for enough of the members cannot hold the group, and is
+Work is shared by counting: a placement without capacity for enough of the members cannot hold the group, and is
 not tried.  Where the members are identical and nothing but resources is in play the count is exact, and only the best
 placement is tried at all.  Property tests hold the outcome equal to trying them all.
 """

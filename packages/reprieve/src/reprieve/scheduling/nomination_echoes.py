@@ -2,7 +2,7 @@
 
 A nomination that is written comes back through the watch, perhaps after the next one was decided. Per pod a list is
 kept: what was observed last, then what was decided since and has not been observed yet. An observed value that stands
-in the list is an echo; any other is somebody else's nomination, which is taken over (kube-scheduler:
+in the list is an echo; any other is another scheduler's nomination, which is taken over (kube-scheduler:
 nominator.UpdatePod).
 
 Invariant: a pod that is not in here has no nomination in the API, and none is on its way there.
@@ -33,7 +33,7 @@ class NominationEchoes:
                 del values[1]
 
     def observe(self, uid: str, node: str) -> bool:
-        """The value the API has now; whether it is somebody else's: neither the one observed before nor an echo."""
+        """The value the API has now; whether it is another scheduler's: neither the one observed before nor an echo."""
         values = self._values.get(uid, [""])
         if node not in values:
             self._values[uid] = [node]

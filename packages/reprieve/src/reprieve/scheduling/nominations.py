@@ -1,9 +1,9 @@
-"""Nominations as the engine makes and ends them: in the picture, for the queue, and towards the API.
+"""Nominations as the engine makes and ends them: in the cluster cache, for the queue, and towards the API.
 
 A nomination is a pending pod's claim on room that is being made on a node.  It ends by a decision (the pod is bound or
 turns to another node, a more important pod takes this one), which reports it; or without one (its node is gone, its
 group may not be tried any more, the preemption failed, the capacity was reserved long enough), and then the effects
-list the pod, whose `status.nominatedNodeName` is to be cleared.  Either way the reserved capacity is free for others;
+list the pod: its `status.nominatedNodeName` is to be cleared.  Either way the reserved capacity is free for others;
 what it was reserved for and why it no longer is stands in the effects, too (cost.md 5).
 """
 
@@ -16,9 +16,9 @@ from reprieve.cluster.state import ClusterState
 from reprieve.framework.events import ClusterEvent, EventKind
 from reprieve.queueing.queue import SchedulingQueue
 from reprieve.scheduling.effects import EffectsInProgress
-from reprieve.scheduling.held_room import HeldRoom, Released, ReleasedRoom
 from reprieve.scheduling.nomination_echoes import NominationEchoes
 from reprieve.scheduling.preemptions_in_flight import PreemptionsInFlight
+from reprieve.scheduling.reservations import Released, ReleasedReservation, Reservations
 
 Places = Iterable[tuple[PodRecord, int]]
 """(pod, row)."""
@@ -41,7 +41,7 @@ class Nominations:
         self._hold_seconds = hold_seconds
         self._effects = effects
         self._echoes = NominationEchoes()
-        self.held = HeldRoom()
+        self.held = Reservations()
         self.in_flight = PreemptionsInFlight()
 
     # -- decided by a cycle ------------------------------------------------------------------------
@@ -51,7 +51,7 @@ class Nominations:
     ) -> tuple[PodRecord, ...]:
         """Nominate in memory first; lower-priority nominations on the same nodes make way (preemption.md 7.1, 7.4).
 
-        The room is there when those have left who are leaving; from then on it is held for `hold_seconds` at most.
+        The capacity is free when all of `leaving` have left; from then on it is reserved for `hold_seconds` at most.
         Returns the pods that lost theirs.
         """
         cluster = self._cluster
@@ -123,7 +123,7 @@ class Nominations:
             entity = self._queue.get(key)
             if entity is None:
                 continue
-            if entity.blocked is not None:  # the calls are still being made: nobody has had the room yet
+            if entity.blocked is not None:  # the calls are still being made: the capacity is not free yet
                 self.held.begin(key, now, seconds)
                 continue
             rows = {pod.nominated for pod in entity.ready.values() if pod.nominated >= 0}
@@ -150,7 +150,7 @@ class Nominations:
             first = pods[0][0]
             ref = self._cluster.entity_ref(first)
             group = self._cluster.trees.find(ref) if first.group is not None else None
-            self._effects.released.append(ReleasedRoom(ref, group, pods, why, message, now))
+            self._effects.released.append(ReleasedReservation(ref, group, pods, why, message, now))
 
     def placed(self, places: Places, now: float) -> None:
         """Members of one entity are about to get these rows: what was held for them elsewhere is free."""
@@ -161,7 +161,7 @@ class Nominations:
     def moved(self, before: Places, places: Places, now: float) -> None:
         """Members of one entity are about to be nominated to these rows instead of those before."""
         left = _unused(before, places)
-        self.release(left, Released.MOVED, f"room is made on {self._where(places)} instead", now)
+        self.release(left, Released.MOVED, f"capacity is freed on {self._where(places)} instead", now)
 
     def _where(self, places: Places) -> str:
         nodes = list(dict.fromkeys(self._cluster.nodes.names[row] for _, row in places))
@@ -178,7 +178,7 @@ class Nominations:
         return found if found is not None else next(iter(self._hold_seconds.values()))
 
     def _begin_known(self, pod: PodRecord, now: float) -> None:
-        """Hold room for a nomination that the API has: by another scheduler, or by this one before a restart."""
+        """Reserve capacity for a nomination that the API has: by another scheduler, or by this one before a restart."""
         key = self._cluster.entity_ref(pod)
         if key not in self.held and pod.nominated >= 0:
             there = self._cluster.nodes.pods[pod.nominated].values()
@@ -194,7 +194,7 @@ class Nominations:
         self._echoes.begin(pod.uid, node)
 
     def observe(self, pod: PodRecord, node: str, now: float) -> None:
-        """A pending pod's nomination as the API has it: ours coming back, or somebody else's, which is taken over."""
+        """Take over a pending pod's nomination from the API, unless it is an echo of ours."""
         if not self._echoes.observe(pod.uid, node):
             return
         before = pod.nominated

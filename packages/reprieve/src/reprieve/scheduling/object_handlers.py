@@ -13,9 +13,9 @@ from reprieve.cluster.volumes import VOLUME_KINDS
 from reprieve.framework.events import ClusterEvent, EventKind
 from reprieve.queueing.queue import SchedulingQueue
 from reprieve.scheduling.group_changes import GroupChanges
-from reprieve.scheduling.held_room import Released
 from reprieve.scheduling.nominations import Nominations
 from reprieve.scheduling.pod_changes import PodChanges
+from reprieve.scheduling.reservations import Released
 from reprieve.scheduling.storage_and_device_events import StorageAndDeviceEvents
 
 

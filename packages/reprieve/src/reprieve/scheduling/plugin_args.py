@@ -1,7 +1,7 @@
 """The args of in-tree plugins in a configuration file, checked and turned into plugins (scheduling.md 6).
 
 Names, defaults and limits are those of `kubescheduler.config.k8s.io/v1`.  An arg that cannot be used is a
-`ConfigurationError` (or a msgspec one) whose path starts at the plugin's args.
+`ConfigurationError` (or a msgspec one) with a path that starts at the plugin's args.
 """
 
 from collections.abc import Mapping, Sequence

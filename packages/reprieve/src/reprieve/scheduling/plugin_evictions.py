@@ -56,7 +56,7 @@ class Preemptor:
 
     @classmethod
     def of_group(cls, running: RunningProfile, attempt: PodGroupAttempt) -> "Preemptor":
-        """A group of any level, whose attempt placed fewer pods than it has."""
+        """A group of any level, with an attempt that placed fewer pods than it has."""
         group = attempt.group
         priority = group.spec.priority if group.spec is not None else 0
         never = group_never_preempts(group, group_policy=running.gates.pod_group_preemption_policy)
@@ -163,7 +163,9 @@ def _units(cluster: ClusterState, preemptor: Preemptor, victims: Sequence[str]) 
     priority = preemptor.priority
     above = {pod.key for pod in pods if effective_priority(cluster, pod) >= priority}
     if above:
-        raise _RefusedError(f"names victim {_listed(above)}, whose priority is not below the preemptor's {priority}")
+        raise _RefusedError(
+            f"names victim {_listed(above)}, with a priority that is not below the preemptor's {priority}"
+        )
     terms = cluster.class_terms_of(preemptor.group if preemptor.group is not None else preemptor.pods[0])
     units = potential_victims(cluster, priority, pods, terms)
     covered = {pod.uid for unit in units for pod in unit.pods}
@@ -230,6 +232,6 @@ def _check_fit(running: RunningProfile, places: Assigned) -> None:
 
 
 def _listed(names: set[str]) -> str:
-    """The first names, in order; of a stranger's text the first characters."""
+    """Return the first names, in order, each cut to its first characters."""
     shown = ", ".join(f"{name[:200]!r}" for name in sorted(names)[:_NAMED])
     return f"{shown} and {len(names) - _NAMED} more" if len(names) > _NAMED else shown

@@ -15,8 +15,8 @@ from reprieve.framework.events import ClusterEvent, EventKind
 from reprieve.queueing.queue import SchedulingQueue
 from reprieve.scheduling.assumed_pods import AssumedPods
 from reprieve.scheduling.group_changes import GroupChanges
-from reprieve.scheduling.held_room import Released
 from reprieve.scheduling.nominations import Nominations
+from reprieve.scheduling.reservations import Released
 from reprieve.scheduling.wakeups import spec_changed, terms_changed
 
 _ENDED = frozenset({"Succeeded", "Failed"})

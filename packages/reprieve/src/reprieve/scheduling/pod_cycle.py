@@ -8,7 +8,7 @@ from reprieve.framework.status import call_plugin
 from reprieve.preemption.eligibility import pod_is_ineligible
 from reprieve.preemption.outcome import Preemption, PutOff
 from reprieve.scheduling.decision import SCHEDULER_ERROR, UNSCHEDULABLE, Binding, Decision, Rejection, Result
-from reprieve.scheduling.overtaken import pod_is_overtaken
+from reprieve.scheduling.overtaken_nominations import pod_is_overtaken
 from reprieve.scheduling.plugin_evictions import Preemptor, held_places, taken
 
 
@@ -17,7 +17,7 @@ def schedule_pod(
 ) -> Decision:
     """Decide for a single pod. The cluster is left as it was; the engine applies the decision.
 
-    `under_way`: victims of its last preemption are leaving; `lingering`: one has gone whose devices are not released.
+    `under_way`: victims of its last preemption are leaving; `lingering`: one has gone, its devices are not released.
     """
     cluster, evaluator = running.cluster, running.evaluator
     overtaken = False
@@ -40,7 +40,7 @@ def schedule_pod(
                 state = CycleState(cluster, pod)
             outcome, texts = _post_filters(running, state, diagnosis)
     preemption = outcome.proposal if outcome is not None and isinstance(outcome.proposal, Preemption) else None
-    put_off = outcome.put_off if outcome is not None and isinstance(outcome.put_off, PutOff) else None
+    deferral = outcome.put_off if outcome is not None and isinstance(outcome.put_off, PutOff) else None
     held = held_places(outcome)
     clears = preemption is None and not held and (overtaken or outcome is None or outcome.clear_nomination)
     names = cluster.nodes.names
@@ -49,7 +49,7 @@ def schedule_pod(
         result=Result.WAITING if preemption is not None else Result.UNSCHEDULABLE,
         rejections=(Rejection(pod, UNSCHEDULABLE, diagnosis.message(", ".join(texts))),),
         preemption=preemption,
-        put_off=put_off,
+        put_off=deferral,
         nominations=((pod, preemption.domain),)
         if preemption is not None
         else tuple((pod, names[row]) for pod, row in held),

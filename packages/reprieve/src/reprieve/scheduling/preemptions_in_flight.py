@@ -1,6 +1,6 @@
-"""Preemptions that were decided and whose victims are still there.
+"""Preemptions that were decided, with victims that are still there.
 
-Who preempts goes by the key of its entity (a pod or a group), who leaves by UID.  Two preemptors may have decided on
+A preemptor goes by the key of its entity (a pod or a group), a victim by UID.  Two preemptors may have decided on
 the same victim: it counts for both until it has left.
 
 Invariant: both tables say the same, and neither has an empty set.
@@ -42,7 +42,7 @@ class PreemptionsInFlight:
         return bool(chosen)
 
     def left(self, uid: str) -> list[str]:
-        """The pod has made room, if it was a victim at all; returns the preemptors that wait for nobody any more."""
+        """The pod has left, if it was a victim at all; return the preemptors with no victims left."""
         done = []
         for key in self._preemptors.pop(uid, ()):
             victims = self._victims[key]
@@ -53,7 +53,7 @@ class PreemptionsInFlight:
         return done
 
     def forget(self, key: str) -> None:
-        """Whoever still leaves for that preemptor is not waited for any more."""
+        """The victims of that preemptor that still leave are not waited for any more."""
         for uid in self._victims.pop(key, ()):
             preemptors = self._preemptors[uid]
             preemptors.discard(key)

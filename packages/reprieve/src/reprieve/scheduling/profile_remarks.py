@@ -1,6 +1,6 @@
 """Remarks at start about profiles that are allowed and will not do what their owner expects.
 
-Nothing here refuses a profile: a plugin of somebody's own may do what the missing one does (KEP-5710, "Risks and
+Nothing here refuses a profile: a third-party plugin may do what the missing one does (KEP-5710, "Risks and
 mitigations").  Both remarks are about pod groups, so there are none with the gate GenericWorkload off.
 """
 

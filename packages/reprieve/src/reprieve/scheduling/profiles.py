@@ -1,7 +1,7 @@
 """The plugins that come with the product, and profiles made of them.
 
-Order and score weights are kube-scheduler's (scheduling.md 5).  How a configuration changes them is the business of
-`reprieve.scheduling.configuring`, where other plugins come from that of `reprieve.scheduling.loading`.
+Order and score weights are kube-scheduler's (scheduling.md 5).  `configured_profiles` applies a configuration to
+them, `third_party_plugins` finds other plugins.
 """
 
 from collections.abc import Callable
@@ -34,8 +34,7 @@ from reprieve.plugins.volume_restrictions import VolumeRestrictions
 from reprieve.plugins.volume_zone import VolumeZone
 from reprieve.preemption.criteria import UPSTREAM_ORDER
 from reprieve.preemption.outcome import COMPATIBLE
-from reprieve.scheduling.configuring import Args, Factory, Registry, profile_of
-from reprieve.scheduling.loading import NO_THIRD_PARTY, ThirdParty
+from reprieve.scheduling.configured_profiles import Args, Factory, Registry, profile_of
 from reprieve.scheduling.plugin_args import (
     default_preemption,
     dynamic_resources,
@@ -47,6 +46,7 @@ from reprieve.scheduling.plugin_args import (
     pod_topology_spread,
     volume_binding,
 )
+from reprieve.scheduling.third_party_plugins import NO_THIRD_PARTY, ThirdParty
 
 DEFAULT_SCHEDULER = "default-scheduler"
 
@@ -143,7 +143,7 @@ def profiles_of(
     """The profiles of a configuration. Raises ConfigurationError naming the path in the file.
 
     `extenders` is the plugin that asks the configuration's extenders; without it they are not asked.  `compatible`:
-    who goes for whom is decided as kube-scheduler does it in every profile (`placement: Compatible`).
+    victims are chosen as kube-scheduler does it in every profile (`placement: Compatible`).
     """
     registry = Registry(
         in_tree=REGISTRY,

@@ -3,12 +3,12 @@
 A gang may find places enough in all and still be kept out: where one zone is full, the others may hold only `maxSkew`
 more.  The domain that is emptiest in the end has at most what is counted there now and as many members as there is room
 for; no member is placed where more than that and the skew would stand.  So in each domain no more members find a place
-than its room and that leave, less those counted there who stay.
+than its room and that leave, less those counted there that stay.
 
-Asked of entities all of whose members have one and the same constraint, and are counted by it.  The places are those of
-`reprieve.scheduling.room_bound`, kept by domain; who is counted is looked up on the rows that changed.  Which domain a
-node is in is the same for most entities that wait (a `Layout`): it is worked out once for all of them when a node
-changes, and only nodes that are in another domain then are counted again for each.
+Asked of entities with members that all have the same constraint, and are counted by it.  The places are those of
+`reprieve.scheduling.room_bound`, kept by domain; the pods that count are looked up on the rows that changed.  Which
+domain a node is in is the same for most entities that wait (a `Layout`): it is worked out once for all of them when a
+node changes, and only nodes that are in another domain then are counted again for each.
 
 Invariant: never less than what an attempt in the present view could place.
 """
@@ -46,7 +46,7 @@ class Layout:
     """
 
     key: tuple[object, ...]
-    """Among all layouts: equal for who may share one."""
+    """Among all layouts: equal for entities that may share one."""
     signature: PodSpecSignature
     constraints: Sequence[Constraint]
     """All that the pods have which spread so, this one among them."""
@@ -127,7 +127,7 @@ class SpreadBounds:
         """By node constraints, the keys of all constraints, and what the constraint says of nodes."""
         self._numbers = count()
         self._by_label: ByLabel | None = None
-        """Whom each spread may count, by its number; None: to be made again."""
+        """The pods that each spread may count, by its number; None: to be made again."""
         self._on_row: dict[int, set[int]] = {}
         """By row: the numbers of the spreads that count pods there."""
 
@@ -245,7 +245,7 @@ class SpreadBounds:
                 self._count(self._spreads[number], row)
 
     def forget(self, spreads: Iterable[Spread]) -> None:
-        """Nobody waits for these any more."""
+        """No entity waits for these any more."""
         for spread in spreads:
             if self._spreads.pop(spread.number, None) is not None:
                 self._by_label = None
@@ -255,7 +255,7 @@ class SpreadBounds:
                     del self._layouts[spread.layout.key]
 
     def clear(self) -> None:
-        """Nobody waits."""
+        """No entity waits."""
         self._spreads.clear()
         self._layouts.clear()
         self._on_row.clear()

@@ -1,6 +1,6 @@
 """Volumes, device claims, their classes and slices that appear, change or are deleted.
 
-Invariant: a victim whose devices the API has not given back yet *lingers*: its preemptor goes on waiting for it, so
+Invariant: a victim *lingers* while the API has not given its devices back: its preemptor goes on waiting for it, so
 that no other pods are evicted for devices that are about to be free (KEP-5690).
 """
 

@@ -1,6 +1,6 @@
-"""Whom a change to a pod or a group wakes: the one who waits and reads otherwise now, or those it stood in the way of.
+"""What a change to a pod or a group wakes: a pending pod that is another now, or the pods that it stood in the way of.
 
-Each brings the picture up to date and tells the queue.  `now` is in seconds.
+Each function updates the cluster cache and notifies the queue.  `now` is in seconds.
 """
 
 from collections.abc import Iterable
@@ -42,7 +42,7 @@ def spec_changed(cluster: ClusterState, queue: SchedulingQueue, known: PodRecord
 def terms_changed(
     cluster: ClusterState, queue: SchedulingQueue, known: PodRecord, terms: WorkTerms, now: float
 ) -> None:
-    """What the pod says of its work; when it was saved last changes what it costs, and not who may go."""
+    """What the pod says of its work; when it was saved last changes what it costs, not whether it may be evicted."""
     before = known.terms
     if terms == before:
         return
@@ -56,7 +56,7 @@ def terms_changed(
 
 
 def units_changed(cluster: ClusterState, queue: SchedulingQueue, group: Group, now: float) -> None:
-    """What a group object says decides who may be evicted with whom: preemptors that waited may be helped now."""
+    """A group object decides which pods are evicted together: preemptors that waited may be helped now."""
     retry_preemptors_of(cluster, queue, running_below(all_below(group)), now)
 
 

@@ -40,7 +40,7 @@ from reprieve.scheduling.arrival_order import in_order
 from reprieve.scheduling.decision import SCHEDULER_ERROR, Decision, GroupCondition, Rejection, Result, TreeLevel
 from reprieve.scheduling.effects import Effects
 from reprieve.scheduling.engine import Engine
-from reprieve.scheduling.held_room import ReleasedRoom
+from reprieve.scheduling.reservations import ReleasedReservation
 from reprieve.simulation.controllers.admission import Admission
 from reprieve.simulation.controllers.claims import Claims
 from reprieve.simulation.controllers.disruption import with_statuses
@@ -110,7 +110,7 @@ class VirtualCluster:
         """Deferred preemptions: by preemptor, why and until when, in order of time."""
         self._last_deferral: dict[str, PutOff | None] = {}
         """Why the last attempt of an entity was deferred."""
-        self.released: list[ReleasedRoom] = []
+        self.released: list[ReleasedReservation] = []
         """Room that was held and given back unused."""
         self.incidents: deque[PluginIncident] = deque(maxlen=_MOST_INCIDENTS)
         """What went wrong in plugins."""

@@ -1,12 +1,12 @@
-"""Room that is held for preemptors by nominations: for how long, and how it is given back (cost.md 5).
+"""Capacity that is reserved for preemptors by nominations: for how long, and how it is given back (cost.md 5).
 
-Victims leave so that somebody else can run.  Until that one is bound its nominations keep pods of the same or a lower
-priority off the room.  One who never comes must not hold it for ever: a hold ends `holdSeconds` after the room was
-there, that is after the last victim had left, or should have by its grace period.
+Victims leave so that their preemptor can run.  Until it is bound its nominations keep pods of the same or a lower
+priority off the capacity.  A reservation must not last for ever: it ends `holdSeconds` after the capacity was free,
+ that is after the last victim had left, or should have by its grace period.
 
-Every hold that ends without the preemptor on the room is reported as a `ReleasedRoom`.
+Every hold that ends without the preemptor on the room is reported as a `ReleasedReservation`.
 
-Invariant: a hold is here at the latest until it ends; one whose nominations are gone is forgotten when it is due.
+Invariant: a reservation is kept until it ends at the latest; without nominations it is forgotten when it is due.
 """
 
 import heapq
@@ -29,34 +29,34 @@ def hold_seconds(profile: Profile) -> float:
 
 
 def waits_for_completions(profiles: Iterable[Profile]) -> bool:
-    """Whether pods of any of the profiles may wait for who ends by itself: `waitForCompletions`."""
+    """Whether pods of any of the profiles may wait for pods that end by themselves: `waitForCompletions`."""
     plugins = (unguarded(plugin) for profile in profiles for plugin in profile.plugins)
     return any(isinstance(plugin, DefaultPreemption) and plugin.waits_for_completions for plugin in plugins)
 
 
 class Released(Enum):
-    """Why room is not held any more."""
+    """Why capacity is not reserved any more."""
 
     NOT_USED = "NotUsed"
     """Its time is over."""
     DELETED = "Deleted"
-    """Who it was held for is deleted."""
+    """The preemptor is deleted."""
     GATED = "Gated"
-    """Who it was held for may not be tried any more."""
+    """The preemptor may not be tried any more."""
     PLACED_ELSEWHERE = "PlacedElsewhere"
-    """Who it was held for has other nodes."""
+    """The preemptor has other nodes."""
     NODE_GONE = "NodeGone"
     TAKEN = "Taken"
-    """Somebody of a higher priority takes it."""
+    """A pod of a higher priority takes it."""
     MOVED = "Moved"
-    """Room is made elsewhere instead."""
+    """Capacity is freed elsewhere instead."""
     NO_USE = "NoUse"
-    """To make room there does not help any more."""
+    """To free capacity there does not help any more."""
 
 
 @dataclass(frozen=True, slots=True)
-class ReleasedRoom:
-    """Room that was held for a preemptor and is free for others again. `pods`: (pod, node it was held on)."""
+class ReleasedReservation:
+    """Capacity that was reserved for a preemptor and is free for others again. `pods`: (pod, node it was held on)."""
 
     key: str
     """`pod/<uid>` or `group/<namespace>/<name>`."""
@@ -80,7 +80,7 @@ class _Hold:
     seconds: float
 
 
-class HeldRoom:
+class Reservations:
     """When the holds of preemptors end, by the keys of their entities. Times are seconds."""
 
     def __init__(self) -> None:
@@ -121,7 +121,7 @@ class HeldRoom:
         self._holds.pop(key, None)
 
     def end_due(self, now: float) -> list[tuple[str, float]]:
-        """End the holds whose time is over; returns (key, for how long the room was to be held)."""
+        """End the reservations that are due; return (key, for how many seconds each was to last)."""
         ended = []
         while self._ends and self._ends[0][0] <= now:
             until, key = heapq.heappop(self._ends)

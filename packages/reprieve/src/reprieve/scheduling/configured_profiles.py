@@ -2,7 +2,7 @@
 
 `multiPoint` enables or disables a plugin wherever it has something to say; a single extension point overrides that:
 first come plugins that both name, in the order of the extension point, then the rest of `multiPoint`, then those that
-only the extension point names.  What cannot be is a `ConfigurationError` whose path leads to the place in the file.
+only the extension point names.  What cannot be is a `ConfigurationError` with the path of the field.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -241,8 +241,8 @@ def _check_set(plugins: Plugins, point: str, chosen: PluginSet, registry: Regist
 def _following(own: PluginSet, of_pods: PluginSet) -> PluginSet:
     """What is chosen for podGroupPostFilter: as for postFilter, but for the plugins that are named there itself.
 
-    Whoever switches preemption off at postFilter, the only such point kube-scheduler's files knew for years, means
-    groups as well.
+    To switch preemption off at postFilter, the only such point that kube-scheduler's files knew for years, means groups
+    as well.
     """
     named = {ref.name for ref in own.enabled} | {entry.name for entry in own.disabled}
     if "*" in named:

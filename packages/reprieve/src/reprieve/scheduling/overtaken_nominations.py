@@ -1,7 +1,7 @@
 """Whether a nomination still leads anywhere, while the victims that were evicted for it leave (preemption.md 2.7).
 
 A pod of higher priority may take a part of the capacity without preempting anything, and another scheduler may bind a
-pod there. The preemptor would wait for victims whose departure does not help it any more.
+pod there. The preemptor would wait for victims that do not help it any more.
 
 Invariant: the cluster is left as it was. In doubt the preemptor waits.
 """

@@ -12,7 +12,7 @@ from reprieve.scheduling.decision import SCHEDULER_ERROR, UNSCHEDULABLE, Binding
 
 
 def reserve_all(decision: Decision, running_for: Callable[[PodRecord], RunningProfile]) -> Decision:
-    """Run Reserve and Permit for what was assumed; who is refused gives the room back and is rejected.
+    """Run Reserve and Permit for what was assumed; a pod that is refused gives its capacity back.
 
     The decision comes back with what PreBind and Bind want done; `waiting` are those a Permit plugin lets wait.
     """

@@ -19,7 +19,7 @@ from reprieve.framework.plugin import Plugin
 from reprieve.framework.plugin_guard import CallPolicy
 from reprieve.framework.preemption_cost import PreemptionCost
 from reprieve.framework.status import named
-from reprieve.scheduling.configuring import POINTS, Args, Factory
+from reprieve.scheduling.configured_profiles import POINTS, Args, Factory
 
 if TYPE_CHECKING:  # reading the metadata of all packages takes as long as a small plan
     from importlib.metadata import EntryPoint
@@ -134,7 +134,7 @@ def _factory(kind: type[Plugin]) -> Factory:
 
 
 def _of_entry_points(name: str, points: "Sequence[EntryPoint]") -> Factory:
-    """A factory that imports when it is asked; until then trouble of one package is nobody's trouble."""
+    """A factory that imports when it is asked; until then trouble of one package troubles no other."""
 
     def build(_gates: FeatureGates, args: Args) -> Plugin:
         if len({_reference(point) for point in points}) > 1:
