@@ -22,12 +22,12 @@ from typing import Any, NamedTuple
 import pytest
 
 from kube_standin.admission_chain import User
-from kube_standin.authorization import Attributes, Decision
+from kube_standin.authorization import AccessDecision, Attributes
 from kube_standin.errors import StatusError
 from kube_standin.features import Features
 from kube_standin.kubelet import KubeletOptions
 from kube_standin.security import write_kubeconfig
-from kube_standin.server.resources import Call
+from kube_standin.server.resources import ResourceCall
 from kube_standin.server.serving import ServeOptions
 from reprieve.live.local import kept_port
 from tests.deploy import manifests
@@ -72,7 +72,7 @@ class Records:
         authorizer = plane.server.control_plane.authorizer
         decide = authorizer.decide
 
-        def written_down(user: User, attributes: Attributes) -> Decision:
+        def written_down(user: User, attributes: Attributes) -> AccessDecision:
             decision = decide(user, attributes)
             if user.name == ACCOUNT and not attributes.path:
                 right = Right(
@@ -211,7 +211,7 @@ def binds_although_the_answer_was_lost(plane: Live) -> None:
     handle = resources.handle
     lost: list[str] = []
 
-    async def losing(call: Call) -> Any:
+    async def losing(call: ResourceCall) -> Any:
         answer = await handle(call)
         if call.target.subresource == "binding" and not lost:
             lost.append(call.target.name)

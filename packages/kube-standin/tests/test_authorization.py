@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from kube_standin.admission_chain import Operation, Request, User
-from kube_standin.authorization import ANONYMOUS, Attributes, Authorizer, ClaimStatus, Decision
+from kube_standin.admission_chain import AdmissionRequest, Operation, User
+from kube_standin.authorization import ANONYMOUS, AccessDecision, Attributes, Authorizer, ClaimStatus
 from kube_standin.errors import StatusError
 from kube_standin.escalation import EscalationCheck, missing_rights
 from kube_standin.reviews import answer
@@ -123,7 +123,7 @@ SELF = "reprieve: every user may ask about himself"
 )  # fmt: skip
 def test_what_is_allowed_without_any_role(rights: Rights, user: User, asked: Attributes, reason: str | None) -> None:
     """Masters everything, readers what reads; who is known may discover and review himself, anybody see if it lives."""
-    expected = Decision(False) if reason is None else Decision(True, reason)
+    expected = AccessDecision(False) if reason is None else AccessDecision(True, reason)
     assert rights.authorizer.decide(user, asked) == expected
 
 
@@ -166,7 +166,7 @@ def test_what_a_rule_allows(rights: Rights, given: Json, asked: Attributes, allo
     """RBAC: verb, group and resource (or its subresource, of any resource as `*/log`), and a name where names stand."""
     rights.grant(given)
     reason = 'RBAC: allowed by ClusterRoleBinding "jane" of ClusterRole "jane" to User "jane"'
-    assert rights.authorizer.decide(JANE, asked) == (Decision(True, reason) if allowed else Decision(False))
+    assert rights.authorizer.decide(JANE, asked) == (AccessDecision(True, reason) if allowed else AccessDecision(False))
     assert not rights.authorizer.decide(NOBODY, asked).allowed
 
 
@@ -188,7 +188,7 @@ def test_whom_a_binding_names(rights: Rights, who: Json, user: User, shown: str 
     rights.bind("b", "r", subject("other"), who, namespace="default")
     found = rights.authorizer.decide(user, Attributes("get", resource="pods", namespace="default"))
     reason = f'RBAC: allowed by RoleBinding "b/default" of ClusterRole "r" to {shown}'
-    assert found == (Decision(True, reason) if shown else Decision(False))
+    assert found == (AccessDecision(True, reason) if shown else AccessDecision(False))
     for namespace in ("kube-system", ""):
         assert not rights.may(user, "get", resource="pods", namespace=namespace)
 
@@ -320,7 +320,7 @@ def test_who_may_write_which_part_of_a_claims_status(
     def write(operation: Operation, door: str, before: Json | None, user: User = JANE) -> None:
         after = {"metadata": {}, "status": copy.deepcopy(new)}
         registry = rights.plane.registry
-        step.validate(Request(operation, kind, "default", "c", door, after, before, user, False, registry))
+        step.validate(AdmissionRequest(operation, kind, "default", "c", door, after, before, user, False, registry))
 
     if refused is None:
         write("UPDATE", "status", {"status": old})
@@ -357,7 +357,9 @@ class Grants(Rights):
         new = {"metadata": {"name": "n"}, **new}
         name = new["metadata"].get("name", "")
         registry = self.plane.registry
-        self.check.mutate(Request(operation, row, namespace, name, "", new, old, user, False, registry, **more))
+        self.check.mutate(
+            AdmissionRequest(operation, row, namespace, name, "", new, old, user, False, registry, **more)
+        )
 
     def refusal(self, *write: Any, **more: Any) -> str:
         with pytest.raises(StatusError) as refused:

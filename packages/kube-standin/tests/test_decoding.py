@@ -9,7 +9,7 @@ import pytest
 
 from kube_standin.decoding import Decoder
 from kube_standin.errors import StatusError
-from kube_standin.kinds import Kind, KindTable
+from kube_standin.kinds import KindTable, ServedKind
 from tests.recorded.shapes import custom_kind, shape
 
 Json = dict[str, Any]
@@ -155,7 +155,7 @@ def test_schemas_of_custom_kinds_are_compiled_once_for_a_definition() -> None:
     table = KindTable()
     decoder = Decoder(table)
 
-    def gang(definition: Json | None) -> Kind:
+    def gang(definition: Json | None) -> ServedKind:
         kind = custom_kind("g", "v1", "Gang", definition=definition)
         table.add(kind)
         return kind

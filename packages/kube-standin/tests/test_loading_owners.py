@@ -12,7 +12,7 @@ import pytest
 
 from kube_rules.errors import InputError, Origin
 from kube_standin.loading_owners import (
-    Item,
+    LoadedItem,
     Lookup,
     complete_light,
     complete_templates,
@@ -25,12 +25,14 @@ Json = dict[str, Any]
 HASH = "pod-template-hash"
 
 
-def item(version: str, kind: str, name: str = "x", *, uid: str = "", namespace: str = "shop", **fields: Any) -> Item:
+def item(
+    version: str, kind: str, name: str = "x", *, uid: str = "", namespace: str = "shop", **fields: Any
+) -> LoadedItem:
     row = shape(version, kind)
     namespace = namespace if row.namespaced else ""
     metadata = {"name": name, **({"namespace": namespace} if namespace else {}), **fields.pop("metadata", {})}
     manifest = {"apiVersion": version, "kind": kind, "metadata": metadata, **fields}
-    return Item(row, namespace, name, manifest, Origin("in.yaml", 1), old_uid=uid)
+    return LoadedItem(row, namespace, name, manifest, Origin("in.yaml", 1), old_uid=uid)
 
 
 def owner(version: str, kind: str, name: str, uid: str = "old", **more: Any) -> Json:
@@ -168,7 +170,7 @@ SELECTOR: Json = {"matchLabels": {"app": "web"}, "matchExpressions": []}
 WEB: Json = {"selector": SELECTOR, "template": TEMPLATE}
 
 
-def of_set(name: str = "web-1", set_name: str = "web-abc", version: str = "apps/v1", **labels: str) -> Item:
+def of_set(name: str = "web-1", set_name: str = "web-abc", version: str = "apps/v1", **labels: str) -> LoadedItem:
     return item("v1", "Pod", name, metadata=owned(version, "ReplicaSet", set_name, **(labels or {HASH: "abc"})))
 
 
@@ -212,7 +214,7 @@ def test_a_replica_set_is_made_of_its_deployment(there: Lookup, spec: Json, repl
     ],
     ids=range(11),
 )  # fmt: skip
-def test_pods_that_say_nothing_of_a_replica_set_of_a_deployment(there: Lookup, pod: Item) -> None:
+def test_pods_that_say_nothing_of_a_replica_set_of_a_deployment(there: Lookup, pod: LoadedItem) -> None:
     """Neither do they hide those that do."""
     deployments = [item("apps/v1", "Deployment", name, spec=copy.deepcopy(WEB)) for name in ("web", "there")]
     there.add(item("apps/v1", "ReplicaSet", "there-abc"))

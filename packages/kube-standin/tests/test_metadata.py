@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kube_standin import conditions, metadata
-from kube_standin.clock import Clock, parse_stamp, stamp
+from kube_standin.clock import ServerClock, parse_stamp, stamp
 from tests.admission.plane import SetClock
 
 Json = dict[str, Any]
@@ -21,7 +21,7 @@ def test_stamps_have_seconds_and_are_read_again() -> None:
     moment = datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)
     assert stamp(moment) == "2026-01-02T03:04:05Z"
     assert parse_stamp("2026-01-02T03:04:05Z") == moment.replace(microsecond=0)
-    clock = Clock()
+    clock = ServerClock()
     assert clock.now().tzinfo is UTC
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", clock.stamp())
     assert SetClock().stamp() == "2026-01-01T00:00:00Z"
@@ -29,7 +29,7 @@ def test_stamps_have_seconds_and_are_read_again() -> None:
 
 def test_uids_and_suffixes() -> None:
     """Version 4 UUIDs (RFC 9562); five characters without vowels."""
-    clock = Clock()
+    clock = ServerClock()
     uids, suffixes = {clock.uid() for _ in range(500)}, {clock.suffix() for _ in range(50)}
     assert len(uids) == 500
     assert all(

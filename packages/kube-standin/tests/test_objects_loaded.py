@@ -13,8 +13,8 @@ import pytest
 from kube_rules.errors import InputError, Origin
 from kube_rules.manifests import PlainObject
 from kube_standin.admission import admission_steps
-from kube_standin.controllers import Controllers
-from kube_standin.loading import Loaded, load_objects
+from kube_standin.controllers import ControllerSet
+from kube_standin.loading import LoadReport, load_objects
 from kube_standin.loading_again import FILE, read_digests, write_digests
 from kube_standin.registry import WriteOptions
 from kube_standin.security import Secrets
@@ -34,7 +34,7 @@ def plane() -> ControlPlane:
 
 def load(
     server: ControlPlane, *manifests: Json, lenient: bool = False, before: Mapping[str, str] | None = None
-) -> Loaded:
+) -> LoadReport:
     objects = [PlainObject(copy.deepcopy(one), Origin("in.yaml", number)) for number, one in enumerate(manifests, 1)]
     return load_objects(server.registry, objects, lenient=lenient, before=before)
 
@@ -50,7 +50,7 @@ def everything(server: ControlPlane) -> dict[str, int]:
 
 
 def settled(server: ControlPlane) -> None:
-    Controllers(server.registry).settle()
+    ControllerSet(server.registry).settle()
 
 
 def made(version: str, kind: str, name: str, namespace: str = "shop", **fields: Any) -> Json:

@@ -13,17 +13,17 @@ import pytest
 
 from kube_rules.group_templates import templates
 from kube_rules.selectors import compile_selector, is_plain
-from kube_standin.admission_chain import Operation, Request, User
+from kube_standin.admission_chain import AdmissionRequest, Operation, User
 from kube_standin.background import background
 from kube_standin.bootstrap import KeptTolerations, NamespaceLifecycle, PodOverhead, SystemClasses, ensure_base
 from kube_standin.conversion import complete_event, from_storage, to_storage
 from kube_standin.errors import StatusError
 from kube_standin.features import Features
-from kube_standin.kinds import BUILTIN, Kind, KindTable
+from kube_standin.kinds import BUILTIN, KindTable, ServedKind
 from kube_standin.metadata import key_of
 from kube_standin.off_loop import INLINE, NotYetDoneError, OffLoopSteps, TooManyTurnsError, repeated
 from kube_standin.preparing import before_create, count_generation, date_taints, restrict
-from kube_standin.registry import Registry, WriteOptions
+from kube_standin.registry import ObjectRegistry, WriteOptions
 from kube_standin.scaling import scale_of, write_scale_now
 from kube_standin.selectors import select
 from kube_standin.storage import Store
@@ -114,7 +114,7 @@ META_KEYS = ("labels", "annotations", "finalizers", "ownerReferences")
         (custom_kind("g", "v1", "Pod", subresources=frozenset(("status",))), set()),
     ],
 )
-def test_what_a_write_of_a_status_may_change_of_metadata(kind: Kind, kept: set[str]) -> None:
+def test_what_a_write_of_a_status_may_change_of_metadata(kind: ServedKind, kept: set[str]) -> None:
     """By the strategy of the kind; what was not there before is taken off again. Of the rest it may change nothing."""
     for was_there in (True, False):
         old: Json = {"metadata": dict.fromkeys(META_KEYS, "old") if was_there else {}, "spec": 1, "data": 1}
@@ -169,7 +169,7 @@ def test_finalizers_of_a_namespace_have_their_own_door(door: str, old: Json, sen
         (custom_kind("g", "v1", "Gang", generation=True), "kind", False),
     ],
 )
-def test_what_counts_as_a_new_generation(kind: Kind, key: str, counts: bool) -> None:
+def test_what_counts_as_a_new_generation(kind: ServedKind, key: str, counts: bool) -> None:
     """A status counts where it has no door of its own; what is taken away counts like what is changed."""
     for new, old in (({key: 2}, {key: 1}), ({}, {key: 1}), ({key: 1}, {})):
         body: Json = {"metadata": {}, **new}
@@ -206,10 +206,10 @@ def test_the_first_objects_are_made_once() -> None:
 def write(
     plane: Plane, kind: str, new: Json | None, operation: Operation = "CREATE", *, name: str = "n", sub: str = "",
     namespace: str = "default", old: Json | None = None,
-) -> Request:  # fmt: skip
+) -> AdmissionRequest:  # fmt: skip
     version, _, word = kind.rpartition("/")
     row = shape(version, word)
-    return Request(operation, row, namespace, name, sub, new, old, User("u"), False, plane.registry)
+    return AdmissionRequest(operation, row, namespace, name, sub, new, old, User("u"), False, plane.registry)
 
 
 @pytest.mark.parametrize(
@@ -368,10 +368,10 @@ def test_templates_come_in_the_order_of_the_manifest_with_their_depth() -> None:
 
 def test_a_registry_serves_the_kinds_it_is_given() -> None:
     table = KindTable([shape("v1", "ConfigMap")])
-    assert Registry(Store(), kinds=table).kinds is table
-    assert Registry(Store()).kind("v1", "Pod").plural == "pods"
+    assert ObjectRegistry(Store(), kinds=table).kinds is table
+    assert ObjectRegistry(Store()).kind("v1", "Pod").plural == "pods"
     with pytest.raises(KeyError, match="v1 Pod"):
-        Registry(Store(), kinds=table).kind("v1", "Pod")
+        ObjectRegistry(Store(), kinds=table).kind("v1", "Pod")
 
 
 # -- versions --------------------------------------------------------------------------------------------------
@@ -407,7 +407,7 @@ def test_an_object_is_served_in_the_version_of_its_row() -> None:
 # -- scales ----------------------------------------------------------------------------------------------------
 
 
-def scaled(**paths: str) -> Kind:
+def scaled(**paths: str) -> ServedKind:
     scale = {"specReplicasPath": ".spec.size.wanted", "statusReplicasPath": ".status.size", **paths}
     definition = {"subresources": {"scale": scale}, "schema": {"openAPIV3Schema": {
         "type": "object", "x-kubernetes-preserve-unknown-fields": True}}}  # fmt: skip
@@ -442,7 +442,7 @@ BY_EXPRESSION: Json = {"matchExpressions": [{"key": "k", "operator": "Exists"}],
         (custom_kind("g", "v1", "Gang", definition={"subresources": None}), {"spec": {"replicas": 4}}, 4, 0, None),
     ],
 )  # fmt: skip
-def test_the_scale_of_an_object(kind: Kind, body: Json, replicas: int, found: int, selector: str | None) -> None:
+def test_the_scale_of_an_object(kind: ServedKind, body: Json, replicas: int, found: int, selector: str | None) -> None:
     """Of a custom resource where its definition says that the fields are."""
     status: Json = {"replicas": found, **({} if selector is None else {"selector": selector})}
     assert scale_of(kind, {"metadata": META, **body}) == {
@@ -451,7 +451,7 @@ def test_the_scale_of_an_object(kind: Kind, body: Json, replicas: int, found: in
 
 
 @pytest.fixture
-def gangs(plane: Plane) -> Kind:
+def gangs(plane: Plane) -> ServedKind:
     """The row of a custom kind with a scale, of which there is one object `g` in `default`."""
     kind = scaled()
     plane.registry.kinds.add(kind)
@@ -460,7 +460,7 @@ def gangs(plane: Plane) -> Kind:
     return kind
 
 
-def test_a_scale_is_written_to_the_fields_the_definition_names(plane: Plane, gangs: Kind) -> None:
+def test_a_scale_is_written_to_the_fields_the_definition_names(plane: Plane, gangs: ServedKind) -> None:
     def put(scale: Json) -> Any:
         return write_scale_now(plane.registry, gangs, "default", "g", scale, WriteOptions(manager=""))
 
@@ -534,7 +534,7 @@ def test_what_can_be_found_by_its_name(
         ),
     ],
 )
-def test_fields_that_are_not_offered(kind: Kind, message: str) -> None:
+def test_fields_that_are_not_offered(kind: ServedKind, message: str) -> None:
     assert message_of(select, kind, "", "spec.x=1") == (400, message)
 
 

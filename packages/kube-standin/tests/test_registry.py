@@ -14,7 +14,7 @@ from kube_standin.admission_chain import User
 from kube_standin.clock import parse_stamp
 from kube_standin.deleting import DeleteOptions, options_from, warnings_of
 from kube_standin.errors import StatusError
-from kube_standin.kinds import BUILTIN, CUSTOM_VERBS, Kind
+from kube_standin.kinds import BUILTIN, CUSTOM_VERBS, ServedKind
 from kube_standin.registry import WriteOptions
 from tests.admission.plane import Plane, pod
 from tests.recorded.shapes import custom_kind, shape
@@ -32,7 +32,7 @@ def plane() -> Plane:
 ANYTHING = {"schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}}
 
 
-def named_like(name: str, namespaced: bool) -> tuple[Kind, Kind]:
+def named_like(name: str, namespaced: bool) -> tuple[ServedKind, ServedKind]:
     """Two versions of a custom kind of that name; objects are stored in the first."""
     more = {
         "namespaced": namespaced,
@@ -48,9 +48,9 @@ def named_like(name: str, namespaced: bool) -> tuple[Kind, Kind]:
     return _replaced(first, more), _replaced(second, more)
 
 
-def _replaced(kind: Kind, more: Json) -> Kind:
+def _replaced(kind: ServedKind, more: Json) -> ServedKind:
     fields = {name: getattr(kind, name) for name in ("group", "version", "kind", "plural", "singular", "list_kind")}
-    return Kind(**{**fields, "custom": True, **more})
+    return ServedKind(**{**fields, "custom": True, **more})
 
 
 @pytest.mark.parametrize("name", sorted({kind.kind for kind in BUILTIN}))
@@ -210,7 +210,7 @@ JOB, MAP = shape("batch/v1", "Job"), shape("v1", "ConfigMap")
         (custom_kind("g", "v1", "Job"), None, False),
     ],
 )
-def test_who_deletes_a_job_without_its_pods_is_warned(kind: Kind, propagation: Any, warned: bool) -> None:
+def test_who_deletes_a_job_without_its_pods_is_warned(kind: ServedKind, propagation: Any, warned: bool) -> None:
     found = warnings_of(kind, DeleteOptions(propagation=propagation))
     assert [text.startswith("child pods are preserved by default") for text in found] == [True] * warned
 
@@ -234,7 +234,9 @@ GOING = {"deletionTimestamp": "t"}
         (shape("v1", "Namespace"), {"metadata": {**GOING, "finalizers": ["a"]}}, False),
     ],
 )
-def test_a_terminating_object_goes_when_nothing_holds_it(plane: Plane, kind: Kind, body: Json, complete: bool) -> None:
+def test_a_terminating_object_goes_when_nothing_holds_it(
+    plane: Plane, kind: ServedKind, body: Json, complete: bool
+) -> None:
     assert plane.registry.deletion.completes(kind, body) is complete
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from kube_standin.admission_chain import Operation, Request, Step, User
+from kube_standin.admission_chain import AdmissionRequest, Operation, Step, User
 from kube_standin.background import background
 from kube_standin.conversion import from_storage, to_storage
 from kube_standin.deleting import CRD_CLEANUP
@@ -58,7 +58,7 @@ def step(
     version, _, name = kind.rpartition("/")
     made = copy.deepcopy(new)
     row = shape(version, name)
-    request = Request(operation, row, "default", "n", sub, made, old, User("u"), False, None)  # type: ignore[arg-type]
+    request = AdmissionRequest(operation, row, "default", "n", sub, made, old, User("u"), False, None)  # type: ignore[arg-type]
     one = DropDisabled(features)
     assert row.resource in one.kinds
     one.mutate(request)
@@ -306,7 +306,7 @@ def test_objects_that_are_held_hold_their_definition(plane: Plane) -> None:
     class Refuses(Step):
         on = True
 
-        def validate(self, request: Request) -> None:
+        def validate(self, request: AdmissionRequest) -> None:
             if self.on and request.operation == "DELETE" and request.name == "a":
                 raise StatusError(403, "Forbidden", "not now")
 

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 from kube_rules.json import Json
-from kube_standin.clock import Clock
+from kube_standin.clock import ServerClock
 from kube_standin.errors import Cause, StatusError, forbidden
-from kube_standin.kinds import Kind
+from kube_standin.kinds import ServedKind
 from kube_standin.storage import Store
 
 Operation = Literal["CREATE", "UPDATE", "DELETE"]
@@ -38,17 +38,17 @@ class Objects(Protocol):
     """What admission reads besides a request: what is stored, and what time it is."""
 
     store: Store
-    clock: Clock
+    clock: ServerClock
 
-    def kind(self, api_version: str, kind: str) -> Kind:
+    def kind(self, api_version: str, kind: str) -> ServedKind:
         """Return the row of an object's apiVersion and kind; raises KeyError."""
 
-    def find(self, kind: Kind, namespace: str, name: str) -> Json | None:
+    def find(self, kind: ServedKind, namespace: str, name: str) -> Json | None:
         """Return the newest state, staged ones included, as an object or None."""
 
 
 @dataclass
-class Request:
+class AdmissionRequest:
     """One write on its way through admission.
 
     ``object`` and ``old`` are in the storage form of ``kind`` (which is its storage row); ``object`` is
@@ -57,7 +57,7 @@ class Request:
     """
 
     operation: Operation
-    kind: Kind
+    kind: ServedKind
     namespace: str
     name: str
     subresource: str
@@ -90,13 +90,13 @@ class Step:
 
     kinds: frozenset[str] | None = None
 
-    def mutate(self, request: Request) -> None:
+    def mutate(self, request: AdmissionRequest) -> None:
         """Change ``request.object`` in place or refuse by raising StatusError."""
 
-    def validate(self, request: Request) -> None:
+    def validate(self, request: AdmissionRequest) -> None:
         """Refuse by raising StatusError."""
 
-    def committed(self, request: Request) -> None:
+    def committed(self, request: AdmissionRequest) -> None:
         """Called right after the write was staged, in the same turn; not for dry runs."""
 
 
@@ -114,7 +114,7 @@ class Chain:
         self._steps.append(step)
         self._by_resource.clear()
 
-    def steps(self, kind: Kind) -> tuple[Step, ...]:
+    def steps(self, kind: ServedKind) -> tuple[Step, ...]:
         """Return the steps that concern ``kind``, in order."""
         resource = kind.resource
         found = self._by_resource.get(resource)
@@ -123,17 +123,17 @@ class Chain:
             self._by_resource[resource] = found
         return found
 
-    def mutate(self, request: Request) -> None:
+    def mutate(self, request: AdmissionRequest) -> None:
         """Run the mutating half."""
         for step in self.steps(request.kind):
             step.mutate(request)
 
-    def validate(self, request: Request) -> None:
+    def validate(self, request: AdmissionRequest) -> None:
         """Run the validating half."""
         for step in self.steps(request.kind):
             step.validate(request)
 
-    def committed(self, request: Request) -> None:
+    def committed(self, request: AdmissionRequest) -> None:
         """Notify the steps that the write is staged, and do what they left with it."""
         for step in self.steps(request.kind):
             step.committed(request)

@@ -10,7 +10,7 @@ from typing import Any
 
 from kube_rules.json import Json
 from kube_rules.quantity import NANO, parse
-from kube_standin.kinds import Kind
+from kube_standin.kinds import ServedKind
 
 _NODE_LABELS: Mapping[str, str] = {
     "beta.kubernetes.io/arch": 'deprecated since v1.14; use "kubernetes.io/arch" instead',
@@ -32,7 +32,7 @@ _TEMPLATES: Mapping[str, tuple[str, ...]] = {
 """Where the pod (or template) of a kind stands."""
 
 
-def warnings_about(kind: Kind, obj: Json) -> list[str]:
+def warnings_about(kind: ServedKind, obj: Json) -> list[str]:
     """Return the warnings for the author of ``obj``."""
     steps = _TEMPLATES.get(kind.resource)
     if steps is None:

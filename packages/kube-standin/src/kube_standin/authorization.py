@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kube_rules.json import Json
-from kube_standin.admission_chain import Objects, Request, Step, User
+from kube_standin.admission_chain import AdmissionRequest, Objects, Step, User
 from kube_standin.errors import StatusError, forbidden
 
 MASTERS = "system:masters"
@@ -53,7 +53,7 @@ class Attributes:
 
 
 @dataclass(frozen=True)
-class Decision:
+class AccessDecision:
     """Allowed or not, and why (may be empty)."""
 
     allowed: bool
@@ -79,49 +79,49 @@ class Authorizer(Step):
         self._grants: dict[tuple[str, str], list[_Grant]] | None = None
         registry.store.undone.append(self._forget)
 
-    def committed(self, request: Request) -> None:
+    def committed(self, request: AdmissionRequest) -> None:
         """Forget what was derived from RBAC objects."""
         self._forget()
 
     def _forget(self) -> None:
         self._grants = None
 
-    def decide(self, user: User, attributes: Attributes) -> Decision:
+    def decide(self, user: User, attributes: Attributes) -> AccessDecision:
         """Whether a user may, and why."""
         if MASTERS in user.groups:
-            return Decision(True)
+            return AccessDecision(True)
         if attributes.path:
             return self._decide_path(user, attributes)
         if READERS in user.groups and attributes.verb in _READ_VERBS:
-            return Decision(True, "reprieve: read-only token")
+            return AccessDecision(True, "reprieve: read-only token")
         if (
             AUTHENTICATED in user.groups
             and attributes.verb == "create"
             and (attributes.group, attributes.resource) in _SELF
         ):
-            return Decision(True, "reprieve: every user may ask about himself")
+            return AccessDecision(True, "reprieve: every user may ask about himself")
         for grant in self._granted(user):
             if grant.namespace is not None and grant.namespace != attributes.namespace:
                 continue
             if any(_rule_allows(rule, attributes) for rule in grant.rules):
-                return Decision(True, grant.reason)
-        return Decision(False)
+                return AccessDecision(True, grant.reason)
+        return AccessDecision(False)
 
-    def _decide_path(self, user: User, attributes: Attributes) -> Decision:
+    def _decide_path(self, user: User, attributes: Attributes) -> AccessDecision:
         if attributes.verb in ("get", "head"):
             if attributes.path in _PUBLIC or attributes.path.startswith(("/livez/", "/readyz/", "/healthz/")):
-                return Decision(True)
+                return AccessDecision(True)
             discovery = attributes.path == "/" or any(
                 attributes.path == root or attributes.path.startswith(root + "/") for root in _DISCOVERY
             )
             if discovery and AUTHENTICATED in user.groups:
-                return Decision(True)
+                return AccessDecision(True)
             if attributes.path == "/metrics" and READERS in user.groups:
-                return Decision(True, "reprieve: read-only token")
+                return AccessDecision(True, "reprieve: read-only token")
         for grant in self._granted(user):
             if grant.namespace is None and any(_rule_allows_path(rule, attributes) for rule in grant.rules):
-                return Decision(True, grant.reason)
-        return Decision(False)
+                return AccessDecision(True, grant.reason)
+        return AccessDecision(False)
 
     def check(self, user: User, attributes: Attributes) -> None:
         """Raise 403 unless allowed."""
@@ -215,7 +215,7 @@ class ClaimStatus(Step):
     def __init__(self, authorizer: Authorizer) -> None:
         self._authorizer = authorizer
 
-    def validate(self, request: Request) -> None:
+    def validate(self, request: AdmissionRequest) -> None:
         """Refuse (403) a change that the user may not make."""
         if request.operation != "UPDATE" or request.subresource != "status":
             return
@@ -227,7 +227,7 @@ class ClaimStatus(Step):
             if before.get(driver) != after.get(driver):
                 self._ask(request, "driver", "arbitrary-node:", driver)
 
-    def _ask(self, request: Request, part: str, prefix: str, name: str) -> None:
+    def _ask(self, request: AdmissionRequest, part: str, prefix: str, name: str) -> None:
         kind, namespace = request.kind, request.namespace
         attributes = [
             Attributes(f"{prefix}{verb}", kind.group, kind.plural, part, namespace, name)

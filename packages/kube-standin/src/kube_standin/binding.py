@@ -11,10 +11,10 @@ from kube_rules.json import Json
 from kube_standin import errors
 from kube_standin.conditions import pod_condition, set_condition
 from kube_standin.errors import StatusError
-from kube_standin.registry import Outcome, Registry, WriteOptions
+from kube_standin.registry import ObjectRegistry, Outcome, WriteOptions
 
 
-def bind_now(registry: Registry, namespace: str, name: str, binding: Json, options: WriteOptions) -> Outcome:
+def bind_now(registry: ObjectRegistry, namespace: str, name: str, binding: Json, options: WriteOptions) -> Outcome:
     """Stage a binding; the outcome is the Status to answer once it is durable."""
     metadata = binding.get("metadata") or {}
     if not name:

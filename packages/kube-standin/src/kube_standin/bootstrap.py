@@ -6,9 +6,9 @@ from kube_rules.foreign_groups import COSCHEDULING_VERSION, FOREIGN_VERSIONS
 from kube_rules.json import Json
 from kube_standin import errors
 from kube_standin.admission.pods import NOT_READY, UNREACHABLE, tolerates_loss
-from kube_standin.admission_chain import Request, Step
+from kube_standin.admission_chain import AdmissionRequest, Step
 from kube_standin.errors import Cause
-from kube_standin.registry import Registry, WriteOptions
+from kube_standin.registry import ObjectRegistry, WriteOptions
 
 NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
 IMMORTAL = frozenset(("default", "kube-system", "kube-public"))
@@ -29,7 +29,7 @@ _SYSTEM_CLASSES = (
 class NamespaceLifecycle(Step):
     """Nothing is created in a namespace that is missing or terminating; some namespaces may not be deleted."""
 
-    def mutate(self, request: Request) -> None:
+    def mutate(self, request: AdmissionRequest) -> None:
         """Check the namespace before anything else is done about a create."""
         if request.operation != "CREATE" or not request.kind.namespaced or not request.kind.stored:
             return
@@ -44,7 +44,7 @@ class NamespaceLifecycle(Step):
             why = f"unable to create new content in namespace {name} because it is being terminated"
             raise request.refused(why, [cause])
 
-    def validate(self, request: Request) -> None:
+    def validate(self, request: AdmissionRequest) -> None:
         """Keep the namespaces the cluster cannot do without."""
         if request.operation == "DELETE" and request.kind.resource == "namespaces" and request.name in IMMORTAL:
             raise request.refused("this namespace may not be deleted")
@@ -59,7 +59,7 @@ class PodOverhead(Step):
 
     kinds = frozenset(("pods",))
 
-    def mutate(self, request: Request) -> None:
+    def mutate(self, request: AdmissionRequest) -> None:
         """Refuse a new pod that states overhead; of one that is there, nothing is no overhead."""
         spec = request.new.get("spec", {})
         if request.operation != "CREATE" or request.subresource:
@@ -76,7 +76,7 @@ class KeptTolerations(Step):
 
     kinds = frozenset(("pods",))
 
-    def mutate(self, request: Request) -> None:
+    def mutate(self, request: AdmissionRequest) -> None:
         """Append what is missing of the two."""
         if request.operation != "UPDATE" or request.subresource or request.old is None:
             return
@@ -98,7 +98,7 @@ class SystemClasses(Step):
 
     kinds = frozenset(("priorityclasses.scheduling.k8s.io",))
 
-    def validate(self, request: Request) -> None:
+    def validate(self, request: AdmissionRequest) -> None:
         """Refuse their DELETE."""
         if request.operation == "DELETE" and request.name in {name for name, _, _ in _SYSTEM_CLASSES}:
             raise request.refused("this is a system priority class and cannot be deleted")
@@ -109,7 +109,7 @@ def base_steps() -> list[Step]:
     return [NamespaceLifecycle(), SystemClasses(), PodOverhead(), KeptTolerations()]
 
 
-def ensure_base(registry: Registry) -> None:
+def ensure_base(registry: ObjectRegistry) -> None:
     """Stage the objects every cluster has; what exists is left as it is."""
     options = WriteOptions()
     namespace = registry.kind("v1", "Namespace")

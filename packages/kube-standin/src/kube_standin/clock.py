@@ -10,7 +10,7 @@ _ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
 """What generated names end in: no vowels, so that no words appear (as upstream)."""
 
 
-class Clock:
+class ServerClock:
     """The real clock; ``now`` is in UTC."""
 
     def now(self) -> datetime:

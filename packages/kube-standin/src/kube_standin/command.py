@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from kube_rules.manifests import PlainObject
     from kube_standin.kubelet import KubeletOptions
-    from kube_standin.loading import Loaded
+    from kube_standin.loading import LoadReport
     from kube_standin.server.serving import ServeOptions, Serving
 
 _MEMORY = ":memory:"
@@ -287,7 +287,7 @@ def fleet(nodes: int) -> "KubeletOptions":
     return KubeletOptions(nodes=nodes)
 
 
-def report_loaded(loaded: "Loaded", console: Console) -> None:
+def report_loaded(loaded: "LoadReport", console: Console) -> None:
     """Report what became of the manifests."""
     note = console.note
     for lines in (loaded.warnings, [f"{text}; left out" for text in loaded.left_out]):

@@ -14,7 +14,7 @@ from typing import Any
 
 from kube_rules.json import Json
 from kube_rules.versions import EVENT_FIELDS_FROM_CORE, EVENT_FIELDS_TO_CORE, from_internal, to_internal
-from kube_standin.kinds import Kind
+from kube_standin.kinds import ServedKind
 
 _CORE_DEFAULTS: Mapping[str, Any] = {
     "involvedObject": {},
@@ -59,12 +59,12 @@ def complete_event(event: Json) -> None:
         event.setdefault(key, copy.copy(default))
 
 
-def differs(kind: Kind) -> bool:
+def differs(kind: ServedKind) -> bool:
     """Whether objects of ``kind`` are stored in another form than they are served in."""
     return kind.api_version != kind.storage_version
 
 
-def to_storage(kind: Kind, obj: Json) -> Json:
+def to_storage(kind: ServedKind, obj: Json) -> Json:
     """Return ``obj`` in the form it is stored in (itself if that is the same).
 
     Raises ``kube_rules.errors.FieldError`` for a value that has no such form.
@@ -78,7 +78,7 @@ def to_storage(kind: Kind, obj: Json) -> Json:
     return to_internal({**obj, "apiVersion": kind.api_version, "kind": kind.kind})
 
 
-def from_storage(kind: Kind, obj: Json) -> Json:
+def from_storage(kind: ServedKind, obj: Json) -> Json:
     """Return a stored object in the version of ``kind`` (itself if that is the same)."""
     if not differs(kind):
         return obj

@@ -11,26 +11,26 @@ import asyncio
 import contextlib
 
 from kube_rules.json import Json
-from kube_standin.admission_chain import Request, Step
+from kube_standin.admission_chain import AdmissionRequest, Step
 from kube_standin.conditions import condition, is_true, put_condition
 from kube_standin.deleting import CRD_CLEANUP, DeleteOptions
 from kube_standin.errors import StatusError
-from kube_standin.kinds import CUSTOM_VERBS, Kind
+from kube_standin.kinds import CUSTOM_VERBS, ServedKind
 from kube_standin.metadata import without_finalizer
 from kube_standin.off_loop import Turn
-from kube_standin.registry import Registry, WriteOptions
+from kube_standin.registry import ObjectRegistry, WriteOptions
 from kube_standin.storage import StorageError
 
 DEFINITIONS = "customresourcedefinitions.apiextensions.k8s.io"
 _STATUS = WriteOptions(manager="kube-apiserver")
 
 
-def rows_of(definition: Json) -> list[Kind]:
+def rows_of(definition: Json) -> list[ServedKind]:
     """Return the rows of a definition: one per served version."""
     spec = definition["spec"]
     names = spec["names"]
     stored = _stored_version(definition)
-    rows: list[Kind] = []
+    rows: list[ServedKind] = []
     for version in spec["versions"]:
         if not version.get("served"):
             continue
@@ -39,7 +39,7 @@ def rows_of(definition: Json) -> list[Kind]:
             path["jsonPath"].lstrip("."): path["jsonPath"].lstrip(".") for path in version.get("selectableFields") or ()
         }
         rows.append(
-            Kind(
+            ServedKind(
                 group=spec["group"],
                 version=version["name"],
                 kind=names["kind"],
@@ -78,9 +78,9 @@ class CustomResources(Step):
 
     kinds = frozenset((DEFINITIONS,))
 
-    def __init__(self, registry: Registry) -> None:
+    def __init__(self, registry: ObjectRegistry) -> None:
         self._registry = registry
-        self._rows: dict[str, list[Kind]] = {}
+        self._rows: dict[str, list[ServedKind]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         registry.store.undone.append(self._follow_undone)
 
@@ -105,7 +105,7 @@ class CustomResources(Step):
             if definition["metadata"].get("deletionTimestamp"):
                 self._clean_up(definition)
 
-    def committed(self, request: Request) -> None:
+    def committed(self, request: AdmissionRequest) -> None:
         """Follow a write of a definition."""
         definition = self._registry.find(request.kind, "", request.name)
         if definition is None:
@@ -117,7 +117,7 @@ class CustomResources(Step):
         if not self._accept(request.kind, definition) and _is_established(definition):
             self._serve(definition)
 
-    def _accept(self, kind: Kind, definition: Json) -> bool:
+    def _accept(self, kind: ServedKind, definition: Json) -> bool:
         """Accept the names of a definition unless another one has them; whether that changed its status.
 
         Then it was a write of its own, which has been followed.

@@ -18,7 +18,7 @@ from kube_rules.json import Json
 from kube_standin import errors
 from kube_standin.conversion import complete_event
 from kube_standin.errors import Cause, StatusError
-from kube_standin.kinds import Kind, KindTable
+from kube_standin.kinds import KindTable, ServedKind
 from kube_standin.schema import Schema, schema_for
 from kube_standin.schema.structural import DefaultsTooLargeError
 
@@ -36,7 +36,7 @@ _SHOWN = 4096
 """How much of an object a 422 for a patch quotes."""
 
 
-def missing_fields(kind: Kind, obj: Json) -> list[str]:
+def missing_fields(kind: ServedKind, obj: Json) -> list[str]:
     """Return the fields that a manifest of this kind needs and lacks, as paths."""
     return [name for name in _WANTED.get((kind.group, kind.kind), ()) if obj.get(name) is None]
 
@@ -46,9 +46,9 @@ class Decoder:
 
     def __init__(self, kinds: KindTable) -> None:
         self._kinds = kinds
-        self._custom: dict[tuple[str, str, str], tuple[Kind, Schema]] = {}
+        self._custom: dict[tuple[str, str, str], tuple[ServedKind, Schema]] = {}
 
-    def schema(self, kind: Kind) -> Schema:
+    def schema(self, kind: ServedKind) -> Schema:
         """Return the schema of ``kind``; custom ones are compiled once per definition."""
         if not kind.custom:
             return schema_for(kind.api_version, kind.kind)
@@ -65,19 +65,19 @@ class Decoder:
         return schema
 
     def decode(
-        self, kind: Kind, obj: Json, validation: Validation, warnings: list[str], repeated: Sequence[str] = ()
+        self, kind: ServedKind, obj: Json, validation: Validation, warnings: list[str], repeated: Sequence[str] = ()
     ) -> Json:
         """Return ``obj`` as a defaulted object of ``kind``; raises 400. ``repeated``: fields given twice."""
         self._check_identity(kind, obj)
         return self._fitted(kind, obj, validation, warnings, repeated, partial(self._unfit, kind))
 
-    def patched(self, kind: Kind, obj: Json, validation: Validation, warnings: list[str]) -> Json:
+    def patched(self, kind: ServedKind, obj: Json, validation: Validation, warnings: list[str]) -> Json:
         """Return the result of a patch as a defaulted object; raises 422 as upstream does for patches."""
         return self._fitted(kind, obj, validation, warnings, (), partial(self._unfit_patch, obj))
 
     def _fitted(
         self,
-        kind: Kind,
+        kind: ServedKind,
         obj: Json,
         validation: Validation,
         warnings: list[str],
@@ -103,7 +103,7 @@ class Decoder:
         return pruned
 
     @staticmethod
-    def _check_wanted(kind: Kind, obj: Json, validation: Validation, warnings: list[str]) -> None:
+    def _check_wanted(kind: ServedKind, obj: Json, validation: Validation, warnings: list[str]) -> None:
         missing = missing_fields(kind, obj)
         if missing and validation == "Strict":
             name = (obj.get("metadata") or {}).get("name", "")
@@ -128,7 +128,7 @@ class Decoder:
         return pruned
 
     @staticmethod
-    def _default(kind: Kind, schema: Schema, obj: Json) -> None:
+    def _default(kind: ServedKind, schema: Schema, obj: Json) -> None:
         if schema.structural is not None:
             try:
                 schema.structural.default(obj)
@@ -141,7 +141,7 @@ class Decoder:
                 complete_event(obj)
             schema.complete(obj)
 
-    def check_applied(self, kind: Kind, obj: Json) -> None:
+    def check_applied(self, kind: ServedKind, obj: Json) -> None:
         """Refuse an apply body without kind and apiVersion, or with metadata that cannot be read; raises 400.
 
         Afterwards there is metadata, and what names the object and its version there are strings.
@@ -170,7 +170,7 @@ class Decoder:
             raise self._unfit(kind, problems[0].message)
         obj["metadata"] = metadata
 
-    def _check_identity(self, kind: Kind, obj: Json) -> None:
+    def _check_identity(self, kind: ServedKind, obj: Json) -> None:
         api_version = obj.get("apiVersion") or kind.api_version
         name = obj.get("kind") or kind.kind
         if not isinstance(api_version, str) or not isinstance(name, str):
@@ -191,7 +191,7 @@ class Decoder:
         )
 
     @staticmethod
-    def _unfit(kind: Kind, why: str) -> StatusError:
+    def _unfit(kind: ServedKind, why: str) -> StatusError:
         """400: the body cannot be decoded into the kind."""
         return errors.bad_request(f'{kind.kind} in version "{kind.version}" cannot be handled as a {kind.kind}: {why}')
 

@@ -17,12 +17,12 @@ from kube_rules import field_errors as fe
 from kube_rules.errors import FieldError
 from kube_rules.json import Json
 from kube_standin import errors
-from kube_standin.admission_chain import SYSTEM, Chain, Operation, Request, User
-from kube_standin.clock import Clock, later, parse_stamp, stamp
+from kube_standin.admission_chain import SYSTEM, AdmissionRequest, Chain, Operation, User
+from kube_standin.clock import ServerClock, later, parse_stamp, stamp
 from kube_standin.conditions import condition, drop_condition, set_condition
 from kube_standin.conversion import to_storage
 from kube_standin.errors import StatusError
-from kube_standin.kinds import Kind
+from kube_standin.kinds import ServedKind
 from kube_standin.numbers import parse_int
 from kube_standin.storage import Store, Stored
 from kube_standin.writing import Outcome, WriteOptions
@@ -47,40 +47,40 @@ class DeleteOptions:
     user: User = SYSTEM
 
 
-class Objects(Protocol):
+class DeletionObjects(Protocol):
     """What deleting needs of the registry."""
 
     store: Store
-    clock: Clock
+    clock: ServerClock
     chain: Chain
 
-    def head(self, kind: Kind, namespace: str, name: str) -> Stored | None:
+    def head(self, kind: ServedKind, namespace: str, name: str) -> Stored | None:
         """Return the newest state of an object, staged ones included."""
 
-    def view(self, kind: Kind, state: Stored) -> Json:
+    def view(self, kind: ServedKind, state: Stored) -> Json:
         """Decode a stored state into the version of ``kind``; the caller may change the result."""
 
     def admission_request(
         self,
         operation: Operation,
-        kind: Kind,
+        kind: ServedKind,
         namespace: str,
         name: str,
         subresource: str,
         obj: Json | None,
         old: Json | None,
         options: WriteOptions,
-    ) -> Request:
+    ) -> AdmissionRequest:
         """Return what admission sees of a write: the objects in their storage form."""
 
 
 class Deletion:
     """Deleting over one registry."""
 
-    def __init__(self, registry: Objects) -> None:
+    def __init__(self, registry: DeletionObjects) -> None:
         self._registry = registry
 
-    def completes(self, kind: Kind, obj: Json) -> bool:
+    def completes(self, kind: ServedKind, obj: Json) -> bool:
         """Whether ``obj`` (a new state) has nothing left to wait for."""
         metadata = obj["metadata"]
         if not metadata.get("deletionTimestamp") or metadata.get("finalizers"):
@@ -89,7 +89,7 @@ class Deletion:
             return not (obj.get("spec") or {}).get("finalizers")
         return not metadata.get("deletionGracePeriodSeconds")
 
-    def delete(self, kind: Kind, namespace: str, name: str, options: DeleteOptions) -> Outcome:
+    def delete(self, kind: ServedKind, namespace: str, name: str, options: DeleteOptions) -> Outcome:
         """Stage the DELETE of one object; raises 404, 409, or what admission refuses."""
         registry = self._registry
         state = registry.head(kind, namespace, name)
@@ -118,7 +118,7 @@ class Deletion:
             registry.chain.committed(request)
         return Outcome(new, deleted=gone, ticket=registry.store.ticket)
 
-    def _write(self, kind: Kind, state: Stored, old: Json, new: Json, gone: bool) -> None:
+    def _write(self, kind: ServedKind, state: Stored, old: Json, new: Json, gone: bool) -> None:
         """Stage the terminating state and, where nothing is left to wait for, the end."""
         store = self._registry.store
         # Kinds without grace go in one step: watchers see the last living state. Pods show their last
@@ -134,7 +134,7 @@ class Deletion:
             last = store.delete(state).state
             new["metadata"]["resourceVersion"] = str(last.revision)
 
-    def check_preconditions(self, kind: Kind, name: str, metadata: Json, options: DeleteOptions) -> None:
+    def check_preconditions(self, kind: ServedKind, name: str, metadata: Json, options: DeleteOptions) -> None:
         """Raise 409 unless uid and resourceVersion are those the caller expects."""
         pairs = (
             ("UID", options.uid, metadata["uid"], "deleted and then recreated"),
@@ -150,7 +150,7 @@ class Deletion:
                     f"The object might have been {happened}",
                 )
 
-    def _mark(self, kind: Kind, new: Json, options: DeleteOptions) -> bool:
+    def _mark(self, kind: ServedKind, new: Json, options: DeleteOptions) -> bool:
         """Make ``new`` a terminating state; False if the request changes nothing."""
         if kind.resource == "namespaces":
             return self._mark_namespace(kind, new)
@@ -214,7 +214,7 @@ class Deletion:
         else:
             metadata.pop("finalizers", None)
 
-    def _mark_namespace(self, kind: Kind, new: Json) -> bool:
+    def _mark_namespace(self, kind: ServedKind, new: Json) -> bool:
         metadata = new["metadata"]
         if metadata.get("deletionTimestamp"):
             return self.completes(kind, new)
@@ -240,7 +240,7 @@ class Deletion:
         return True
 
 
-def _default_propagation(kind: Kind, metadata: Json) -> Propagation | None:
+def _default_propagation(kind: ServedKind, metadata: Json) -> Propagation | None:
     """What becomes of dependents unless a request states it: what a finalizer states, else the kind (api.md 6.1).
 
     A batch/v1 Job and a v1 ReplicationController orphan theirs, as a kube-apiserver does for clients from before there
@@ -254,7 +254,7 @@ def settles_dependents(metadata: Json) -> bool:
     return any(name in (ORPHAN, FOREGROUND) for name in metadata.get("finalizers") or ())
 
 
-def warnings_of(kind: Kind, options: DeleteOptions) -> tuple[str, ...]:
+def warnings_of(kind: ServedKind, options: DeleteOptions) -> tuple[str, ...]:
     """What a client that deletes objects of a kind is warned of."""
     return (_PODS_STAY,) if kind.resource == "jobs.batch" and options.propagation is None else ()
 

@@ -21,7 +21,7 @@ from typing import NamedTuple
 from kube_rules.errors import excerpt
 from kube_rules.json import Json
 from kube_standin import errors
-from kube_standin.admission_chain import Request, Step
+from kube_standin.admission_chain import AdmissionRequest, Step
 from kube_standin.authorization import MASTERS, Attributes, Authorizer
 
 MOST_ATOMS = 5000
@@ -142,7 +142,7 @@ class EscalationCheck(Step):
     def __init__(self, authorizer: Authorizer) -> None:
         self._authorizer = authorizer
 
-    def mutate(self, request: Request) -> None:
+    def mutate(self, request: AdmissionRequest) -> None:
         """Check a new or changed role or binding; before validation, as upstream."""
         if request.operation == "DELETE" or MASTERS in request.user.groups:
             return
@@ -153,7 +153,7 @@ class EscalationCheck(Step):
         else:
             self._check_binding(request)
 
-    def _check_role(self, request: Request) -> None:
+    def _check_role(self, request: AdmissionRequest) -> None:
         name = request.name if request.operation == "UPDATE" else ""
         if self._may(request, "escalate", request.kind.plural, name):
             return
@@ -162,7 +162,7 @@ class EscalationCheck(Step):
             # A user that holds everything may escalate, and was let through before.
             raise self._refused(request, "must have cluster-admin privileges to use an aggregationRule")
 
-    def _check_binding(self, request: Request) -> None:
+    def _check_binding(self, request: AdmissionRequest) -> None:
         reference = request.new.get("roleRef") or {}
         plural, name = _PLURAL_OF.get(reference.get("kind", "")), reference.get("name", "")
         if plural is None:
@@ -175,11 +175,11 @@ class EscalationCheck(Step):
             raise errors.not_found(plural, _RBAC, name)
         self._confirm(request, role.get("rules") or ())
 
-    def _may(self, request: Request, verb: str, plural: str, name: str) -> bool:
+    def _may(self, request: AdmissionRequest, verb: str, plural: str, name: str) -> bool:
         asked = Attributes(verb, _RBAC, plural, "", request.namespace, name)
         return self._authorizer.decide(request.user, asked).allowed
 
-    def _confirm(self, request: Request, wanted: Iterable[Json]) -> None:
+    def _confirm(self, request: AdmissionRequest, wanted: Iterable[Json]) -> None:
         resources, paths = self._authorizer.rules_for(request.user, request.namespace)
         missing = missing_rights([*resources, *paths], wanted)
         if not missing:
@@ -195,7 +195,7 @@ class EscalationCheck(Step):
         )
 
     @staticmethod
-    def _refused(request: Request, why: str) -> errors.StatusError:
+    def _refused(request: AdmissionRequest, why: str) -> errors.StatusError:
         name = request.new["metadata"].get("name", "")
         return errors.forbidden(request.kind.plural, request.kind.group, name, why)
 

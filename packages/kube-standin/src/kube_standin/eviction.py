@@ -17,14 +17,14 @@ from kube_standin import errors
 from kube_standin.conditions import condition, is_true, set_condition, set_disrupted
 from kube_standin.deleting import options_from
 from kube_standin.errors import Cause, StatusError
-from kube_standin.registry import Outcome, Registry, WriteOptions, internal_options
+from kube_standin.registry import ObjectRegistry, Outcome, WriteOptions, internal_options
 
 _RETRY_SECONDS = 10
 _MOST_DISRUPTED = 2000
 _REFUSED = "Cannot evict pod as it would violate the pod's disruption budget."
 
 
-def evict_now(registry: Registry, namespace: str, name: str, eviction: Json, options: WriteOptions) -> Outcome:
+def evict_now(registry: ObjectRegistry, namespace: str, name: str, eviction: Json, options: WriteOptions) -> Outcome:
     """Stage an eviction; the outcome is the Status to answer; raises 429 if the budget does not allow it."""
     if (eviction.get("metadata") or {}).get("name", "") != name:
         raise errors.bad_request("name in URL does not match name in Eviction object")
@@ -59,7 +59,7 @@ def _bypasses_budgets(pod: Json) -> bool:
     return phase in ("Succeeded", "Failed", "Pending") or bool(pod["metadata"].get("deletionTimestamp"))
 
 
-def _budgets_of(registry: Registry, namespace: str, labels: Mapping[str, str]) -> list[Json]:
+def _budgets_of(registry: ObjectRegistry, namespace: str, labels: Mapping[str, str]) -> list[Json]:
     kind = registry.kind("policy/v1", "PodDisruptionBudget")
     found: list[Json] = []
     for state in registry.store.heads(kind.storage_key, namespace):
@@ -88,7 +88,7 @@ def _too_many(message: str, retry: int | None = None) -> StatusError:
     )
 
 
-def _take_disruption(registry: Registry, budget: Json, pod: str, options: WriteOptions, *, dry_run: bool) -> None:
+def _take_disruption(registry: ObjectRegistry, budget: Json, pod: str, options: WriteOptions, *, dry_run: bool) -> None:
     """Check the budget and write down that ``pod`` uses one of its disruptions.
 
     Numbers that the status does not have are zero; none is negative.

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from kube_rules import field_errors as fe
 from kube_rules.group_templates import COMPOSITES, templates
 from kube_standin import errors
-from kube_standin.admission_chain import Request, Step
-from kube_standin.kinds import BUILTIN, Kind
+from kube_standin.admission_chain import AdmissionRequest, Step
+from kube_standin.kinds import BUILTIN, ServedKind
 
 _GROUP = "scheduling.k8s.io"
 _WORKLOAD_KINDS = frozenset(("PodGroup", "Workload", "CompositePodGroup"))
@@ -38,7 +38,7 @@ class Features:
     workload_with_job: bool = True
     """Counts only with `generic_workload`."""
 
-    def kinds(self) -> Iterator[Kind]:
+    def kinds(self) -> Iterator[ServedKind]:
         """Yield the built-in kinds that are served."""
         off = _WORKLOAD_KINDS if not self.generic_workload else () if self.composite_pod_group else (_COMPOSITE,)
         for kind in BUILTIN:
@@ -65,7 +65,7 @@ class DropDisabled(Step):
     def __init__(self, features: Features) -> None:
         self._features = features
 
-    def mutate(self, request: Request) -> None:
+    def mutate(self, request: AdmissionRequest) -> None:
         """Drop the fields; the last of the mutating steps, since others fill some of them in."""
         if request.subresource == "status" and request.kind.resource.startswith("podgroups."):
             self._claims_made(request)
@@ -90,7 +90,7 @@ class DropDisabled(Step):
             for name in filter(off.__getitem__, off):
                 holder.pop(name, None)
 
-    def validate(self, request: Request) -> None:
+    def validate(self, request: AdmissionRequest) -> None:
         """Refuse (422) new trees where there are none; what is stored may stay (composite.md 1)."""
         if self._features.composite_pod_group or request.operation != "CREATE" or request.subresource:
             return
@@ -100,7 +100,7 @@ class DropDisabled(Step):
                 found = fe.forbidden(f"spec.{name}", "the feature gate CompositePodGroup is off")
                 raise errors.unfit(request.kind.kind, request.kind.group, request.name, found)
 
-    def _claims_made(self, request: Request) -> None:
+    def _claims_made(self, request: AdmissionRequest) -> None:
         """Which claims were made for a group cannot be set without the feature, unless it is set already."""
         if self._features.dra_workload_resource_claims:
             return

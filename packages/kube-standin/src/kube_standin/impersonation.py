@@ -21,7 +21,7 @@ _ACCOUNT = "system:serviceaccount:"
 _EXTRA = "impersonate-extra-"
 
 
-class _Part(NamedTuple):
+class _IdentityPart(NamedTuple):
     """One thing to act as: what it is, its namespace and name, and the key of an extra."""
 
     kind: str
@@ -60,28 +60,28 @@ def _concerns(name: bytes) -> bool:
     return name.startswith(b"impersonate-")
 
 
-def _parts(asked: list[tuple[str, str]]) -> list[_Part]:
+def _parts(asked: list[tuple[str, str]]) -> list[_IdentityPart]:
     users = [value for name, value in asked if name == "impersonate-user" and value]
     parts = [_user(users[0])] if users else []
-    parts += [_Part("Group", "", value) for name, value in asked if name == "impersonate-group"]
+    parts += [_IdentityPart("Group", "", value) for name, value in asked if name == "impersonate-group"]
     for name, value in sorted(asked):
         if name.startswith(_EXTRA):
-            parts.append(_Part("UserExtra", "", value, _AUTHENTICATION, unquote(name[len(_EXTRA) :])))
+            parts.append(_IdentityPart("UserExtra", "", value, _AUTHENTICATION, unquote(name[len(_EXTRA) :])))
     uids = [value for name, value in asked if name == "impersonate-uid" and value]
-    parts += [_Part("UID", "", uid, _AUTHENTICATION) for uid in uids[:1]]
+    parts += [_IdentityPart("UID", "", uid, _AUTHENTICATION) for uid in uids[:1]]
     if parts and not users:
         raise errors.bad_request(f"requested [{' '.join(map(str, parts))}] without impersonating a user")
     return parts
 
 
-def _user(name: str) -> _Part:
+def _user(name: str) -> _IdentityPart:
     namespace, colon, account = name.removeprefix(_ACCOUNT).partition(":")
     if name.startswith(_ACCOUNT) and colon and namespace and account and ":" not in account:
-        return _Part("ServiceAccount", namespace, account)
-    return _Part("User", "", name)
+        return _IdentityPart("ServiceAccount", namespace, account)
+    return _IdentityPart("User", "", name)
 
 
-def _acting_as(parts: list[_Part]) -> User:
+def _acting_as(parts: list[_IdentityPart]) -> User:
     first, *others = parts
     groups = [part.name for part in others if part.kind == "Group"]
     name = first.name

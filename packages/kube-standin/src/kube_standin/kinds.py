@@ -41,7 +41,7 @@ class Subresource:
 
 
 @dataclass(frozen=True, eq=False)
-class Kind:
+class ServedKind:
     """One row: a kind in one version of one group, and how the server treats it.
 
     Strategy fields (sources: kube-apiserver's registry strategies, the recorded answers of 1.36):
@@ -117,10 +117,10 @@ def _row(
     storage_key: str = "",
     fields: str = "",
     **strategy: Any,
-) -> Kind:
+) -> ServedKind:
     """A built-in kind; `short`, `sub` (subresources) and `fields` are lists of words, `stored_as` an apiVersion."""
     plural = plural_of(kind)
-    return Kind(
+    return ServedKind(
         group=group,
         version=version,
         kind=kind,
@@ -163,7 +163,7 @@ _rbac = partial(_row, "rbac.authorization.k8s.io", "v1", create_on_update=True)
 _review = partial(_cluster, verbs=_CREATE, stored=False)
 
 
-def _scheduling(version: str) -> tuple[Kind, ...]:
+def _scheduling(version: str) -> tuple[ServedKind, ...]:
     row = partial(_row, _SCHEDULING, version, stored_as=f"{_SCHEDULING}/v1beta1")
     return (row("PodGroup", sub="status", status_metadata="reset"), row("Workload"))
 
@@ -171,7 +171,7 @@ def _scheduling(version: str) -> tuple[Kind, ...]:
 _COMPOSITE = _row(_SCHEDULING, "v1alpha3", "CompositePodGroup", sub="status", status_metadata="reset")
 
 
-BUILTIN: tuple[Kind, ...] = (
+BUILTIN: tuple[ServedKind, ...] = (
     _core("Binding", verbs=_CREATE, stored=False),
     _core("ConfigMap", "cm"),
     _core("Endpoints", "ep", create_on_update=True),
@@ -277,7 +277,7 @@ VERSION_ORDER: Mapping[str, tuple[str, ...]] = {_SCHEDULING: ("v1", "v1beta1", "
 _READ_WRITE = ("get", "patch", "update")
 
 
-def subresource(kind: Kind, name: str) -> Subresource:
+def subresource(kind: ServedKind, name: str) -> Subresource:
     """Describe subresource ``name`` of ``kind`` (which must have it): the kind of its body and its verbs."""
     special = {
         "binding": (_CREATE, "", "", "Binding"),
@@ -293,33 +293,33 @@ def subresource(kind: Kind, name: str) -> Subresource:
 class KindTable:
     """The kinds served right now: the built-in ones and those of established CRDs. Lookups are by URL parts."""
 
-    def __init__(self, kinds: Iterable[Kind] = BUILTIN) -> None:
-        self._by_path: dict[tuple[str, str, str], Kind] = {}
-        self._by_gvk: dict[tuple[str, str, str], Kind] = {}
+    def __init__(self, kinds: Iterable[ServedKind] = BUILTIN) -> None:
+        self._by_path: dict[tuple[str, str, str], ServedKind] = {}
+        self._by_gvk: dict[tuple[str, str, str], ServedKind] = {}
         self.generation = 0
         for kind in kinds:
             self.add(kind)
 
-    def __iter__(self) -> Iterator[Kind]:
+    def __iter__(self) -> Iterator[ServedKind]:
         return iter(self._by_path.values())
 
-    def add(self, kind: Kind) -> None:
+    def add(self, kind: ServedKind) -> None:
         """Serve ``kind``, replacing a row of the same group, version and plural."""
         self.generation += 1
         self._by_path[kind.group, kind.version, kind.plural] = kind
         self._by_gvk[kind.gvk] = kind
 
-    def remove(self, kind: Kind) -> None:
+    def remove(self, kind: ServedKind) -> None:
         """Stop serving ``kind``; unknown kinds are ignored."""
         self.generation += 1
         self._by_path.pop((kind.group, kind.version, kind.plural), None)
         self._by_gvk.pop(kind.gvk, None)
 
-    def at(self, group: str, version: str, plural: str) -> Kind | None:
+    def at(self, group: str, version: str, plural: str) -> ServedKind | None:
         """Return the kind at ``/apis/GROUP/VERSION/.../PLURAL`` or None."""
         return self._by_path.get((group, version, plural))
 
-    def of(self, api_version: str, kind: str) -> Kind | None:
+    def of(self, api_version: str, kind: str) -> ServedKind | None:
         """Return the kind of an object's ``apiVersion`` and ``kind`` or None."""
         group, _, version = api_version.rpartition("/")
         return self._by_gvk.get((group, version, kind))
@@ -336,12 +336,12 @@ class KindTable:
                 found[group].sort(key=lambda version: order.index(version) if version in order else len(order))
         return found
 
-    def in_version(self, group: str, version: str) -> list[Kind]:
+    def in_version(self, group: str, version: str) -> list[ServedKind]:
         """Return the kinds of one group version, sorted by plural."""
         rows = [kind for (g, v, _), kind in self._by_path.items() if (g, v) == (group, version)]
         return sorted(rows, key=lambda kind: kind.plural)
 
-    def storage_kind(self, kind: Kind) -> Kind:
+    def storage_kind(self, kind: ServedKind) -> ServedKind:
         """Return the row of the form in which objects of ``kind`` are stored (itself for most)."""
         if kind.storage_version == kind.api_version:
             return kind

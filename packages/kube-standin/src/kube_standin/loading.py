@@ -30,10 +30,10 @@ from kube_standin.clock import parse_stamp, stamp
 from kube_standin.decoding import missing_fields
 from kube_standin.deleting import DeleteOptions, settles_dependents
 from kube_standin.errors import StatusError
-from kube_standin.kinds import Kind
+from kube_standin.kinds import ServedKind
 from kube_standin.kubelet.fleet import label_as_kubelets_do
-from kube_standin.loading_owners import Item, Lookup
-from kube_standin.registry import Registry, WriteOptions
+from kube_standin.loading_owners import LoadedItem, Lookup
+from kube_standin.registry import ObjectRegistry, WriteOptions
 
 _FIRST: Final = (
     ("apiextensions.k8s.io", "CustomResourceDefinition"),
@@ -59,7 +59,7 @@ _OPTIONS: Final = WriteOptions(manager="")
 
 
 @dataclass
-class Loaded:
+class LoadReport:
     """What became of the objects of an input."""
 
     made: int = 0
@@ -77,12 +77,12 @@ class Loaded:
 
 
 def load_objects(
-    registry: Registry,
+    registry: ObjectRegistry,
     objects: Sequence[PlainObject],
     *,
     lenient: bool = False,
     before: Mapping[str, str] | None = None,
-) -> Loaded:
+) -> LoadReport:
     """Stage and commit the objects. Raises `InputError`; then nothing of them is there.
 
     `lenient`: objects that are refused are left out, and with them what is refused for want of them; the report names
@@ -110,7 +110,7 @@ def load_objects(
 
 
 class _Loading:
-    def __init__(self, registry: Registry, lenient: bool, before: Mapping[str, str]) -> None:
+    def __init__(self, registry: ObjectRegistry, lenient: bool, before: Mapping[str, str]) -> None:
         self._registry = registry
         self._lenient = lenient
         self._before = before
@@ -119,7 +119,7 @@ class _Loading:
         """UID of an owner of revisions -> the hash its newest pods have in the input, and the one they get here."""
         self._undated = ""
         """Creation time of objects that have none, where that is not now."""
-        self.report = Loaded()
+        self.report = LoadReport()
         self.refused: dict[int, InputError] = {}
         """Where that is lenient: by their number in the input, which cannot be loaded and why."""
 
@@ -158,7 +158,7 @@ class _Loading:
 
     def _settle(self, found: Iterable[tuple[int, PlainObject]]) -> None:
         """Make these objects, then what depends on all of them being there."""
-        items, new = list[Item](), list[Item]()
+        items, new = list[LoadedItem](), list[LoadedItem]()
         for number, one in found:
             with self._judged([number]):
                 item = self._item(one)
@@ -182,7 +182,7 @@ class _Loading:
                     with self._judged(item.numbers):
                         act(item)
 
-    def _completed(self, items: list[Item]) -> list[Item]:
+    def _completed(self, items: list[LoadedItem]) -> list[LoadedItem]:
         """The items with what they need and do not have, without what cannot be made."""
         made = owners.missing_replica_sets(items, self._there)
         made += self._missing_accounts(items)
@@ -199,9 +199,9 @@ class _Loading:
             self.report.orphaned += self._there.relate(item)
         return whole
 
-    def _missing_accounts(self, items: list[Item]) -> list[Item]:
+    def _missing_accounts(self, items: list[LoadedItem]) -> list[LoadedItem]:
         """Namespaces, and service accounts of pods, that are neither in the input nor there."""
-        made: dict[tuple[str, str, str], Item] = {}
+        made: dict[tuple[str, str, str], LoadedItem] = {}
         for item in items:
             if item.namespace and not self._there.has("", "Namespace", "", item.namespace):
                 space = self._made("Namespace", "", item.namespace, item.origin)
@@ -216,14 +216,14 @@ class _Loading:
                     made.setdefault(("serviceaccount", item.namespace, name), account).numbers.extend(item.numbers)
         return list(made.values())
 
-    def _made(self, kind: str, namespace: str, name: str, origin: Origin) -> Item:
+    def _made(self, kind: str, namespace: str, name: str, origin: Origin) -> LoadedItem:
         metadata: Json = {"name": name, **({"namespace": namespace} if namespace else {})}
         manifest = {"apiVersion": "v1", "kind": kind, "metadata": metadata}
-        return Item(self._registry.kind("v1", kind), namespace, name, manifest, origin)
+        return LoadedItem(self._registry.kind("v1", kind), namespace, name, manifest, origin)
 
     # -- one object
 
-    def _item(self, found: PlainObject) -> Item | None:
+    def _item(self, found: PlainObject) -> LoadedItem | None:
         """The object with its row; None for one of a kind that only a definition would bring."""
         version, name = _head(found)
         kind = self._registry.kinds.of(version, name)
@@ -249,7 +249,7 @@ class _Loading:
         namespace = (metadata.get("namespace") or "default") if kind.namespaced else ""
         if kind.namespaced:
             metadata["namespace"] = namespace
-        item = Item(kind, namespace, metadata.get("name") or "", found.manifest, found.origin)
+        item = LoadedItem(kind, namespace, metadata.get("name") or "", found.manifest, found.origin)
         if item.name:
             self.report.digests[loading_again.key_of(item)] = loaded
         item.old_uid = metadata.pop("uid", None) or ""
@@ -259,7 +259,7 @@ class _Loading:
             label_as_kubelets_do(item.manifest)
         return item
 
-    def _check_edits(self, item: Item) -> None:
+    def _check_edits(self, item: LoadedItem) -> None:
         """Refuse an object that is there if its manifest was edited since it was loaded; the cluster may change it."""
         key = loading_again.key_of(item)
         if self._before.get(key) == self.report.digests[key]:
@@ -280,7 +280,7 @@ class _Loading:
             left = "edited since it was loaded; what was removed from it stays as it is in the cluster"
             self.report.warnings.append(f"{item.origin}: {item.subject}: {left}")
 
-    def _create(self, item: Item) -> None:
+    def _create(self, item: LoadedItem) -> None:
         registry, kind, warnings = self._registry, item.kind, list[str]()
         status = item.manifest.get("status")
         for path in missing_fields(kind, item.manifest):
@@ -301,7 +301,7 @@ class _Loading:
             before = _digest((item.status or {}).get("updateRevision"), item.name)
             self._digests[item.uid] = before, template_hash(made["spec"]["template"])
 
-    def _label_revision(self, item: Item, pod: Json) -> None:
+    def _label_revision(self, item: LoadedItem, pod: Json) -> None:
         """Pods of the newest template in the input are pods of it here, where its hash is another: none is replaced."""
         for reference in pod["metadata"].get("ownerReferences") or () if item.kind.resource == "pods" else ():
             before, now = self._digests.get(reference.get("uid", ""), ("", ""))
@@ -310,7 +310,7 @@ class _Loading:
             if reference.get("controller") and now and (not before or own in ("", before)):
                 pod["metadata"]["labels"] = {**labels, CONTROLLER_REVISION_HASH: now}
 
-    def _set_status(self, item: Item) -> None:
+    def _set_status(self, item: LoadedItem) -> None:
         if not item.status or "status" not in item.kind.subresources or item.kind.status_on_create:
             return
         status: Json = item.status
@@ -329,7 +329,7 @@ class _Loading:
         except StatusError as error:
             _refuse(item, error)
 
-    def _delete(self, item: Item) -> None:
+    def _delete(self, item: LoadedItem) -> None:
         """What was on its way out in the input is on its way out here."""
         if not item.deleted:
             return
@@ -344,7 +344,7 @@ class _Loading:
             _refuse(item, error)
 
 
-def _refuse(item: Item, error: StatusError) -> NoReturn:
+def _refuse(item: LoadedItem, error: StatusError) -> NoReturn:
     """The API's refusal of an object, with where it stands in the input."""
     for cause in error.causes:
         if cause.field:
@@ -352,7 +352,7 @@ def _refuse(item: Item, error: StatusError) -> NoReturn:
     raise InputError(item.origin, error.message, subject=item.subject) from None
 
 
-def _of_every_server(item: Item) -> bool:
+def _of_every_server(item: LoadedItem) -> bool:
     match item.kind.resource:
         case "namespaces":
             return item.name in NAMESPACES
@@ -375,7 +375,7 @@ def _foreign_groups(objects: Sequence[PlainObject]) -> dict[str, list[int]]:
     return found
 
 
-def _after(items: Iterable[Item], now: str) -> str:
+def _after(items: Iterable[LoadedItem], now: str) -> str:
     """A second after the newest creation time of the items where that lies ahead of `now`; else empty."""
     dates = []
     for item in items:
@@ -385,7 +385,7 @@ def _after(items: Iterable[Item], now: str) -> str:
     return stamp(newest + timedelta(seconds=1)) if newest is not None and stamp(newest) >= now else ""
 
 
-def _rank(kind: Kind) -> int:
+def _rank(kind: ServedKind) -> int:
     key = (kind.group, kind.kind)
     if key in _LAST:
         return len(_FIRST) + 1

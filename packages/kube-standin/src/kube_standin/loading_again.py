@@ -14,14 +14,14 @@ from typing import Any, Final
 import msgspec
 
 from kube_rules.json import Json
-from kube_standin.loading_owners import Item
+from kube_standin.loading_owners import LoadedItem
 from kube_standin.security import write_secret
 
 FILE: Final = "loaded.json"
 _CHOSEN: Final = ("labels", "annotations")
 
 
-def key_of(item: Item) -> str:
+def key_of(item: LoadedItem) -> str:
     """Return the name under which the digest of an object is kept."""
     return "/".join(item.key)
 

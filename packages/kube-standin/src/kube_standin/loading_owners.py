@@ -18,9 +18,9 @@ from kube_rules.decoding import subject_of
 from kube_rules.errors import InputError, Origin
 from kube_rules.json import Json
 from kube_rules.validation.storage import NO_SOURCE
-from kube_standin.kinds import Kind
+from kube_standin.kinds import ServedKind
 from kube_standin.metadata import controller_of
-from kube_standin.registry import Registry
+from kube_standin.registry import ObjectRegistry
 
 _TEMPLATED: Final = frozenset(("replicationcontrollers", "replicasets.apps", "statefulsets.apps"))
 """Kinds that a snapshot keeps without their template."""
@@ -41,13 +41,13 @@ _CONTROLLER_LABELS: Final = ("controller-uid", "batch.kubernetes.io/controller-u
 
 
 @dataclass(eq=False)
-class Item:
+class LoadedItem:
     """An object on its way in. `uid` is the one it gets, `old_uid` the one it has in the input.
 
     `numbers`: the objects of the input that cannot be there without it, itself if it is one of them.
     """
 
-    kind: Kind
+    kind: ServedKind
     namespace: str
     name: str
     manifest: Json
@@ -74,22 +74,22 @@ class _Uid(msgspec.Struct):
     uid: str = ""
 
 
-class _Meta(msgspec.Struct):
+class _UidMeta(msgspec.Struct):
     metadata: _Uid
 
 
-_meta = msgspec.json.Decoder(_Meta).decode
+_meta = msgspec.json.Decoder(_UidMeta).decode
 
 
 class Lookup:
     """Which objects there will be, and under which UID: those of the input and those of the store."""
 
-    def __init__(self, registry: Registry) -> None:
+    def __init__(self, registry: ObjectRegistry) -> None:
         self._registry = registry
-        self._input: dict[tuple[str, str, str, str], Item] = {}
+        self._input: dict[tuple[str, str, str, str], LoadedItem] = {}
         self._new_uids: dict[str, str] = {}
 
-    def add(self, item: Item) -> str | None:
+    def add(self, item: LoadedItem) -> str | None:
         """Count an object in; the name of the one in its place, should there be one already.
 
         Raises InputError for one that the input has twice.
@@ -104,7 +104,7 @@ class Lookup:
             self._new_uids.setdefault(item.old_uid, item.uid)
         return item.subject if there is not None else None
 
-    def forget(self, item: Item) -> None:
+    def forget(self, item: LoadedItem) -> None:
         """Count an object out again."""
         self._input.pop(item.key, None)
         self._new_uids.pop(item.old_uid, None)
@@ -121,20 +121,20 @@ class Lookup:
         there = self._registry.head(row, namespace, name) if row is not None else None
         return _meta(there.raw).metadata.uid if there is not None else None
 
-    def kind(self, group: str, kind: str) -> Kind:
+    def kind(self, group: str, kind: str) -> ServedKind:
         """The row of a kind that is served; raises KeyError."""
         found = self._row(group, kind)
         if found is None:
             raise KeyError(f"{group} {kind}")
         return found
 
-    def _row(self, group: str, kind: str) -> Kind | None:
+    def _row(self, group: str, kind: str) -> ServedKind | None:
         for version in self._registry.kinds.groups().get(group, ()):
             if (row := self._registry.kinds.of(f"{group}/{version}" if group else version, kind)) is not None:
                 return row
         return None
 
-    def relate(self, item: Item) -> bool:
+    def relate(self, item: LoadedItem) -> bool:
         """Let an object name others by the UIDs they have here; whether it has lost an owner that is not there.
 
         An owner of a kind that is not served stays: whether it is there is unknown.
@@ -190,7 +190,7 @@ def _at(value: Any, *steps: str) -> Any:
     return value
 
 
-def _owner_key(item: Item) -> tuple[str, str, str, str] | None:
+def _owner_key(item: LoadedItem) -> tuple[str, str, str, str] | None:
     """The key of the controller of an object."""
     references = item.manifest["metadata"].get("ownerReferences")
     if not isinstance(references, list) or not all(isinstance(one, dict) for one in references):
@@ -202,17 +202,17 @@ def _owner_key(item: Item) -> tuple[str, str, str, str] | None:
     return version.rpartition("/")[0], kind, item.namespace, name
 
 
-def _pods(items: Iterable[Item]) -> Iterable[Item]:
+def _pods(items: Iterable[LoadedItem]) -> Iterable[LoadedItem]:
     return (item for item in items if item.kind.resource == "pods")
 
 
-def missing_replica_sets(items: Sequence[Item], there: Lookup) -> list[Item]:
+def missing_replica_sets(items: Sequence[LoadedItem], there: Lookup) -> list[LoadedItem]:
     """The ReplicaSets that pods of the input name, and that are a Deployment's of it by their name: with its template.
 
     Without them the Deployment would make its pods a second time.
     """
     deployments = {item.key: item for item in items if item.kind.resource == "deployments.apps"}
-    made: dict[tuple[str, str, str, str], Item] = {}
+    made: dict[tuple[str, str, str, str], LoadedItem] = {}
     for pod in _pods(items) if deployments else ():
         key = _owner_key(pod)
         if key is None or key[:2] != ("apps", "ReplicaSet") or key in made or there.has(*key):
@@ -230,11 +230,11 @@ def missing_replica_sets(items: Sequence[Item], there: Lookup) -> list[Item]:
             "namespace": pod.namespace,
             "ownerReferences": [{**owner, "blockOwnerDeletion": True}],
         }
-        made[key] = Item(there.kind("apps", "ReplicaSet"), pod.namespace, key[3], manifest, deployment.origin)
+        made[key] = LoadedItem(there.kind("apps", "ReplicaSet"), pod.namespace, key[3], manifest, deployment.origin)
     return list(made.values())
 
 
-def complete_light(item: Item) -> str:
+def complete_light(item: LoadedItem) -> str:
     """Fill in what a snapshot leaves out and the API demands; what it was, if a user should know of it."""
     spec = item.manifest.get("spec")
     if not isinstance(spec, dict):
@@ -257,7 +257,7 @@ def complete_light(item: Item) -> str:
     return ""
 
 
-def complete_templates(items: Sequence[Item]) -> set[Item]:
+def complete_templates(items: Sequence[LoadedItem]) -> set[LoadedItem]:
     """Give light owners the template of one of their pods; those that have none in the input."""
     light = [
         item
@@ -268,8 +268,8 @@ def complete_templates(items: Sequence[Item]) -> set[Item]:
     ]
     if not light:
         return set()
-    pods: dict[tuple[str, str, str, str] | None, Item] = {}
-    claims: dict[tuple[str, str], Item] = {}
+    pods: dict[tuple[str, str, str, str] | None, LoadedItem] = {}
+    claims: dict[tuple[str, str], LoadedItem] = {}
     for item in items:
         if item.kind.resource == "pods":
             pods.setdefault(_owner_key(item), item)
@@ -278,7 +278,7 @@ def complete_templates(items: Sequence[Item]) -> set[Item]:
     return {owner for owner in light if not _take_template(owner, pods.get(owner.key), claims)}
 
 
-def _take_template(owner: Item, pod: Item | None, claims: Mapping[tuple[str, str], Item]) -> bool:
+def _take_template(owner: LoadedItem, pod: LoadedItem | None, claims: Mapping[tuple[str, str], LoadedItem]) -> bool:
     source = pod.manifest.get("spec") if pod is not None else None
     if pod is None or not isinstance(source, dict):
         return False

@@ -1,6 +1,6 @@
 """What stands in `metadata` of a manifest and binds objects together: names, owners, finalizers.
 
-The functions that return a change are for `Registry.modify_now`: they work in place.
+The functions that return a change are for `ObjectRegistry.modify_now`: they work in place.
 """
 
 from __future__ import annotations

@@ -11,12 +11,12 @@ import copy
 
 from kube_rules.defaults import prepare_create
 from kube_rules.json import Json
-from kube_standin.kinds import Kind
+from kube_standin.kinds import ServedKind
 
 _IDENTITY = ("kind", "apiVersion", "metadata")
 
 
-def before_create(kind: Kind, new: Json, stamp: str) -> None:
+def before_create(kind: ServedKind, new: Json, stamp: str) -> None:
     """Set the status and generation a new object starts with; a status that came with it has been dropped."""
     prepare_create(kind, new, now=stamp)
     date_taints(kind, new, None, stamp)
@@ -27,7 +27,7 @@ def before_create(kind: Kind, new: Json, stamp: str) -> None:
         metadata.pop("generation", None)
 
 
-def date_taints(kind: Kind, new: Json, old: Json | None, stamp: str) -> None:
+def date_taints(kind: ServedKind, new: Json, old: Json | None, stamp: str) -> None:
     """Set since when a device taint is there, where it is not set; of a rule a new effect begins now (KEP-5055)."""
     spec = new.get("spec") or {}
     if kind.resource == "devicetaintrules.resource.k8s.io":
@@ -43,13 +43,13 @@ def date_taints(kind: Kind, new: Json, old: Json | None, stamp: str) -> None:
                 taint.setdefault("timeAdded", stamp)
 
 
-def drop_foreign_status(kind: Kind, new: Json) -> None:
+def drop_foreign_status(kind: ServedKind, new: Json) -> None:
     """Drop a status that came with a create, for kinds with a status subresource."""
     if "status" in kind.subresources and not kind.status_on_create:
         new.pop("status", None)
 
 
-def restrict(kind: Kind, new: Json, old: Json, subresource: str) -> None:
+def restrict(kind: ServedKind, new: Json, old: Json, subresource: str) -> None:
     """Keep of ``new`` only what a write through this door may change; the rest is taken from ``old``."""
     if subresource == "status":
         for key in [key for key in new if key not in _IDENTITY and key != "status"]:
@@ -82,8 +82,8 @@ def _restrict_namespace(new: Json, old: Json, subresource: str) -> None:
         new["spec"].pop("finalizers", None)
 
 
-def _restrict_metadata(kind: Kind, new: Json, old: Json) -> None:
-    """Metadata of a write to /status, per ``Kind.status_metadata``."""
+def _restrict_metadata(kind: ServedKind, new: Json, old: Json) -> None:
+    """Metadata of a write to /status, per ``ServedKind.status_metadata``."""
     kept: tuple[str, ...]
     match kind.status_metadata:
         case "reset":
@@ -99,7 +99,7 @@ def _restrict_metadata(kind: Kind, new: Json, old: Json) -> None:
             new.pop(key, None)
 
 
-def count_generation(kind: Kind, new: Json, old: Json, subresource: str) -> None:
+def count_generation(kind: ServedKind, new: Json, old: Json, subresource: str) -> None:
     """Carry the generation over; a change outside metadata and status makes the next one."""
     before = old["metadata"].get("generation")
     if before is None and not kind.generation:

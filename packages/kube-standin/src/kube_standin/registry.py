@@ -22,14 +22,14 @@ from kube_rules.step_budget import StepBudget, TooMuchAtOnceError
 from kube_rules.validation import validate_create, validate_update
 from kube_rules.validation.reviews import validate_review
 from kube_standin import errors, patching
-from kube_standin.admission_chain import Chain, Operation, Request
+from kube_standin.admission_chain import AdmissionRequest, Chain, Operation
 from kube_standin.advice import warnings_about
-from kube_standin.clock import Clock
+from kube_standin.clock import ServerClock
 from kube_standin.conversion import differs, from_storage, to_storage
 from kube_standin.decoding import Decoder
 from kube_standin.deleting import DeleteOptions, Deletion
 from kube_standin.errors import Cause, StatusError
-from kube_standin.kinds import Kind, KindTable
+from kube_standin.kinds import KindTable, ServedKind
 from kube_standin.off_loop import INLINE
 from kube_standin.preparing import before_create, count_generation, date_taints, drop_foreign_status, restrict
 from kube_standin.schema import Schema
@@ -37,23 +37,28 @@ from kube_standin.storage import LONGEST_OBJECT, Store, Stored, TooLargeError
 from kube_standin.storage.store import as_object
 from kube_standin.writing import Outcome, PatchType, WriteOptions, internal_options
 
-__all__ = ["Outcome", "PatchType", "Registry", "WriteOptions", "internal_options"]
+__all__ = ["ObjectRegistry", "Outcome", "PatchType", "WriteOptions", "internal_options"]
 
 _NAME_ATTEMPTS = 8
 _VOLATILE = frozenset(("uid", "creationTimestamp", "managedFields", "resourceVersion", "generation"))
 _LONGEST_PREFIX = 58
 
 
-class Registry:
+class ObjectRegistry:
     """All verbs over the kinds of ``kinds``; see the module."""
 
     def __init__(
-        self, store: Store, *, kinds: KindTable | None = None, chain: Chain | None = None, clock: Clock | None = None
+        self,
+        store: Store,
+        *,
+        kinds: KindTable | None = None,
+        chain: Chain | None = None,
+        clock: ServerClock | None = None,
     ) -> None:
         self.store = store
         self.kinds = kinds if kinds is not None else KindTable()
         self.chain = chain if chain is not None else Chain()
-        self.clock = clock if clock is not None else Clock()
+        self.clock = clock if clock is not None else ServerClock()
         self.decoder = Decoder(self.kinds)
         self.deletion = Deletion(self)
         for kind in self.kinds:
@@ -61,40 +66,40 @@ class Registry:
 
     # -- lookups -------------------------------------------------------------------------------------------
 
-    def declare(self, kind: Kind) -> None:
+    def declare(self, kind: ServedKind) -> None:
         """Register with the store which fields selectors of ``kind`` may ask for (also after adding a custom kind)."""
         if kind.stored:
             self.store.declare(kind.storage_key, tuple(dict.fromkeys(kind.fields.values())))
 
-    def kind(self, api_version: str, kind: str) -> Kind:
+    def kind(self, api_version: str, kind: str) -> ServedKind:
         """Return the row of an object's apiVersion and kind; raises KeyError."""
         found = self.kinds.of(api_version, kind)
         if found is None:
             raise KeyError(f"{api_version} {kind}")
         return found
 
-    def schema(self, kind: Kind) -> Schema:
+    def schema(self, kind: ServedKind) -> Schema:
         """Return the schema of ``kind``."""
         return self.decoder.schema(kind)
 
-    def view(self, kind: Kind, state: Stored) -> Json:
+    def view(self, kind: ServedKind, state: Stored) -> Json:
         """Decode a stored state into the version of ``kind``; the caller may change the result."""
         if not differs(kind):
             return as_object(kind.kind, kind.api_version, state)
         return from_storage(kind, as_object(kind.kind, kind.storage_version, state))
 
-    def head(self, kind: Kind, namespace: str, name: str) -> Stored | None:
+    def head(self, kind: ServedKind, namespace: str, name: str) -> Stored | None:
         """Return the newest state of an object, staged ones included."""
         return self.store.head(kind.storage_key, namespace if kind.namespaced else "", name)
 
-    def find(self, kind: Kind, namespace: str, name: str) -> Json | None:
+    def find(self, kind: ServedKind, namespace: str, name: str) -> Json | None:
         """Return the newest state, staged ones included, as an object or None."""
         state = self.head(kind, namespace, name)
         return None if state is None else self.view(kind, state)
 
     # -- reading
 
-    def get_state(self, kind: Kind, namespace: str, name: str) -> Stored:
+    def get_state(self, kind: ServedKind, namespace: str, name: str) -> Stored:
         """Return the committed state; raises 404."""
         state = self.store.get(kind.storage_key, namespace if kind.namespaced else "", name)
         if state is None:
@@ -103,7 +108,7 @@ class Registry:
 
     # -- writing -------------------------------------------------------------------------------------------
 
-    def create_now(self, kind: Kind, namespace: str, obj: Json, options: WriteOptions) -> Outcome:
+    def create_now(self, kind: ServedKind, namespace: str, obj: Json, options: WriteOptions) -> Outcome:
         """Stage a create of a decoded object."""
         metadata = obj.setdefault("metadata", {})
         self._place(kind, namespace, metadata)
@@ -112,7 +117,7 @@ class Registry:
             obj = self._tracked(kind, None, obj, options, "")
         return self._admit_create(kind, namespace, obj, options)
 
-    def _admit_create(self, kind: Kind, namespace: str, obj: Json, options: WriteOptions) -> Outcome:
+    def _admit_create(self, kind: ServedKind, namespace: str, obj: Json, options: WriteOptions) -> Outcome:
         """Stage a create with settled field ownership."""
         metadata = obj["metadata"]
         request = self.admission_request("CREATE", kind, namespace, metadata.get("name", ""), "", obj, None, options)
@@ -153,7 +158,7 @@ class Registry:
 
     def update_now(
         self,
-        kind: Kind,
+        kind: ServedKind,
         namespace: str,
         name: str,
         obj: Json,
@@ -180,7 +185,7 @@ class Registry:
 
     def modify_now(
         self,
-        kind: Kind,
+        kind: ServedKind,
         namespace: str,
         name: str,
         change: Callable[[Json], None],
@@ -197,7 +202,7 @@ class Registry:
 
     def patch_now(
         self,
-        kind: Kind,
+        kind: ServedKind,
         namespace: str,
         name: str,
         patch_type: PatchType,
@@ -239,7 +244,7 @@ class Registry:
 
     def _apply(
         self,
-        kind: Kind,
+        kind: ServedKind,
         namespace: str,
         name: str,
         state: Stored | None,
@@ -296,7 +301,7 @@ class Registry:
 
     def _replace(
         self,
-        kind: Kind,
+        kind: ServedKind,
         state: Stored,
         old: Json,
         new: Json,
@@ -348,7 +353,7 @@ class Registry:
         except TooLargeError as error:
             raise errors.internal(str(error)) from error
 
-    def create_review(self, kind: Kind, namespace: str, review: Json, options: WriteOptions) -> Json:
+    def create_review(self, kind: ServedKind, namespace: str, review: Json, options: WriteOptions) -> Json:
         """Return a review object with its bookkeeping done; reviews are answered, never stored."""
         metadata = review.setdefault("metadata", {})
         self._place(kind, namespace, metadata)
@@ -360,7 +365,7 @@ class Registry:
             review["metadata"]["creationTimestamp"] = self.clock.stamp()
         return self._headed(kind, review)
 
-    def delete_now(self, kind: Kind, namespace: str, name: str, options: DeleteOptions) -> Outcome:
+    def delete_now(self, kind: ServedKind, namespace: str, name: str, options: DeleteOptions) -> Outcome:
         """Stage a DELETE."""
         return self.deletion.delete(kind, namespace, name, options)
 
@@ -369,16 +374,16 @@ class Registry:
     def admission_request(
         self,
         operation: Operation,
-        kind: Kind,
+        kind: ServedKind,
         namespace: str,
         name: str,
         subresource: str,
         obj: Json | None,
         old: Json | None,
         options: WriteOptions,
-    ) -> Request:
+    ) -> AdmissionRequest:
         """Return what admission sees of a write: the objects in their storage form."""
-        return Request(
+        return AdmissionRequest(
             operation,
             self.kinds.storage_kind(kind),
             namespace if kind.namespaced else "",
@@ -393,7 +398,7 @@ class Registry:
             kind.api_version,
         )
 
-    def _storable(self, kind: Kind, name: str, obj: Json, old: Json | None, subresource: str) -> Json:
+    def _storable(self, kind: ServedKind, name: str, obj: Json, old: Json | None, subresource: str) -> Json:
         """Return ``obj`` in its storage form; a value without one is refused as validation words it."""
         try:
             return to_storage(kind, obj)
@@ -402,18 +407,18 @@ class Registry:
             cause = Cause("FieldValueInvalid", error.message, error.path)
             raise errors.invalid(kind.kind, kind.group, name, [cause]) from error
 
-    def _mutated(self, kind: Kind, request: Request) -> Json:
+    def _mutated(self, kind: ServedKind, request: AdmissionRequest) -> Json:
         """Run mutating admission on the storage form and return the object in the request's version."""
         self.chain.mutate(request)
         return from_storage(kind, request.new)
 
     @staticmethod
-    def _headed(kind: Kind, obj: Json) -> Json:
+    def _headed(kind: ServedKind, obj: Json) -> Json:
         """Return the object with kind and apiVersion first (the store takes them off what it writes)."""
         return {"kind": kind.kind, "apiVersion": kind.api_version, **obj}
 
     @staticmethod
-    def _place(kind: Kind, namespace: str, metadata: Json) -> None:
+    def _place(kind: ServedKind, namespace: str, metadata: Json) -> None:
         """Bring the namespace of the object in line with that of the request; raises 400."""
         if not kind.namespaced:
             metadata.pop("namespace", None)
@@ -432,7 +437,7 @@ class Registry:
         metadata["name"] = name
 
     @staticmethod
-    def _check_version(kind: Kind, name: str, metadata: Json, before: Json, *, unconditional: bool) -> None:
+    def _check_version(kind: ServedKind, name: str, metadata: Json, before: Json, *, unconditional: bool) -> None:
         """Optimistic concurrency: a resourceVersion in the new object must be the present one."""
         version = metadata.get("resourceVersion", "")
         if version in ("", "0"):
@@ -460,7 +465,7 @@ class Registry:
         metadata["name"] = prefix + self.clock.suffix()
         return prefix
 
-    def _tracked(self, kind: Kind, old: Json | None, new: Json, options: WriteOptions, subresource: str) -> Json:
+    def _tracked(self, kind: ServedKind, old: Json | None, new: Json, options: WriteOptions, subresource: str) -> Json:
         """The object with the fields it changes owned by the manager of the request."""
         schema, now = self.schema(kind), self.clock.stamp()
 
@@ -479,7 +484,7 @@ class Registry:
         return tracked
 
     def _problems(
-        self, kind: Kind, new: Json, old: Json | None, subresource: str, options: WriteOptions
+        self, kind: ServedKind, new: Json, old: Json | None, subresource: str, options: WriteOptions
     ) -> Sequence[Any]:
         """Validate by the rules of the kind, custom resources also by their schema."""
         structural = self.schema(kind).structural
@@ -499,7 +504,7 @@ class Registry:
         return off_loop_steps.findings("problems", _lasting(new, old), find)
 
     @staticmethod
-    def _refuse(kind: Kind, name: str, problems: Sequence[Any]) -> None:
+    def _refuse(kind: ServedKind, name: str, problems: Sequence[Any]) -> None:
         if problems:
             # Both groups of Event are validated in the core form and named so.
             group = "" if kind.storage_key == "events" else kind.group
@@ -507,7 +512,7 @@ class Registry:
 
     @staticmethod
     def precondition_failed(
-        kind: Kind, namespace: str, name: str, asked: str, found: str, what: str = "UID"
+        kind: ServedKind, namespace: str, name: str, asked: str, found: str, what: str = "UID"
     ) -> StatusError:
         """409 as storage words a uid or resourceVersion that is not the one of the object."""
         path = "/".join(part for part in ("/registry", kind.plural, namespace, name) if part)

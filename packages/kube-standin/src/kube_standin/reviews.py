@@ -6,7 +6,7 @@ from kube_rules.json import Json
 from kube_standin import errors
 from kube_standin.admission_chain import User
 from kube_standin.authorization import Attributes, Authorizer
-from kube_standin.kinds import Kind
+from kube_standin.kinds import ServedKind
 from kube_standin.security import AUDIENCE, TokenError, Tokens
 
 
@@ -43,7 +43,7 @@ def _decision(authorizer: Authorizer, user: User, spec: Json) -> Json:
     return status
 
 
-def answer(kind: Kind, review: Json, user: User, authorizer: Authorizer, tokens: Tokens) -> Json:
+def answer(kind: ServedKind, review: Json, user: User, authorizer: Authorizer, tokens: Tokens) -> Json:
     """Return the status that answers ``review`` (a decoded object of a review kind) created by ``user``; raises 400."""
     spec = review.get("spec") or {}
     match kind.kind:

@@ -13,13 +13,13 @@ from kube_rules import field_errors as fe
 from kube_rules.json import Json
 from kube_rules.selectors import compile_selector
 from kube_standin import errors
-from kube_standin.kinds import Kind
-from kube_standin.registry import Outcome, Registry, WriteOptions
+from kube_standin.kinds import ServedKind
+from kube_standin.registry import ObjectRegistry, Outcome, WriteOptions
 
 _BUILTIN: Mapping[str, str] = {"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas"}
 
 
-def _paths(kind: Kind) -> Mapping[str, str]:
+def _paths(kind: ServedKind) -> Mapping[str, str]:
     if not kind.custom:
         return _BUILTIN
     subresources = (kind.definition or {}).get("subresources") or {}
@@ -32,7 +32,7 @@ def _read(obj: Any, path: str) -> Any:
     return obj
 
 
-def _selector(kind: Kind, obj: Json) -> str:
+def _selector(kind: ServedKind, obj: Json) -> str:
     paths = _paths(kind)
     if "labelSelectorPath" in paths:
         return str(_read(obj, paths["labelSelectorPath"]) or "")
@@ -47,7 +47,7 @@ def _selector(kind: Kind, obj: Json) -> str:
     return ",".join(text for _, text in sorted(written))
 
 
-def scale_of(kind: Kind, obj: Json) -> Json:
+def scale_of(kind: ServedKind, obj: Json) -> Json:
     """Return the Scale of an object."""
     paths, metadata = _paths(kind), obj["metadata"]
     kept = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
@@ -65,7 +65,7 @@ def scale_of(kind: Kind, obj: Json) -> Json:
 
 
 def write_scale_now(
-    registry: Registry, kind: Kind, namespace: str, name: str, scale: Json, options: WriteOptions
+    registry: ObjectRegistry, kind: ServedKind, namespace: str, name: str, scale: Json, options: WriteOptions
 ) -> Outcome:
     """Stage new replicas from a Scale (its resourceVersion and uid, if set, must be the present ones)."""
     metadata = scale.get("metadata") or {}

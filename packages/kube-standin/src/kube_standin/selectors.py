@@ -17,7 +17,7 @@ from kube_rules.selectors import (
     parse_label_selector,
 )
 from kube_standin.errors import StatusError, bad_request
-from kube_standin.kinds import Kind
+from kube_standin.kinds import ServedKind
 from kube_standin.storage.model import Stored
 
 Matcher = Callable[[Stored], bool]
@@ -34,7 +34,7 @@ class Selection:
     namespace: str | None = None
 
 
-def select(kind: Kind, labels: str, fields: str) -> Selection:
+def select(kind: ServedKind, labels: str, fields: str) -> Selection:
     """Compile the two selector texts; raises 400 for bad texts and for fields the kind does not offer."""
     try:
         selector = parse_label_selector(labels) if labels else EVERYTHING
@@ -72,7 +72,7 @@ def select(kind: Kind, labels: str, fields: str) -> Selection:
     return Selection(match, exact.get("metadata.name"), exact.get("metadata.namespace"))
 
 
-def _unknown_field(kind: Kind, label: str) -> StatusError:
+def _unknown_field(kind: ServedKind, label: str) -> StatusError:
     if kind.fields or kind.custom:
         return bad_request(f"field label not supported: {label}")
     return bad_request(f'"{label}" is not a known field selector: only "metadata.name", "metadata.namespace"')

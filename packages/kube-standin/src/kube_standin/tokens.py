@@ -9,8 +9,8 @@ from kube_rules.errors import FieldError
 from kube_rules.json import Json
 from kube_standin import errors
 from kube_standin.clock import stamp
-from kube_standin.kinds import Kind
-from kube_standin.registry import Registry
+from kube_standin.kinds import ServedKind
+from kube_standin.registry import ObjectRegistry
 from kube_standin.security import AUDIENCE, Bound, Tokens
 from kube_standin.storage import Store
 
@@ -31,7 +31,9 @@ def present(store: Store, bound: Bound) -> bool:
     return bool(metadata["uid"] == bound.uid)
 
 
-def issue_now(registry: Registry, tokens: Tokens, kind: Kind, namespace: str, name: str, request: Json) -> Json:
+def issue_now(
+    registry: ObjectRegistry, tokens: Tokens, kind: ServedKind, namespace: str, name: str, request: Json
+) -> Json:
     """Answer a TokenRequest; raises 404 for an unknown account, 422 for a lifetime out of bounds."""
     state = registry.head(kind, namespace, name)
     if state is None:
@@ -65,7 +67,7 @@ def _invalid(name: str, finding: FieldError) -> errors.StatusError:
 _BINDABLE = {"Pod": "pods", "Secret": "secrets", "Node": "nodes"}
 
 
-def _bound(registry: Registry, account: Bound, reference: Json) -> Bound:
+def _bound(registry: ObjectRegistry, account: Bound, reference: Json) -> Bound:
     """Return the object a token is to be bound to; raises 400, 404 or 409."""
     version, kind, name = reference.get("apiVersion", ""), reference.get("kind", ""), reference.get("name", "")
     group, _, _ = version.rpartition("/")

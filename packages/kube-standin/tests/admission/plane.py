@@ -11,18 +11,18 @@ import pytest
 from kube_standin.admission import admission_steps
 from kube_standin.admission_chain import Chain
 from kube_standin.bootstrap import NamespaceLifecycle, SystemClasses, ensure_base
-from kube_standin.clock import Clock
+from kube_standin.clock import ServerClock
 from kube_standin.deleting import DeleteOptions
 from kube_standin.errors import StatusError
-from kube_standin.kinds import Kind
-from kube_standin.registry import Registry, WriteOptions
+from kube_standin.kinds import ServedKind
+from kube_standin.registry import ObjectRegistry, WriteOptions
 from kube_standin.storage import Store
 
 Json = dict[str, Any]
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-class SetClock(Clock):
+class SetClock(ServerClock):
     """A clock that stands still until it is set forward."""
 
     def __init__(self) -> None:
@@ -44,17 +44,19 @@ class SetClock(Clock):
 class Plane:
     """Objects in, objects out: manifests are decoded, defaulted, admitted and validated as over HTTP."""
 
-    def __init__(self, *, off: Iterable[str] = (), store: Store | None = None, clock: Clock | None = None) -> None:
+    def __init__(
+        self, *, off: Iterable[str] = (), store: Store | None = None, clock: ServerClock | None = None
+    ) -> None:
         self.clock = clock if clock is not None else SetClock()
         self.store = store if store is not None else Store()
         chain = Chain([NamespaceLifecycle(), SystemClasses()])
-        self.registry = Registry(self.store, chain=chain, clock=self.clock)
+        self.registry = ObjectRegistry(self.store, chain=chain, clock=self.clock)
         for step in admission_steps(self.registry, off=off):
             chain.add(step)
         ensure_base(self.registry)
         self.store.flush()
 
-    def kind(self, api_version: str, kind: str) -> Kind:
+    def kind(self, api_version: str, kind: str) -> ServedKind:
         """Return a row of the table of kinds."""
         return self.registry.kind(api_version, kind)
 

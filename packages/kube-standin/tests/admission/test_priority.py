@@ -7,7 +7,7 @@ import pytest
 
 from kube_standin.admission import PROTECTION
 from kube_standin.admission.priority import Priority
-from kube_standin.admission_chain import Request, User
+from kube_standin.admission_chain import AdmissionRequest, User
 from kube_standin.errors import StatusError
 from tests.admission.plane import Plane, pod, pod_group, priority_class, refused
 
@@ -167,7 +167,7 @@ def test_without_a_spec_only_what_has_a_priority_gets_one(
     kind = plane.kind(obj["apiVersion"], obj["kind"])
     new = {key: value for key, value in obj.items() if key != "spec"} | ({} if spec else {"spec": None})
     before, name = copy.deepcopy(new), obj["metadata"]["name"]
-    request = Request("CREATE", kind, "default", name, "", new, None, User("u"), False, plane.registry)
+    request = AdmissionRequest("CREATE", kind, "default", name, "", new, None, User("u"), False, plane.registry)
     Priority().mutate(request)
     assert (new.get("spec") or {}).get("priority") == (10 if resolved else None)
     assert ("priority" in (new.get("spec") or {})) is resolved

@@ -6,7 +6,7 @@ import pytest
 
 from kube_rules.admission.amounts import ONE
 from kube_rules.admission.usage import in_scope, usage_of
-from kube_standin.admission_chain import Request, Step
+from kube_standin.admission_chain import AdmissionRequest, Step
 from tests.admission.plane import Plane, pod, pod_group, refused
 
 Json = dict[str, Any]
@@ -85,7 +85,7 @@ def test_a_create_within_a_create_is_charged_like_any_other(plane: Plane) -> Non
     class Twin(Step):
         kinds = frozenset(("pods",))
 
-        def validate(self, request: Request) -> None:
+        def validate(self, request: AdmissionRequest) -> None:
             if request.name == "outer":
                 plane.create(pod("inner"))
 

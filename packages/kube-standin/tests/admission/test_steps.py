@@ -13,7 +13,7 @@ import pytest
 
 from kube_standin.admission import PROTECTION, STEPS
 from kube_standin.admission.priority import default_class
-from kube_standin.admission_chain import Operation, Request, Step, User
+from kube_standin.admission_chain import AdmissionRequest, Operation, Step, User
 from kube_standin.errors import StatusError
 from tests.admission.plane import Plane, pod, pod_group, priority_class
 
@@ -43,7 +43,7 @@ def stepped(
     new = copy.deepcopy(obj)
     namespace = "default" if kind.namespaced else ""
     name, user = obj["metadata"]["name"], User("u")
-    request = Request(operation, kind, namespace, name, subresource, new, old, user, False, plane.registry)
+    request = AdmissionRequest(operation, kind, namespace, name, subresource, new, old, user, False, plane.registry)
     step.mutate(request)
     step.validate(request)
     return new
@@ -436,7 +436,7 @@ def test_a_quota_that_goes_while_an_object_is_made_is_charged_with_nothing(plane
     class Gone(Step):
         kinds = frozenset(("pods",))
 
-        def validate(self, request: Request) -> None:
+        def validate(self, request: AdmissionRequest) -> None:
             request.on_staged.insert(0, lambda: plane.delete("v1", "ResourceQuota", "q"))
 
     plane.create(of("v1", "ResourceQuota", "q", spec={"hard": {"pods": "5"}}))

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from kube_standin import errors
-from kube_standin.clock import Clock
-from kube_standin.controllers import Controllers, Times, run_controllers
+from kube_standin.clock import ServerClock
+from kube_standin.controllers import ControllerSet, Times, run_controllers
 from kube_standin.controllers.reconciling import Context, Controller
-from kube_standin.controllers.timing import Timers
+from kube_standin.controllers.timing import ControllerTimers
 from kube_standin.controllers.views import PodSeen, Seen
 from kube_standin.deleting import DeleteOptions
 from kube_standin.storage.recovery import StorageError
@@ -278,7 +278,7 @@ def test_an_object_has_twenty_five_events_and_then_one_in_five_minutes(world: Wo
 
 
 def test_calls_are_made_in_their_order(world: World) -> None:
-    timers, made = Timers(world.set_clock), list[str]()
+    timers, made = ControllerTimers(world.set_clock), list[str]()
     assert (timers.next_moment(), len(timers)) == (None, 0)
     timers.after(2, lambda: made.append("late"))
     timers.after(1, lambda: made.append("first"))
@@ -295,7 +295,7 @@ def test_calls_are_made_in_their_order(world: World) -> None:
 
 
 def test_a_call_that_fails_is_logged_and_the_rest_made(world: World, caplog: pytest.LogCaptureFixture) -> None:
-    timers, made = Timers(world.set_clock), list[str]()
+    timers, made = ControllerTimers(world.set_clock), list[str]()
     timers.after(0, lambda: [][0])
     timers.after(0, lambda: made.append("after"))
     assert (timers.fire(), made) == (2, ["after"])
@@ -304,7 +304,7 @@ def test_a_call_that_fails_is_logged_and_the_rest_made(world: World, caplog: pyt
 
 def test_calls_are_made_a_turn_at_a_time(world: World) -> None:
     """After each sixteenth it is looked whether the turn is over."""
-    timers, made = Timers(world.set_clock), list[int]()
+    timers, made = ControllerTimers(world.set_clock), list[int]()
     for number in range(40):
         timers.after(0, lambda number=number: made.append(number))  # type: ignore[misc]
     assert [timers.fire(-1.0) for _ in range(4)] == [15, 15, 10, 0]
@@ -321,11 +321,11 @@ async def until(condition: Callable[[], bool], seconds: float = 60.0) -> None:
             await asyncio.sleep(0.001)
 
 
-def running(work: Callable[[Plane, Controllers], Awaitable[None]], switches: str = "*") -> None:
+def running(work: Callable[[Plane, ControllerSet], Awaitable[None]], switches: str = "*") -> None:
     """Do something while controllers run over a plane with the real clock."""
 
     async def main() -> None:
-        plane = Plane(clock=Clock())
+        plane = Plane(clock=ServerClock())
         times = Times(node_period=0.01, quota_pause=0.001)
         async with run_controllers(plane.registry, switches, times=times, ca_certificate="CA") as controllers:
             await work(plane, controllers)
@@ -337,7 +337,7 @@ def test_controllers_take_in_what_happens_and_stop() -> None:
     """From the first object on, one after the other, and nothing once they have stopped."""
     left: list[Plane] = []
 
-    async def work(plane: Plane, controllers: Controllers) -> None:
+    async def work(plane: Plane, controllers: ControllerSet) -> None:
         left.append(plane)
         for count in (1, 2):
             plane.create(owner("ReplicaSet", f"a{count}", replicas=count))
@@ -352,7 +352,7 @@ def test_controllers_take_in_what_happens_and_stop() -> None:
 
 
 def test_timers_run_beside_them() -> None:
-    async def work(_plane: Plane, controllers: Controllers) -> None:
+    async def work(_plane: Plane, controllers: ControllerSet) -> None:
         made: list[int] = []
         timers = controllers.context.timers
         timers.after(1000, lambda: made.append(0))
@@ -365,7 +365,7 @@ def test_timers_run_beside_them() -> None:
 
 
 def test_timers_go_on_after_more_than_fits_into_a_turn() -> None:
-    async def work(_plane: Plane, controllers: Controllers) -> None:
+    async def work(_plane: Plane, controllers: ControllerSet) -> None:
         made: list[int] = []
         timers = controllers.context.timers
 
@@ -386,7 +386,7 @@ def test_timers_go_on_after_more_than_fits_into_a_turn() -> None:
 def test_a_kind_that_comes_later_is_taken_in_as_well() -> None:
     """A source that is asked for while all run; and one whose watch was ended from outside lists again."""
 
-    async def work(plane: Plane, controllers: Controllers) -> None:
+    async def work(plane: Plane, controllers: ControllerSet) -> None:
         source = controllers.context.sources.of("configmaps", Seen)
         plane.create(CONFIG_MAP)
         await until(lambda: ("default", "c") in source.items)
@@ -408,7 +408,7 @@ def _work() -> None:
 def test_many_keys_are_synced_in_turns() -> None:
     """More than fit into one turn, and each once."""
 
-    async def work(plane: Plane, controllers: Controllers) -> None:
+    async def work(plane: Plane, controllers: ControllerSet) -> None:
         made = Recording(controllers.context)
         made.does = lambda _key: _work()
         task = asyncio.create_task(made.run())

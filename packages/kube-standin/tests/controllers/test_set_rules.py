@@ -10,7 +10,7 @@ from kube_rules.controllers.daemons import DaemonNodes, daemon_tolerations
 from kube_rules.controllers.pods import DELETION_COST
 from kube_standin.controllers.daemonsets import verdict_on
 from kube_standin.controllers.owning import CREATES_AT_ONCE
-from kube_standin.controllers.views import Meta, NodeSeen, Taint
+from kube_standin.controllers.views import Meta, NodeSeen, TaintSeen
 from tests.admission.plane import pod
 from tests.controllers.world import Json, World, owner, template
 
@@ -377,7 +377,7 @@ def test_a_pod_that_is_ended_is_told_once(world: World) -> None:
 # -- DaemonSets
 
 
-def node(name: str, *taints: Taint, **labels: str) -> NodeSeen:
+def node(name: str, *taints: TaintSeen, **labels: str) -> NodeSeen:
     seen = NodeSeen(Meta(name=name, labels=labels))
     seen.spec.taints = taints
     return seen
@@ -389,8 +389,8 @@ def required(key: str, *values: str) -> Json:
     return {"affinity": {"nodeAffinity": needed}}
 
 
-_MINE = Taint("mine", "NoSchedule")
-_OUT = Taint("mine", "NoExecute")
+_MINE = TaintSeen("mine", "NoSchedule")
+_OUT = TaintSeen("mine", "NoExecute")
 
 
 @pytest.mark.parametrize(
@@ -405,18 +405,18 @@ _OUT = Taint("mine", "NoExecute")
         (required("a", "b"), node("n", a="c"), (False, False)),
         ({}, node("n", _MINE), (False, True)),
         ({}, node("n", _OUT), (False, False)),
-        ({}, node("n", Taint("mine", "PreferNoSchedule")), (True, True)),
+        ({}, node("n", TaintSeen("mine", "PreferNoSchedule")), (True, True)),
         ({"tolerations": [{"key": "mine", "operator": "Exists"}]}, node("n", _MINE, _OUT), (True, True)),
         ({"tolerations": [{"key": "mine", "operator": "Exists", "effect": "NoSchedule"}]}, node("n", _MINE, _OUT),
          (False, False)),
-        ({}, node("n", Taint("node.kubernetes.io/not-ready", "NoExecute")), (True, True)),
-        ({}, node("n", Taint("node.kubernetes.io/unreachable", "NoExecute")), (True, True)),
-        ({}, node("n", Taint("node.kubernetes.io/disk-pressure", "NoSchedule")), (True, True)),
-        ({}, node("n", Taint("node.kubernetes.io/memory-pressure", "NoSchedule")), (True, True)),
-        ({}, node("n", Taint("node.kubernetes.io/pid-pressure", "NoSchedule")), (True, True)),
-        ({}, node("n", Taint("node.kubernetes.io/unschedulable", "NoSchedule")), (True, True)),
-        ({}, node("n", Taint("node.kubernetes.io/network-unavailable", "NoSchedule")), (False, True)),
-        ({"hostNetwork": True}, node("n", Taint("node.kubernetes.io/network-unavailable", "NoSchedule")),
+        ({}, node("n", TaintSeen("node.kubernetes.io/not-ready", "NoExecute")), (True, True)),
+        ({}, node("n", TaintSeen("node.kubernetes.io/unreachable", "NoExecute")), (True, True)),
+        ({}, node("n", TaintSeen("node.kubernetes.io/disk-pressure", "NoSchedule")), (True, True)),
+        ({}, node("n", TaintSeen("node.kubernetes.io/memory-pressure", "NoSchedule")), (True, True)),
+        ({}, node("n", TaintSeen("node.kubernetes.io/pid-pressure", "NoSchedule")), (True, True)),
+        ({}, node("n", TaintSeen("node.kubernetes.io/unschedulable", "NoSchedule")), (True, True)),
+        ({}, node("n", TaintSeen("node.kubernetes.io/network-unavailable", "NoSchedule")), (False, True)),
+        ({"hostNetwork": True}, node("n", TaintSeen("node.kubernetes.io/network-unavailable", "NoSchedule")),
          (True, True)),
     ],
 )  # fmt: skip

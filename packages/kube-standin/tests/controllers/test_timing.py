@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from kube_standin.clock import Clock
+from kube_standin.clock import ServerClock
 from kube_standin.controllers.reconciling import Controller
-from kube_standin.controllers.timing import Timers
+from kube_standin.controllers.timing import ControllerTimers
 from tests.controllers.world import World
 
 
@@ -17,7 +17,7 @@ def test_a_stop_is_heard_while_something_new_is_due(turns: int) -> None:
     """At whatever turn of the event loop after a new moment was set; whoever stops the timers waits for their end."""
 
     async def run() -> bool:
-        timers = Timers(Clock())
+        timers = ControllerTimers(ServerClock())
         task = asyncio.create_task(timers.run())
         for _ in range(10):
             await asyncio.sleep(0)

@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 from kube_standin.binding import bind_now
-from kube_standin.controllers import Controllers, Times
+from kube_standin.controllers import ControllerSet, Times
 from kube_standin.eviction import evict_now
 from kube_standin.kubelet import KubeletOptions, Kubelets
 from kube_standin.registry import WriteOptions
@@ -32,7 +32,7 @@ class World(Plane):
     ) -> None:
         super().__init__(store=store, clock=clock)
         self.set_clock: SetClock = self.clock  # type: ignore[assignment]
-        self.controllers = Controllers(self.registry, names, times=times, ca_certificate="CA")
+        self.controllers = ControllerSet(self.registry, names, times=times, ca_certificate="CA")
         self.kubelets: Kubelets | None = None
         if nodes is not None:
             self.kubelets = Kubelets(self.controllers, KubeletOptions(nodes=nodes, **options))

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kube_standin import openapi
-from kube_standin.kinds import BUILTIN, Kind
+from kube_standin.kinds import BUILTIN, ServedKind
 from kube_standin.openapi import operations
 from kube_standin.protobuf import wire
 from tests.recorded.oracle import needs_transcripts, transcript
@@ -30,7 +30,7 @@ GANG: Json = {
 }  # fmt: skip
 
 
-def custom(definition: Json = GANG) -> Kind:
+def custom(definition: Json = GANG) -> ServedKind:
     """A custom resource as the table of kinds has it."""
     subresources = frozenset({"status", "scale"})
     return custom_kind("wire.example.com", "v1", "Gang", subresources=subresources, definition=definition)

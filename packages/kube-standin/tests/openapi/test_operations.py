@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from kube_standin import openapi
-from kube_standin.kinds import BUILTIN, Kind
+from kube_standin.kinds import BUILTIN, ServedKind
 from kube_standin.openapi import components, operations
 from kube_standin.openapi.components import V2, V3
 from tests.recorded.shapes import custom_kind, shape
@@ -72,7 +72,7 @@ def test_the_operations_on_pods() -> None:
 
 
 @pytest.mark.parametrize("kind", BUILTIN, ids=lambda kind: f"{kind.api_version} {kind.kind}")
-def test_operations_follow_verbs_and_subresources(kind: Kind) -> None:
+def test_operations_follow_verbs_and_subresources(kind: ServedKind) -> None:
     """What a kind has not is not there; what it has is at its path, tagged and told by its own words."""
     found = list(operations.operations(kind))
     actions = {"list": "list", "create": "post", "deletecollection": "deletecollection", "get": "get",
@@ -101,7 +101,7 @@ def test_operations_follow_verbs_and_subresources(kind: Kind) -> None:
         (custom_kind("my-group.example.com", "v1", "Gang"), "myGroupExampleCom_v1", "apis/my-group.example.com/v1"),
     ],
 )
-def test_words_of_groups(kind: Kind, tag: str, path: str) -> None:
+def test_words_of_groups(kind: ServedKind, tag: str, path: str) -> None:
     assert (operations.tag(kind), operations.group_version_path(kind)) == (tag, path)
 
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from kube_standin import openapi
-from kube_standin.kinds import BUILTIN, Kind
+from kube_standin.kinds import BUILTIN, ServedKind
 from kube_standin.protobuf import wire
 from tests.recorded.shapes import custom_kind
 
@@ -208,16 +208,16 @@ BOUNDED: Json = {
 
 
 @pytest.fixture(scope="module")
-def kinds() -> list[Kind]:
+def kinds() -> list[ServedKind]:
     made = custom_kind("wire.example.com", "v1", "Gang", subresources=frozenset({"status"}), definition=BOUNDED)
     return [*(kind for kind in BUILTIN if kind.group in ("", "scheduling.k8s.io")), made]
 
 
-def test_read_back_it_is_the_document(kinds: list[Kind]) -> None:
+def test_read_back_it_is_the_document(kinds: list[ServedKind]) -> None:
     assert said(document(openapi.v2_protobuf(kinds))) == said(openapi.v2_document(kinds))
 
 
-def test_of_a_custom_schema_what_version_2_knows_is_left(kinds: list[Kind]) -> None:
+def test_of_a_custom_schema_what_version_2_knows_is_left(kinds: list[ServedKind]) -> None:
     """A map of anything is an object; the words of version 2 stay, at every depth."""
     spec = openapi.v2_document(kinds)["definitions"]["com.example.wire.v1.Gang"]["properties"]["spec"]
     given = BOUNDED["schema"]["openAPIV3Schema"]["properties"]["spec"]
@@ -229,7 +229,7 @@ def test_of_a_custom_schema_what_version_2_knows_is_left(kinds: list[Kind]) -> N
 
 
 @pytest.mark.parametrize("version", ["v2", "v3"])
-def test_what_is_in_the_path_is_required_and_what_is_in_the_query_is_not(version: str, kinds: list[Kind]) -> None:
+def test_what_is_in_the_path_is_required_and_what_is_in_the_query_is_not(version: str, kinds: list[ServedKind]) -> None:
     whole = openapi.v2_document(kinds) if version == "v2" else openapi.v3_document("v1", kinds)
     seen = set()
     for item in whole["paths"].values():
@@ -242,7 +242,7 @@ def test_what_is_in_the_path_is_required_and_what_is_in_the_query_is_not(version
 
 
 @pytest.mark.parametrize("version", ["v2", "v3"])
-def test_schemas_of_bodies_are_in_the_document(version: str, kinds: list[Kind]) -> None:
+def test_schemas_of_bodies_are_in_the_document(version: str, kinds: list[ServedKind]) -> None:
     """Of kinds that no answer names: an Eviction is sent, and a Binding."""
     pods = [kind for kind in kinds if kind.kind == "Pod"]
     whole = openapi.v2_document(pods) if version == "v2" else openapi.v3_document("v1", pods)

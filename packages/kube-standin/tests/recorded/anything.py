@@ -6,7 +6,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from kube_standin.kinds import Kind
+from kube_standin.kinds import ServedKind
 from kube_standin.schema import Node, Type, schema_for
 
 Json = dict[str, Any]
@@ -52,7 +52,7 @@ def values(draw: st.DrawFn, node: Node, depth: int) -> Any:
 
 
 @st.composite
-def objects(draw: st.DrawFn, kind: Kind) -> Json:
+def objects(draw: st.DrawFn, kind: ServedKind) -> Json:
     """A body a client might send for a kind."""
     root = schema_for(kind.api_version, kind.kind).root
     body: Json = {"apiVersion": kind.api_version, "kind": kind.kind}

@@ -6,7 +6,7 @@ import copy
 from typing import Any
 
 from kube_rules.defaults import apply_defaults, prepare_create
-from kube_standin.kinds import Kind, KindTable
+from kube_standin.kinds import KindTable, ServedKind
 from kube_standin.schema import schema_for
 
 Json = dict[str, Any]
@@ -14,16 +14,18 @@ NOW = "2026-01-01T00:00:00Z"
 _KINDS = KindTable()
 
 
-def shape(api_version: str, kind: str) -> Kind:
+def shape(api_version: str, kind: str) -> ServedKind:
     """The row of a built-in kind; of one that is not served, as it would be."""
     group, _, version = api_version.rpartition("/")
     found = _KINDS.of(api_version, kind)
     return found if found is not None else custom_kind(group, version, kind, custom=False)
 
 
-def custom_kind(group: str, version: str, kind: str, **more: Any) -> Kind:
+def custom_kind(group: str, version: str, kind: str, **more: Any) -> ServedKind:
     """The row of a namespaced custom resource."""
-    return Kind(group, version, kind, f"{kind.lower()}s", kind.lower(), f"{kind}List", True, **{"custom": True, **more})
+    return ServedKind(
+        group, version, kind, f"{kind.lower()}s", kind.lower(), f"{kind}List", True, **{"custom": True, **more}
+    )
 
 
 def stored(body: Json, namespace: str = "w1") -> Json:

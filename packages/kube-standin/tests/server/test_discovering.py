@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kube_standin.kinds import BUILTIN, Kind, KindTable, subresource
+from kube_standin.kinds import BUILTIN, KindTable, ServedKind, subresource
 from kube_standin.server.discovery import VERSION_INFO, Discovery
 
 Json = dict[str, Any]
@@ -14,7 +14,7 @@ DISCOVERY = Discovery(KindTable(), "10.0.0.1:6443")
 GROUPS = sorted({kind.group for kind in BUILTIN})
 
 
-def kinds_of(group: str, version: str) -> list[Kind]:
+def kinds_of(group: str, version: str) -> list[ServedKind]:
     return sorted((kind for kind in BUILTIN if (kind.group, kind.version) == (group, version)), key=lambda k: k.plural)
 
 

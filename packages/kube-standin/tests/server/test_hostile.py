@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kube_standin.kinds import BUILTIN, Kind
+from kube_standin.kinds import BUILTIN, ServedKind
 from tests.server.inprocess import Plane, running
 from tests.server.live import pod
 
@@ -81,7 +81,7 @@ def asked(
     return answer.status, answer.body
 
 
-def path_of(kind: Kind, name: str, subresource: str) -> str:
+def path_of(kind: ServedKind, name: str, subresource: str) -> str:
     base = f"/apis/{kind.group}/{kind.version}" if kind.group else f"/api/{kind.version}"
     scope = "/namespaces/default" if kind.namespaced else ""
     return base + scope + f"/{kind.plural}" + (f"/{name}" if name else "") + (f"/{subresource}" if subresource else "")

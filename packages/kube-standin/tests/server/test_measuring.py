@@ -9,8 +9,8 @@ import pytest
 from prometheus_client.core import Metric
 
 from kube_standin.kinds import KindTable
-from kube_standin.registry import Registry
-from kube_standin.server.metrics import MOST_SERIES, Labels, Metrics
+from kube_standin.registry import ObjectRegistry
+from kube_standin.server.metrics import MOST_SERIES, Labels, ServerMetrics
 from kube_standin.storage import Store
 
 GET = Labels("GET", "", "", "v1", "pods", "", "resource")
@@ -19,18 +19,18 @@ POST = GET._replace(verb="POST")
 
 
 @pytest.fixture
-def metrics() -> Iterator[Metrics]:
+def metrics() -> Iterator[ServerMetrics]:
     store = Store()
-    yield Metrics(Registry(store))
+    yield ServerMetrics(ObjectRegistry(store))
     store.close()
 
 
-def family(metrics: Metrics, name: str) -> Metric:
+def family(metrics: ServerMetrics, name: str) -> Metric:
     [found] = [one for one in metrics.collect() if one.name == name]
     return found
 
 
-def values(metrics: Metrics, name: str, *labels: str) -> dict[tuple[str, ...], float]:
+def values(metrics: ServerMetrics, name: str, *labels: str) -> dict[tuple[str, ...], float]:
     """Samples that are not nought, by some of their labels."""
     return {
         tuple(sample.labels[label] for label in labels): sample.value
@@ -39,7 +39,7 @@ def values(metrics: Metrics, name: str, *labels: str) -> dict[tuple[str, ...], f
     }
 
 
-def test_requests_are_counted_by_code_as_they_end(metrics: Metrics) -> None:
+def test_requests_are_counted_by_code_as_they_end(metrics: ServerMetrics) -> None:
     for labels, code in ((GET, 200), (GET, 200), (GET, 404), (POST, 201)):
         measured = metrics.begin(labels)
         before = values(metrics, "apiserver_request", "verb", "code")
@@ -53,7 +53,7 @@ def test_requests_are_counted_by_code_as_they_end(metrics: Metrics) -> None:
     assert family(metrics, "apiserver_request").samples[0].labels == {**GET._asdict(), "code": "200"}
 
 
-def test_requests_in_flight_are_counted_by_whether_they_mutate(metrics: Metrics) -> None:
+def test_requests_in_flight_are_counted_by_whether_they_mutate(metrics: ServerMetrics) -> None:
     """Watches are counted apart, by their labels, as they last."""
     name, lasting = "apiserver_current_inflight_requests", "apiserver_longrunning_requests"
     under_way = [metrics.begin(labels) for labels in (GET, GET._replace(verb="LIST"), POST, WATCH, WATCH)]
@@ -72,7 +72,7 @@ def test_requests_in_flight_are_counted_by_whether_they_mutate(metrics: Metrics)
     [(0.0, "0.005"), (0.005, "0.005"), (0.0051, "0.025"), (1.0, "1.0"), (1.1, "1.25"), (60.0, "60.0"), (61.0, "+Inf")],
 )
 def test_durations_are_counted_in_buckets_of_upstream(
-    metrics: Metrics, monkeypatch: pytest.MonkeyPatch, seconds: float, first: str
+    metrics: ServerMetrics, monkeypatch: pytest.MonkeyPatch, seconds: float, first: str
 ) -> None:
     """Each bucket holds what is as long as its bound or shorter."""
     now = 100.0
@@ -94,7 +94,7 @@ def test_durations_are_counted_in_buckets_of_upstream(
     assert found["count"] == 2
 
 
-def test_so_many_combinations_of_labels_are_kept_apart(metrics: Metrics) -> None:
+def test_so_many_combinations_of_labels_are_kept_apart(metrics: ServerMetrics) -> None:
     """What comes later is counted without its resource; what is known already is still counted with it."""
     for number in range(MOST_SERIES + 1):
         metrics.end(metrics.begin(GET._replace(resource=f"r{number}", group="g", subresource="s")), 200)
@@ -106,7 +106,7 @@ def test_so_many_combinations_of_labels_are_kept_apart(metrics: Metrics) -> None
     assert ("g", "v1", f"r{MOST_SERIES - 1}", "s") in found
 
 
-def test_events_of_watches_are_counted_by_kind(metrics: Metrics) -> None:
+def test_events_of_watches_are_counted_by_kind(metrics: ServerMetrics) -> None:
     table = KindTable()
     for kind, number in ((table.of("v1", "Pod"), 2), (table.of("v1", "Pod"), 3), (table.of("v1", "Node"), 1)):
         assert kind is not None
@@ -123,7 +123,7 @@ def test_events_of_watches_are_counted_by_kind(metrics: Metrics) -> None:
     assert values(metrics, "apiserver_watch_events", "group", "version", "resource")["", "", ""] == 2
 
 
-def test_objects_are_counted_at_each_scrape(metrics: Metrics) -> None:
+def test_objects_are_counted_at_each_scrape(metrics: ServerMetrics) -> None:
     store = metrics._registry.store
     for name in "ab":
         store.put("apps/deployments", "n", name, {"metadata": {"name": name}}, None)
@@ -136,7 +136,7 @@ def test_objects_are_counted_at_each_scrape(metrics: Metrics) -> None:
     assert ("authorization.k8s.io", "subjectaccessreviews") not in everything
 
 
-def test_all_of_it_is_text_for_a_scraper(metrics: Metrics) -> None:
+def test_all_of_it_is_text_for_a_scraper(metrics: ServerMetrics) -> None:
     metrics.end(metrics.begin(GET), 200)
     text = metrics.render().decode()
     for name in ("apiserver_request_total", "apiserver_request_duration_seconds_bucket", "process_cpu_seconds_total"):

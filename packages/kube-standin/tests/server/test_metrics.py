@@ -9,8 +9,8 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from kube_standin.kinds import KindTable
-from kube_standin.registry import Registry
-from kube_standin.server.metrics import MOST_SERIES, Labels, Metrics, labels_of
+from kube_standin.registry import ObjectRegistry
+from kube_standin.server.metrics import MOST_SERIES, Labels, ServerMetrics, labels_of
 from kube_standin.server.serving import ServeOptions
 from kube_standin.server.target import read_target
 from kube_standin.storage import Store
@@ -120,7 +120,7 @@ def test_what_clients_make_up_makes_no_series(plane: Live) -> None:
 
 
 def test_series_are_bounded_whatever_is_defined() -> None:
-    metrics = Metrics(Registry(Store()))
+    metrics = ServerMetrics(ObjectRegistry(Store()))
     for number in range(MOST_SERIES + 500):
         labels = Labels("GET", "", f"g{number}", "v1", "things", "", "resource")
         metrics.end(metrics.begin(labels), 200)

@@ -6,7 +6,7 @@ import pytest
 
 from kube_standin.errors import StatusError
 from kube_standin.server.discovery import wants_aggregated
-from kube_standin.server.negotiation import PROTOBUF, Answer, negotiate, parse_accept
+from kube_standin.server.negotiation import PROTOBUF, AnswerForm, negotiate, parse_accept
 
 META = "g=meta.k8s.io"
 ONLY = (
@@ -40,23 +40,23 @@ def test_best_quality_first_then_as_written(header: str, read: object) -> None:
 @pytest.mark.parametrize(
     ("accept", "answer"),
     [
-        ("  ", Answer()),
-        *((media, Answer()) for media in ("application/json", "*/*", "application/*", "Application/JSON")),
-        ("application/vnd.kubernetes.protobuf", Answer()),
-        *((media, Answer(yaml=True)) for media in ("application/yaml", "application/x-yaml", "text/yaml")),
-        ("text/html,application/json", Answer()),
-        (f"application/json;as=Table;v=v1;{META}", Answer("table")),
-        (f"application/json;as=Table;v=v1beta1;{META}", Answer("table", "v1beta1")),
-        (f"application/yaml;as=PartialObjectMetadata;v=v1;{META}", Answer("partial", yaml=True)),
-        (f"application/json;as=PartialObjectMetadataList;v=v1;{META}", Answer("partial-list")),
-        (f"application/json;as=Other;v=v1;{META},application/yaml", Answer(yaml=True)),
-        ("application/json;as=Table;v=v1,application/yaml", Answer(yaml=True)),
-        (f"application/json;as=Table;{META},application/yaml", Answer(yaml=True)),
-        (f"application/vnd.kubernetes.protobuf;as=Table;v=v1;{META},application/yaml", Answer(yaml=True)),
-        (f"{PROTOBUF};as=Table;v=v1;{META},application/json;as=Table;v=v1;{META}", Answer("table")),
+        ("  ", AnswerForm()),
+        *((media, AnswerForm()) for media in ("application/json", "*/*", "application/*", "Application/JSON")),
+        ("application/vnd.kubernetes.protobuf", AnswerForm()),
+        *((media, AnswerForm(yaml=True)) for media in ("application/yaml", "application/x-yaml", "text/yaml")),
+        ("text/html,application/json", AnswerForm()),
+        (f"application/json;as=Table;v=v1;{META}", AnswerForm("table")),
+        (f"application/json;as=Table;v=v1beta1;{META}", AnswerForm("table", "v1beta1")),
+        (f"application/yaml;as=PartialObjectMetadata;v=v1;{META}", AnswerForm("partial", yaml=True)),
+        (f"application/json;as=PartialObjectMetadataList;v=v1;{META}", AnswerForm("partial-list")),
+        (f"application/json;as=Other;v=v1;{META},application/yaml", AnswerForm(yaml=True)),
+        ("application/json;as=Table;v=v1,application/yaml", AnswerForm(yaml=True)),
+        (f"application/json;as=Table;{META},application/yaml", AnswerForm(yaml=True)),
+        (f"application/vnd.kubernetes.protobuf;as=Table;v=v1;{META},application/yaml", AnswerForm(yaml=True)),
+        (f"{PROTOBUF};as=Table;v=v1;{META},application/json;as=Table;v=v1;{META}", AnswerForm("table")),
     ],
 )  # fmt: skip
-def test_what_is_answered(accept: str, answer: Answer) -> None:
+def test_what_is_answered(accept: str, answer: AnswerForm) -> None:
     assert negotiate(accept) == answer
 
 
@@ -79,7 +79,7 @@ def test_what_is_refused(accept: str, message: str, details: object) -> None:
 
 
 def test_the_content_type_of_an_answer() -> None:
-    assert [Answer(yaml=yaml).content_type for yaml in (False, True)] == ["application/json", "application/yaml"]
+    assert [AnswerForm(yaml=yaml).content_type for yaml in (False, True)] == ["application/json", "application/yaml"]
 
 
 FORM = "application/json;g=apidiscovery.k8s.io;v={};as=APIGroupDiscoveryList"

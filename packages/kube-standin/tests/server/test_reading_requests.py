@@ -9,7 +9,7 @@ from kube_standin.kinds import BUILTIN, KindTable
 from kube_standin.selectors import select
 from kube_standin.server.bodies import load_yaml
 from kube_standin.server.discovery import wants_aggregated
-from kube_standin.server.negotiation import Answer, negotiate
+from kube_standin.server.negotiation import AnswerForm, negotiate
 from kube_standin.server.query import ContinueToken, list_options, watch_options
 from kube_standin.server.target import read_target
 from kube_standin.storage.model import Stored
@@ -48,19 +48,19 @@ def test_targets(line: str, verb: str, group: str, resource: str, namespace: str
 @pytest.mark.parametrize(
     ("accept", "expected"),
     [
-        ("", Answer()),
-        ("*/*", Answer()),
-        ("application/json", Answer()),
-        ("application/yaml", Answer(yaml=True)),
-        ("application/vnd.kubernetes.protobuf,application/json", Answer()),
-        ("application/json;as=Table;v=v1;g=meta.k8s.io,application/json", Answer("table")),
+        ("", AnswerForm()),
+        ("*/*", AnswerForm()),
+        ("application/json", AnswerForm()),
+        ("application/yaml", AnswerForm(yaml=True)),
+        ("application/vnd.kubernetes.protobuf,application/json", AnswerForm()),
+        ("application/json;as=Table;v=v1;g=meta.k8s.io,application/json", AnswerForm("table")),
         ("application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,"
-         "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json", Answer("partial")),
-        ("application/json;as=Table;v=v9;g=meta.k8s.io,application/json", Answer()),  # recorded 064
-        ("application/json;q=0.1,application/yaml;q=0.9", Answer(yaml=True)),
+         "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json", AnswerForm("partial")),
+        ("application/json;as=Table;v=v9;g=meta.k8s.io,application/json", AnswerForm()),  # recorded 064
+        ("application/json;q=0.1,application/yaml;q=0.9", AnswerForm(yaml=True)),
     ],
 )  # fmt: skip
-def test_accept(accept: str, expected: Answer) -> None:
+def test_accept(accept: str, expected: AnswerForm) -> None:
     assert negotiate(accept) == expected
 
 

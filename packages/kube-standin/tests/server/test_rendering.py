@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from kube_standin.errors import StatusError, bad_request
-from kube_standin.registry import Registry
+from kube_standin.registry import ObjectRegistry
 from kube_standin.server import negotiation
 from kube_standin.server.negotiation import PLAIN
 from kube_standin.server.rendering import (
@@ -174,17 +174,17 @@ RAW = b'{"metadata":{"name":"a","namespace":"n","resourceVersion":"7"},"data":{"
 META = {"name": "a", "namespace": "n", "resourceVersion": "7"}
 WHOLE = {"kind": "ConfigMap", "apiVersion": "v1", "metadata": META, "data": {"k": "v"}}
 STATE = Stored("configmaps", "n", "a", 7, RAW)
-YAML = negotiation.Answer(yaml=True)
+YAML = negotiation.AnswerForm(yaml=True)
 
 
-def form(name: str, version: str = "v1") -> negotiation.Answer:
+def form(name: str, version: str = "v1") -> negotiation.AnswerForm:
     return negotiation.negotiate(f"application/json;as={name};v={version};g=meta.k8s.io")
 
 
 @pytest.fixture(scope="module")
 def renderer() -> Iterator[Renderer]:
     store = Store()
-    yield Renderer(Registry(store))
+    yield Renderer(ObjectRegistry(store))
     store.close()
 
 
@@ -281,7 +281,7 @@ FORMS = [
 @pytest.mark.parametrize("query", [{}, {"pretty": "1"}], ids=["plain", "pretty"])
 @pytest.mark.parametrize("answer", FORMS, ids=["YAML", "Table", "partial", "Table in YAML"])
 def test_a_large_list_is_encoded_in_slices(
-    renderer: Renderer, answer: negotiation.Answer, query: dict[str, str]
+    renderer: Renderer, answer: negotiation.AnswerForm, query: dict[str, str]
 ) -> None:
     """interfaces.md 5.7: each slice is small, and what it says together is the list."""
     reply = renderer.many(MAP, LARGE, {"resourceVersion": "9"}, answer, query)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from kube_standin.kinds import BUILTIN, Kind, subresource
+from kube_standin.kinds import BUILTIN, ServedKind, subresource
 from tests.server.inprocess import Answer, Plane, running
 from tests.server.manifests_of_kinds import FIELDS, definition, manifest
 
@@ -59,16 +59,16 @@ def plane() -> Iterator[Plane]:
         yield made
 
 
-def collection(kind: Kind) -> str:
+def collection(kind: ServedKind) -> str:
     root = f"/apis/{kind.group}/{kind.version}" if kind.group else f"/api/{kind.version}"
     return f"{root}/namespaces/default/{kind.plural}" if kind.namespaced else f"{root}/{kind.plural}"
 
 
-def path_of(kind: Kind, name: str) -> str:
+def path_of(kind: ServedKind, name: str) -> str:
     return f"{collection(kind)}/{manifest(kind.api_version, kind.kind, name)['metadata']['name']}"
 
 
-def ways(kind: Kind, there: Json) -> Iterator[Way]:
+def ways(kind: ServedKind, there: Json) -> Iterator[Way]:
     """Every way to write an object of a kind; `there` exists, `new` does not. All are tried without lasting effect."""
     new = manifest(kind.api_version, kind.kind, "new")
     at, missing, dry = path_of(kind, "there"), path_of(kind, "new"), "?dryRun=All"
@@ -92,7 +92,7 @@ def ways(kind: Kind, there: Json) -> Iterator[Way]:
         yield Way(f"DELETE {collection(kind)}{dry}&labelSelector=a%3Dnone", ("deletecollection",), 200)
 
 
-def below(kind: Kind) -> Iterator[Way]:
+def below(kind: ServedKind) -> Iterator[Way]:
     """Every way to write a subresource."""
     at, missing = path_of(kind, "there"), path_of(kind, "new")
     for name in sorted(kind.subresources):
@@ -116,7 +116,7 @@ def refused(answer: Answer, verb: str) -> None:
     assert f" cannot {verb} resource " in message
 
 
-def present(plane: Plane, kind: Kind) -> Json:
+def present(plane: Plane, kind: ServedKind) -> Json:
     """Create the object that is there, if it is not yet, and read it."""
     made = plane.ask(f"POST {collection(kind)}", manifest(kind.api_version, kind.kind, "there"))
     assert made.status in (201, 409), made.body

@@ -19,7 +19,7 @@ from kube_standin.server.negotiation import PLAIN
 from kube_standin.server.query import watch_options
 from kube_standin.server.watching import INITIAL_EVENTS_END, WatchTimes
 from kube_standin.storage import Store
-from kube_standin.storage.store import Limits
+from kube_standin.storage.store import StoreLimits
 from tests.server.inprocess import Plane, running
 from tests.server.live import config_map
 
@@ -273,7 +273,7 @@ def test_what_is_forgotten_ends_a_watch_with_the_reason(plane: Plane) -> None:
 
 
 def test_a_slow_watch_ends_with_an_error() -> None:
-    with running(store=Store(limits=Limits(watch_events=2))) as plane:
+    with running(store=Store(limits=StoreLimits(watch_events=2))) as plane:
         kind = plane.registry.kind("v1", "ConfigMap")
 
         async def run() -> list[Json]:
@@ -295,7 +295,7 @@ def test_a_slow_watch_ends_with_an_error() -> None:
 def test_who_does_not_read_has_some_seconds_to_begin() -> None:
     """Then he is cut off; he holds up nobody."""
     times = WatchTimes(farewell=10.0)
-    with running(AppOptions(times=times), Store(limits=Limits(watch_events=2))) as plane:
+    with running(AppOptions(times=times), Store(limits=StoreLimits(watch_events=2))) as plane:
 
         async def run() -> float:
             loop = asyncio.get_running_loop()

@@ -13,7 +13,7 @@ import aiohttp
 
 from kube_standin.server.serving import ServeOptions, Serving, serving
 from kube_standin.server.watching import WatchTimes
-from kube_standin.storage.store import Limits
+from kube_standin.storage.store import StoreLimits
 from tests.server.live import config_map
 from tests.waiting import DEADLINE
 
@@ -133,7 +133,7 @@ def test_a_slow_watcher_is_dropped_and_others_do_not_notice() -> None:
     """A watcher that stops reading is told 410 (or cut off) and costs no more than its own bounded buffer."""
 
     async def run() -> None:
-        limits = Limits(watch_events=50, watch_bytes=2_000_000)
+        limits = StoreLimits(watch_events=50, watch_bytes=2_000_000)
         times = WatchTimes(farewell=0.5)
         async with client(ServeOptions(tls=False, limits=limits, times=times)) as c:
             host, port = c.server.url.removeprefix("http://").split(":")

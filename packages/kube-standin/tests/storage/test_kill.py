@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from kube_standin.storage import SqliteLog, Store
-from kube_standin.storage.store import Limits
+from kube_standin.storage.store import StoreLimits
 
 ROUNDS = 1000 if os.environ.get("REPRIEVE_CHAOS") == "full" else 40
-LIMITS = Limits(history_changes=500, history_bytes=200_000)
+LIMITS = StoreLimits(history_changes=500, history_bytes=200_000)
 REPORT = struct.Struct("<II?")
 
 

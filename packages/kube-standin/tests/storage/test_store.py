@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from kube_standin.storage import (
+    CommitLog,
     CompactedError,
     FutureRevisionError,
-    Log,
     MovedError,
     SqliteLog,
     Staged,
@@ -26,7 +26,7 @@ from kube_standin.storage import (
     Subscription,
 )
 from kube_standin.storage.log import Row
-from kube_standin.storage.store import COMPACT_STEP, Limits, as_object
+from kube_standin.storage.store import COMPACT_STEP, StoreLimits, as_object
 
 NAMES = ("a", "b", "c")
 SPACES = ("", "ns1", "ns2")
@@ -203,7 +203,7 @@ def test_a_namespace_is_listed_as_it_was_before_what_is_being_written() -> None:
     assert [state.key for state in store.page("things", "ns2").states] == [("ns2", "coming"), ("ns2", "there")]
 
 
-class RecordingLog(Log):
+class RecordingLog(CommitLog):
     """Notes the revisions of each transaction; fails when told to."""
 
     def __init__(self) -> None:
@@ -305,13 +305,13 @@ def test_what_needed_no_write_waits_for_what_it_was_read_from() -> None:
 
 
 def test_history_is_bounded_in_changes_and_bytes() -> None:
-    store = Store(limits=Limits(history_changes=100, history_bytes=10**9))
+    store = Store(limits=StoreLimits(history_changes=100, history_bytes=10**9))
     for number in range(2000):
         write(store, "", f"n{number % 7}", str(number))
         store.flush()
     assert store.revision - store.compacted < 100 + 513
     assert {name: len(kept) for name, kept in store._by_resource.items()} == {"things": len(store._history)}
-    small = Store(limits=Limits(history_changes=10**6, history_bytes=20_000))
+    small = Store(limits=StoreLimits(history_changes=10**6, history_bytes=20_000))
     for number in range(500):
         write(small, "", "a", "x" * 200 + str(number))
         small.flush()
@@ -321,16 +321,16 @@ def test_history_is_bounded_in_changes_and_bytes() -> None:
 def test_as_many_bytes_of_history_are_kept_as_may_be_and_no_more() -> None:
     """At the bound nothing is forgotten; beyond it an eighth more than what is over: not something at every write."""
 
-    def written(number: int, limits: Limits) -> tuple[Store, list[int]]:
+    def written(number: int, limits: StoreLimits) -> tuple[Store, list[int]]:
         store, sizes = Store(limits=limits), []
         for _ in range(number):
             sizes.append(len(write(store, "", "a", "x").raw))
             store.flush()
         return store, sizes
 
-    plenty = Limits(history_changes=10**6, history_bytes=10**9)
+    plenty = StoreLimits(history_changes=10**6, history_bytes=10**9)
     _, sizes = written(17, plenty)
-    bound = Limits(history_changes=10**6, history_bytes=sum(sizes[:16]))
+    bound = StoreLimits(history_changes=10**6, history_bytes=sum(sizes[:16]))
     store, _ = written(16, bound)
     assert len(store.subscribe("things", since=1).take()) == 16
     store, _ = written(17, bound)
@@ -339,7 +339,7 @@ def test_as_many_bytes_of_history_are_kept_as_may_be_and_no_more() -> None:
 
 
 def test_a_slow_watcher_overflows_alone() -> None:
-    store = Store(limits=Limits(watch_events=10))
+    store = Store(limits=StoreLimits(watch_events=10))
     slow, quick = store.subscribe("things"), store.subscribe("things")
     seen = 0
     for number in range(50):
@@ -459,7 +459,7 @@ def test_what_is_staged_may_be_taken_back_as_a_whole() -> None:
 @pytest.mark.parametrize(("changes", "kept"), [(100 + COMPACT_STEP, 100 + COMPACT_STEP), (101 + COMPACT_STEP, 100)])
 def test_history_is_cut_to_its_limit_where_it_is_a_step_beyond_it(changes: int, kept: int) -> None:
     """Not at every write: that would cost one deletion in the log each."""
-    store = Store(limits=Limits(history_changes=100, history_bytes=10**9))
+    store = Store(limits=StoreLimits(history_changes=100, history_bytes=10**9))
     for number in range(changes):
         write(store, "", "a", str(number))
         store.flush()

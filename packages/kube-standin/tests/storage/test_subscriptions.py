@@ -10,7 +10,7 @@ from collections.abc import Callable
 import pytest
 
 from kube_standin.storage import Store, Stored, Subscription
-from kube_standin.storage.model import Change
+from kube_standin.storage.model import StoredChange
 from tests.waiting import DEADLINE
 
 
@@ -23,8 +23,8 @@ def subscription(events: int = 100, size: int = 1 << 20) -> Subscription:
     return Subscription("things", None, None, 0, limit_events=events, limit_bytes=size)
 
 
-def added(states: list[Stored]) -> list[Change]:
-    return [Change("ADDED", state, None) for state in states]
+def added(states: list[Stored]) -> list[StoredChange]:
+    return [StoredChange("ADDED", state, None) for state in states]
 
 
 def test_a_watcher_that_is_full_is_told_so_once_and_given_nothing_more() -> None:

@@ -39,7 +39,7 @@ WIDE = {
 
 
 @pytest.mark.parametrize("kind", [one for one in kinds.BUILTIN if one.stored], ids=lambda k: f"{k.group}-{k.kind}")
-def test_headings_for_wide_output_alone(kind: kinds.Kind) -> None:
+def test_headings_for_wide_output_alone(kind: kinds.ServedKind) -> None:
     """Priority 1 says that a column shows with `-o wide`; 0 that it always does."""
     priorities = {column.name: column.definition()["priority"] for column in columns_of(kind)}
     wide = WIDE.get((kind.api_version, kind.kind), ())

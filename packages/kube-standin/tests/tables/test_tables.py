@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kube_standin import kinds
-from kube_standin.kinds import Kind
+from kube_standin.kinds import ServedKind
 from kube_standin.tables import ages, columns_of, jsonpaths, table
 from tests.recorded.oracle import Transcript, every, needs_transcripts, transcript
 from tests.recorded.shapes import custom_kind, pod, shape, stored
@@ -21,7 +21,7 @@ NOW = datetime(2026, 1, 1, 0, 1, tzinfo=UTC)
 _PLURALS = {kind.plural: shape(kind.api_version, kind.kind) for kind in reversed(kinds.BUILTIN)}
 
 
-def cells(kind: Kind, obj: Json, now: datetime = NOW) -> Json:
+def cells(kind: ServedKind, obj: Json, now: datetime = NOW) -> Json:
     """Heading -> cell."""
     made = table(kind, [obj], include_object="None", now=now, list_meta={})
     headings = [column["name"] for column in made["columnDefinitions"]]
@@ -34,7 +34,7 @@ def _tables() -> list[Transcript]:
     ]
 
 
-def _shape_of(one: Transcript) -> Kind:
+def _shape_of(one: Transcript) -> ServedKind:
     steps = one.path.partition("?")[0].strip("/").split("/")
     return next(_PLURALS[step] for step in reversed(steps) if step in _PLURALS and step != "namespaces")
 
@@ -207,7 +207,7 @@ def test_cells_of_other_kinds(api_version: str, kind: str, obj: Json, expected: 
 
 
 @pytest.mark.parametrize("kind", [kind for kind in kinds.BUILTIN if kind.stored], ids=lambda k: f"{k.group}-{k.kind}")
-def test_a_bare_object_of_every_kind_can_be_shown(kind: kinds.Kind) -> None:
+def test_a_bare_object_of_every_kind_can_be_shown(kind: kinds.ServedKind) -> None:
     made = table(kind, [{"metadata": {"name": "x"}}], include_object="", now=NOW, list_meta={})
     assert len(made["rows"][0]["cells"]) == len(made["columnDefinitions"])
     for column in made["columnDefinitions"]:
@@ -230,7 +230,7 @@ def test_what_goes_with_a_row() -> None:
     assert rows["None"] is None
 
 
-def _custom(columns: list[Json] | None) -> Kind:
+def _custom(columns: list[Json] | None) -> ServedKind:
     definition: Json = {"additionalPrinterColumns": columns} if columns else {}
     return custom_kind("wire.example.com", "v1", "Gang", definition=definition)
 

@@ -20,7 +20,7 @@ import pytest
 
 from kube_standin.command import announce, default_data_dir, report_loaded
 from kube_standin.errors import bad_request
-from kube_standin.loading import Loaded
+from kube_standin.loading import LoadReport
 from kube_standin.storage.log import StorageError
 from reprieve.cli import apiserver, outcome
 from reprieve.live.supervising import ChildRefusedError
@@ -359,7 +359,7 @@ def serving_of(
         keys=SimpleNamespace(reader_token="of-the-reader"),
         options=SimpleNamespace(data_dir=data_dir if data_dir is not None else directory),
         kubeconfig=directory / "kubeconfig",
-        control_plane=SimpleNamespace(loaded=Loaded(made=loaded), found=found or {}),
+        control_plane=SimpleNamespace(loaded=LoadReport(made=loaded), found=found or {}),
     )
 
 
@@ -427,25 +427,25 @@ NAMES = [f'Node "n{number}"' for number in range(5)]
 @pytest.mark.parametrize(
     ("loaded", "expected"),
     [
-        (Loaded(), []),
-        (Loaded(made=1), ["loaded 1 object"]),
-        (Loaded(made=2, added=NAMES[:1]), ['loaded 2 objects, with what the input lacks: Node "n0"']),
+        (LoadReport(), []),
+        (LoadReport(made=1), ["loaded 1 object"]),
+        (LoadReport(made=2, added=NAMES[:1]), ['loaded 2 objects, with what the input lacks: Node "n0"']),
         (
-            Loaded(made=9, added=NAMES[:3]),
+            LoadReport(made=9, added=NAMES[:3]),
             ['loaded 9 objects, with what the input lacks: Node "n0", Node "n1", Node "n2"'],
         ),
         (
-            Loaded(made=9, added=NAMES[:4]),
+            LoadReport(made=9, added=NAMES[:4]),
             ['loaded 9 objects, with what the input lacks: Node "n0", Node "n1", Node "n2" and 1 more'],
         ),
-        (Loaded(kept=NAMES[:1]), ['1 object of the input there already, kept as found: Node "n0"']),
+        (LoadReport(kept=NAMES[:1]), ['1 object of the input there already, kept as found: Node "n0"']),
         (
-            Loaded(kept=NAMES),
+            LoadReport(kept=NAMES),
             ['5 objects of the input there already, kept as found: Node "n0", Node "n1", Node "n2" and 2 more'],
         ),
-        (Loaded(orphaned=1), ["warning: the owners of 1 object are not in the input; loaded without them"]),
+        (LoadReport(orphaned=1), ["warning: the owners of 1 object are not in the input; loaded without them"]),
         (
-            Loaded(made=1, orphaned=2, warnings=["w"], left_out=["bad: no"]),
+            LoadReport(made=1, orphaned=2, warnings=["w"], left_out=["bad: no"]),
             [
                 "warning: w",
                 "warning: bad: no; left out",
@@ -453,13 +453,13 @@ NAMES = [f'Node "n{number}"' for number in range(5)]
                 "loaded 1 object",
             ],
         ),
-        (Loaded(warnings=["w"] * 20), ["warning: w"] * 20),
-        (Loaded(warnings=["w"] * 21), ["warning: w"] * 20 + ["warning: ... and 1 more of this sort"]),
-        (Loaded(left_out=["x"] * 25), ["warning: x; left out"] * 20 + ["warning: ... and 5 more of this sort"]),
+        (LoadReport(warnings=["w"] * 20), ["warning: w"] * 20),
+        (LoadReport(warnings=["w"] * 21), ["warning: w"] * 20 + ["warning: ... and 1 more of this sort"]),
+        (LoadReport(left_out=["x"] * 25), ["warning: x; left out"] * 20 + ["warning: ... and 5 more of this sort"]),
     ],
 )
 def test_loading_of_manifests_is_summed_up_in_few_lines(
-    loaded: Loaded, expected: list[str], capsys: pytest.CaptureFixture[str]
+    loaded: LoadReport, expected: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     report_loaded(loaded, apiserver.CONSOLE)
     assert capsys.readouterr().err.splitlines() == expected

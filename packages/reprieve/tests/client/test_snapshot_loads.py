@@ -18,7 +18,7 @@ from kube_rules.foreign_groups import COSCHEDULING_VERSION, VOLCANO_VERSION
 from kube_rules.manifests import PlainObject
 from kube_rules.meta import KubernetesObject
 from kube_standin.admission import admission_steps
-from kube_standin.loading import Loaded, load_objects
+from kube_standin.loading import LoadReport, load_objects
 from kube_standin.security import Secrets
 from kube_standin.server.serving import ControlPlane
 from kube_standin.storage import Store, open_log
@@ -36,7 +36,7 @@ KINDS: tuple[type[KubernetesObject], ...] = (o.Node, *OPTIONAL, *(kind for kind 
 VERSIONS = {kind.KIND: kind.API_VERSION for kind in KINDS}
 
 
-def server_of(manifests: Sequence[Json]) -> tuple[ControlPlane, Loaded]:
+def server_of(manifests: Sequence[Json]) -> tuple[ControlPlane, LoadReport]:
     """A server that has loaded the manifests."""
     server = ControlPlane(
         Store(open_log(":memory:")), Secrets("admin", "reader", b"signing").tokens(), steps=admission_steps

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from kube_standin.features import Features
-from kube_standin.kinds import BUILTIN, Kind
+from kube_standin.kinds import BUILTIN, ServedKind
 from kube_standin.server.serving import ServeOptions, serving
 from reprieve.client.discovery import discover
 from reprieve.client.kubeconfig import connect
@@ -159,7 +159,7 @@ def test_a_composite_without_a_priority_has_the_highest_of_what_is_in_it() -> No
     play(act, features=Features(generic_workload=False))
 
 
-def rows(*versions: str) -> list[Kind]:
+def rows(*versions: str) -> list[ServedKind]:
     """The groups of these versions, and the composites where they are among them."""
     kinds = ("PodGroup", "CompositePodGroup", "Workload")
     return [one for one in BUILTIN if one.kind in kinds and one.version in versions]

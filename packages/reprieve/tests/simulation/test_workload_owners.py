@@ -9,7 +9,7 @@ import pytest
 from kube_rules.errors import Origin
 from kube_rules.manifests import PodMaker, UnknownObject
 from kube_rules.objects import Pod
-from reprieve.simulation.workloads.batches import Names, Workload, workload_of
+from reprieve.simulation.workloads.batches import PodNames, PodWorkload, workload_of
 from reprieve.simulation.workloads.owners import (
     Owner,
     Owners,
@@ -279,7 +279,7 @@ def test_what_an_object_is_called(meta: Json, name: str, subject: str) -> None:
     assert key_of(manifest) == ("batch", "Job", subject.split("/")[0], name)
 
 
-def workload(name: str = "x", namespace: str = "default") -> Workload:
+def workload(name: str = "x", namespace: str = "default") -> PodWorkload:
     return workload_of(maker(name, namespace=namespace))
 
 
@@ -296,12 +296,12 @@ def workload(name: str = "x", namespace: str = "default") -> Workload:
 )
 def test_a_name_that_ends_in_a_hyphen_is_completed(asked: list[str], names: list[str]) -> None:
     """whatif.md 1.3: five digits for the five characters that the controller makes up, on 58 at most."""
-    given = Names()
+    given = PodNames()
     assert [given.made(workload(), each) for each in asked] == names
 
 
 def test_names_are_those_of_a_namespace() -> None:
-    given = Names()
+    given = PodNames()
     given.take("default", "a-00000")
     assert given.is_taken("default", "a-00000")
     assert not given.is_taken("team", "a-00000")
@@ -337,6 +337,6 @@ def test_names_are_those_of_a_namespace() -> None:
 def test_places_of_a_made_object_are_those_of_what_the_input_has(inner: str, outer: str, path: str, place: str) -> None:
     """whatif.md 1.9."""
     given = workload()
-    within = Workload(given.manifest, given.origin, given.subject, 0.0, given.key, inner, outer)
+    within = PodWorkload(given.manifest, given.origin, given.subject, 0.0, given.key, inner, outer)
     assert within.place(path) == place
     assert within.error(path, "wrong").path == place

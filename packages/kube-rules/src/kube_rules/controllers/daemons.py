@@ -51,7 +51,7 @@ def _without_seconds(toleration: object) -> Json:
     return {name: value for name, value in mapping(toleration).items() if name != "tolerationSeconds"}
 
 
-class Verdict(NamedTuple):
+class NodeVerdict(NamedTuple):
     """Whether a node should have a pod of the DaemonSet, and whether one that is there may go on running."""
 
     should_run: bool
@@ -74,14 +74,14 @@ class DaemonNodes:
             with suppress(msgspec.ValidationError, SelectorError):
                 self._selector = compile_node_selector(msgspec.convert(required, NodeSelector))
 
-    def verdict(self, name: str, labels: Mapping[str, str], taints: Iterable[tuple[str, str, str]]) -> Verdict:
+    def verdict(self, name: str, labels: Mapping[str, str], taints: Iterable[tuple[str, str, str]]) -> NodeVerdict:
         """Return the verdict on a node; a taint is (key, value, effect)."""
         if self._name not in ("", name) or any(labels.get(key) != value for key, value in self._labels.items()):
-            return Verdict(False, False)
+            return NodeVerdict(False, False)
         if self._selector is not None and not self._selector.matches(labels, name):
-            return Verdict(False, False)
+            return NodeVerdict(False, False)
         effects = {taint[2] for taint in taints if not any(_covers(one, taint) for one in self._tolerations)}
-        return Verdict(not effects & {"NoSchedule", "NoExecute"}, "NoExecute" not in effects)
+        return NodeVerdict(not effects & {"NoSchedule", "NoExecute"}, "NoExecute" not in effects)
 
 
 def _covers(toleration: Mapping[str, Any], taint: tuple[str, str, str]) -> bool:

@@ -15,7 +15,7 @@ from kube_standin.admission.pods import DefaultTolerationSeconds, ServiceAccount
 from kube_standin.admission.priority import PreemptionPriority, Priority, Standing
 from kube_standin.admission.quota import ResourceQuota
 from kube_standin.admission_chain import Step
-from kube_standin.registry import Registry
+from kube_standin.registry import ObjectRegistry
 
 __all__ = ["PROTECTION", "STEPS", "admission_steps"]
 
@@ -34,7 +34,7 @@ STEPS: Mapping[str, Callable[[], Step]] = {
 """Plugin name -> its step, in the order they run."""
 
 
-def admission_steps(_registry: Registry | None = None, *, off: Iterable[str] = ()) -> list[Step]:
+def admission_steps(_registry: ObjectRegistry | None = None, *, off: Iterable[str] = ()) -> list[Step]:
     """Return fresh steps for one server, without those named in ``off``; raises ValueError for unknown names.
 
     Fits ``ServeOptions.steps``.

@@ -6,7 +6,7 @@ Rules: api.md "Workload and PodGroup", composite.md 1; recorded answers 439 to 4
 
 from __future__ import annotations
 
-from kube_standin.admission_chain import Request, Step
+from kube_standin.admission_chain import AdmissionRequest, Step
 
 PROTECTION = "scheduling.k8s.io/podgroup-protection"
 COMPOSITE_PROTECTION = "scheduling.k8s.io/compositepodgroup-protection"
@@ -23,7 +23,7 @@ class PodGroupProtection(Step):
 
     kinds = frozenset(("pods", _GROUPS, _COMPOSITES))
 
-    def mutate(self, request: Request) -> None:
+    def mutate(self, request: AdmissionRequest) -> None:
         """Add the finalizer on create."""
         protection = _FINALIZERS.get(request.kind.resource)
         if protection is None or request.operation != "CREATE" or request.subresource:
@@ -32,7 +32,7 @@ class PodGroupProtection(Step):
         if protection not in finalizers:
             finalizers.append(protection)
 
-    def validate(self, request: Request) -> None:
+    def validate(self, request: AdmissionRequest) -> None:
         """Refuse (403) what would come under a group that is being deleted; one that is not there yet is fine."""
         if request.operation != "CREATE" or request.subresource:
             return
@@ -58,7 +58,7 @@ class PodGroupReference(Step):
 
     kinds = frozenset((_GROUPS,))
 
-    def validate(self, request: Request) -> None:
+    def validate(self, request: AdmissionRequest) -> None:
         """Check the reference of a new group."""
         if request.operation != "CREATE" or request.subresource:
             return

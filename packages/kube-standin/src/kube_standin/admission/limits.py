@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from kube_rules.admission.limit_ranges import ANNOTATION, fill_containers, refusal
 from kube_rules.json import Json
-from kube_standin.admission_chain import Request, Step
+from kube_standin.admission_chain import AdmissionRequest, Step
 
 _RANGES = "limitranges"
 
@@ -17,7 +17,7 @@ class LimitRanger(Step):
 
     kinds = frozenset(("pods", "persistentvolumeclaims"))
 
-    def mutate(self, request: Request) -> None:
+    def mutate(self, request: AdmissionRequest) -> None:
         """Fill in default requests and limits of containers."""
         if request.operation != "CREATE" or request.subresource or request.kind.plural != "pods":
             return
@@ -30,7 +30,7 @@ class LimitRanger(Step):
         first = f"{before}; " if before else "LimitRanger plugin set: "
         annotations[ANNOTATION] = first + "; ".join(filled)
 
-    def validate(self, request: Request) -> None:
+    def validate(self, request: AdmissionRequest) -> None:
         """Refuse what is out of bounds (403)."""
         if request.operation != "CREATE" or request.subresource:
             return
@@ -39,6 +39,6 @@ class LimitRanger(Step):
             raise request.refused(why)
 
 
-def _items(request: Request) -> list[Json]:
+def _items(request: AdmissionRequest) -> list[Json]:
     states = request.registry.store.heads(_RANGES, request.namespace)
     return [item for state in states for item in (state.decode().get("spec") or {}).get("limits") or ()]

@@ -7,7 +7,7 @@ answers 115 and 538.
 from __future__ import annotations
 
 from kube_rules.json import Json
-from kube_standin.admission_chain import Request, Step
+from kube_standin.admission_chain import AdmissionRequest, Step
 
 NOT_READY = "node.kubernetes.io/not-ready"
 UNREACHABLE = "node.kubernetes.io/unreachable"
@@ -24,7 +24,7 @@ class ServiceAccount(Step):
 
     kinds = frozenset(("pods",))
 
-    def mutate(self, request: Request) -> None:
+    def mutate(self, request: AdmissionRequest) -> None:
         """Fill in or check the account of a new pod."""
         if request.operation != "CREATE" or request.subresource:
             return
@@ -43,7 +43,7 @@ class DefaultTolerationSeconds(Step):
 
     kinds = frozenset(("pods",))
 
-    def mutate(self, request: Request) -> None:
+    def mutate(self, request: AdmissionRequest) -> None:
         """Add the tolerations a new pod lacks."""
         if request.operation != "CREATE" or request.subresource:
             return
@@ -68,7 +68,7 @@ class TaintNodes(Step):
 
     kinds = frozenset(("nodes",))
 
-    def mutate(self, request: Request) -> None:
+    def mutate(self, request: AdmissionRequest) -> None:
         """Add the taint to a new node."""
         if request.operation != "CREATE" or request.subresource:
             return

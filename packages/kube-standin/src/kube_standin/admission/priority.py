@@ -27,7 +27,7 @@ from kube_rules.json import Json
 from kube_rules.standing import RAISING, excesses
 from kube_rules.versions import CRD_GROUP
 from kube_rules.work_annotations import NO_CLASS_TERMS, class_terms
-from kube_standin.admission_chain import Objects, Request, Step
+from kube_standin.admission_chain import AdmissionRequest, Objects, Step
 
 CLASSES = "priorityclasses.scheduling.k8s.io"
 GROUPS = "podgroups.scheduling.k8s.io"
@@ -122,7 +122,7 @@ class Priority(Step):
 
     kinds = frozenset(("pods", GROUPS, COMPOSITES, WORKLOADS, CLASSES))
 
-    def mutate(self, request: Request) -> None:
+    def mutate(self, request: AdmissionRequest) -> None:
         """Fill in class name, value and preemption policy; refuse (403) what contradicts them."""
         if request.operation != "CREATE" or request.subresource:
             return
@@ -142,7 +142,7 @@ class Priority(Step):
                 for template in templates(spec):
                     self._resolve(request, template.holder, _COMPOSITE_TEMPLATE if template.composite else _TEMPLATE)
 
-    def validate(self, request: Request) -> None:
+    def validate(self, request: AdmissionRequest) -> None:
         """Refuse a second default class."""
         if request.kind.resource != CLASSES or request.operation == "DELETE" or request.subresource:
             return
@@ -153,7 +153,7 @@ class Priority(Step):
             why = f"PriorityClass {present.name} is already marked as default. Only one default can exist"
             raise request.refused(why)
 
-    def _resolve(self, request: Request, holder: Json, words: _Words) -> None:
+    def _resolve(self, request: AdmissionRequest, holder: Json, words: _Words) -> None:
         resolved = _find(request, holder.get("priorityClassName") or "")
         given = holder.get("priority")
         if given is not None and given != resolved.value:
@@ -175,7 +175,7 @@ class PreemptionPriority(Step):
 
     kinds = frozenset((GROUPS, COMPOSITES))
 
-    def mutate(self, request: Request) -> None:
+    def mutate(self, request: AdmissionRequest) -> None:
         """Write the value of the class that a group names; refuse (403) one that is missing or too low."""
         if request.subresource or request.operation == "DELETE":
             return
@@ -215,7 +215,7 @@ class Standing(Step):
 
     kinds = frozenset(("pods", GROUPS, COMPOSITES)) | FOREIGN
 
-    def validate(self, request: Request) -> None:
+    def validate(self, request: AdmissionRequest) -> None:
         """Refuse (403) a value that is not granted and was not there."""
         if request.operation == "DELETE":
             return
@@ -240,12 +240,12 @@ class Standing(Step):
                 raise request.refused(excess.problem(annotations))
 
 
-def _class(request: Request, name: str) -> _Class | None:
+def _class(request: AdmissionRequest, name: str) -> _Class | None:
     state = request.registry.store.head(_STORED_CLASSES, "", name) if name else None
     return None if state is None else _decode(state.raw)
 
 
-def _find(request: Request, name: str) -> Resolved:
+def _find(request: AdmissionRequest, name: str) -> Resolved:
     if not name:
         return default_class(request.registry) or Resolved("", DEFAULT_PRIORITY, PREEMPT_LOWER)
     found = _class(request, name)

@@ -16,7 +16,7 @@ from kube_rules.admission.amounts import Amount, Amounts, added, amounts, printe
 from kube_rules.admission.quotas import QuotaError, afford, charge_for, counted, growth_of
 from kube_rules.admission.usage import classes_of_group, classes_of_groups, has_class_scope, in_scope
 from kube_rules.json import Json
-from kube_standin.admission_chain import Objects, Request, Step
+from kube_standin.admission_chain import AdmissionRequest, Objects, Step
 from kube_standin.storage import Store, Stored
 
 _QUOTAS = "resourcequotas"
@@ -70,7 +70,7 @@ def class_names(registry: Objects, namespace: str, changed: Json | None = None) 
 class ResourceQuota(Step):
     """Checks new objects against the quotas of their namespace and charges them; the last step of the chain."""
 
-    def validate(self, request: Request) -> None:
+    def validate(self, request: AdmissionRequest) -> None:
         """Check what the object adds against every quota that covers it; the charges are written once it is staged."""
         kind = request.kind
         if not kind.namespaced or request.subresource or request.operation == "DELETE" or not kind.stored:
@@ -88,7 +88,7 @@ class ResourceQuota(Step):
             request.on_staged.append(partial(_charge, request.registry.store, charges))
 
     @staticmethod
-    def _regroup(request: Request) -> None:
+    def _regroup(request: AdmissionRequest) -> None:
         """A group names other classes than before: its pods count for those, or the write is refused."""
         registry, namespace = request.registry, request.namespace
         if classes_of_group(request.new) == classes_of_group(request.old or {}):
@@ -122,7 +122,7 @@ class ResourceQuota(Step):
             request.on_staged.append(partial(_charge, registry.store, charges))
 
     @staticmethod
-    def _check(request: Request, state: Stored, growth: Mapping[str, Amount]) -> _Charge | None:
+    def _check(request: AdmissionRequest, state: Stored, growth: Mapping[str, Amount]) -> _Charge | None:
         """Refuse what exceeds one quota; returns what to charge it with, None if it is not concerned."""
         quota = state.decode()
         status = quota.get("status") or {}

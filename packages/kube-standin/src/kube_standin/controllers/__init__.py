@@ -1,7 +1,7 @@
 """The controllers scheduling relies on: one table, one switch each, one task each.
 
 ``CONTROLLERS`` maps names (those of kube-controller-manager where it has them) to classes.
-``Controllers`` runs a chosen set over one registry; ``run_controllers`` is the same as a context manager.
+``ControllerSet`` runs a chosen set over one registry; ``run_controllers`` is the same as a context manager.
 Everything is read from the store again at start, so a killed server goes on where it was.
 """
 
@@ -32,9 +32,9 @@ from kube_standin.controllers.replicas import ReplicaSets, ReplicationController
 from kube_standin.controllers.sources import Sources
 from kube_standin.controllers.statefulsets import StatefulSets
 from kube_standin.controllers.taints import TaintEviction
-from kube_standin.controllers.timing import Timers
+from kube_standin.controllers.timing import ControllerTimers
 from kube_standin.controllers.volumes import VolumeBinder
-from kube_standin.registry import Registry
+from kube_standin.registry import ObjectRegistry
 
 __all__ = ["CONTROLLERS", "Context", "Controller", "Controllers", "Times", "chosen", "run_controllers"]
 
@@ -90,12 +90,12 @@ def chosen(switches: str | Iterable[str] = "*") -> tuple[str, ...]:
     return tuple(name for name in CONTROLLERS if name not in off and (every or name in on))
 
 
-class Controllers:
+class ControllerSet:
     """A set of controllers over one registry, with the sources and timers they share (also with kubelets)."""
 
     def __init__(
         self,
-        registry: Registry,
+        registry: ObjectRegistry,
         names: Iterable[str] | None = None,
         *,
         times: Times | None = None,
@@ -105,7 +105,7 @@ class Controllers:
         self.context = Context(
             registry,
             Sources(registry.store),
-            Timers(registry.clock),
+            ControllerTimers(registry.clock),
             times if times is not None else Times(),
             ca_certificate,
         )
@@ -155,10 +155,10 @@ class Controllers:
 
 @asynccontextmanager
 async def run_controllers(
-    registry: Registry, switches: str = "*", *, times: Times | None = None, ca_certificate: str = ""
-) -> AsyncIterator[Controllers]:
+    registry: ObjectRegistry, switches: str = "*", *, times: Times | None = None, ca_certificate: str = ""
+) -> AsyncIterator[ControllerSet]:
     """Run the chosen controllers while the context lasts."""
-    controllers = Controllers(registry, chosen(switches), times=times, ca_certificate=ca_certificate)
+    controllers = ControllerSet(registry, chosen(switches), times=times, ca_certificate=ca_certificate)
     await controllers.start()
     try:
         yield controllers

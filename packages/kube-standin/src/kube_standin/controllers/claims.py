@@ -23,7 +23,7 @@ from kube_standin.controllers.reconciling import Controller
 from kube_standin.controllers.views import ClaimSeen, GroupSeen, Key, PodSeen, Seen
 from kube_standin.deleting import DeleteOptions
 from kube_standin.errors import StatusError
-from kube_standin.kinds import Kind
+from kube_standin.kinds import ServedKind
 from kube_standin.metadata import annotations_of, controller_of, owner_reference, without_finalizer
 
 Task = tuple[Literal["pod", "group", "claim"], str, str]
@@ -179,7 +179,7 @@ class ResourceClaims(Controller):
             elif claim:
                 self._reserve(pod, claim, {"resource": "pods"})
 
-    def _name(self, row: Kind, key: Key, made: list[Json]) -> None:
+    def _name(self, row: ServedKind, key: Key, made: list[Json]) -> None:
         """List in the status which claims were made."""
 
         def change(obj: Json) -> None:

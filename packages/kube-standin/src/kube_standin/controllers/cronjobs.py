@@ -16,7 +16,7 @@ from kube_standin.controllers.reconciling import Controller
 from kube_standin.controllers.views import Key, Seen, SelectingSeen
 from kube_standin.deleting import DeleteOptions
 from kube_standin.errors import StatusError
-from kube_standin.kinds import Kind
+from kube_standin.kinds import ServedKind
 from kube_standin.metadata import key_of, owner_reference
 
 _SOURCE = "cronjob-controller"
@@ -30,7 +30,7 @@ class CronJobs(Controller):
     def connect(self) -> None:
         """Queue a CronJob when it or one of its Jobs changes."""
         context = self.context
-        self.row: Kind = context.kind("batch/v1", "CronJob")
+        self.row: ServedKind = context.kind("batch/v1", "CronJob")
         self.job_row = context.kind("batch/v1", "Job")
         self.jobs = context.sources.of(self.job_row.storage_key, SelectingSeen)
         index_owners(self.jobs)

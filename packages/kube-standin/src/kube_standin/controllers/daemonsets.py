@@ -13,7 +13,14 @@ import copy
 import msgspec
 
 from kube_rules.controllers.amounts import share_of
-from kube_rules.controllers.daemons import DaemonNodes, Verdict, daemon_labels, daemon_pod, daemon_tolerations, node_of
+from kube_rules.controllers.daemons import (
+    DaemonNodes,
+    NodeVerdict,
+    daemon_labels,
+    daemon_pod,
+    daemon_tolerations,
+    node_of,
+)
 from kube_rules.controllers.pods import CONTROLLER_REVISION_HASH
 from kube_rules.json import Json
 from kube_rules.objects import Affinity
@@ -24,7 +31,7 @@ from kube_standin.controllers.views import Key, NodeSeen, PodSeen
 from kube_standin.deleting import DeleteOptions
 
 
-def verdict_on(nodes: DaemonNodes, node: NodeSeen) -> Verdict:
+def verdict_on(nodes: DaemonNodes, node: NodeSeen) -> NodeVerdict:
     """Return whether a node should have a pod, and whether one may go on running there."""
     taints = ((taint.key, taint.value, taint.effect) for taint in node.spec.taints or ())
     return nodes.verdict(node.metadata.name, node.metadata.labels or {}, taints)
@@ -104,7 +111,7 @@ class DaemonSets(PodOwner):
         owner: Json,
         digest: str,
         by_node: dict[str, list[PodSeen]],
-        verdicts: dict[str, Verdict],
+        verdicts: dict[str, NodeVerdict],
     ) -> None:
         missing: list[str] = []
         for node, (should, may) in verdicts.items():
@@ -134,7 +141,7 @@ class DaemonSets(PodOwner):
         self.create_pods(owner, len(missing), lambda: self._pod(owner, digest, next(nodes)))
 
     def _replace(
-        self, owner: Json, digest: str, by_node: dict[str, list[PodSeen]], verdicts: dict[str, Verdict]
+        self, owner: Json, digest: str, by_node: dict[str, list[PodSeen]], verdicts: dict[str, NodeVerdict]
     ) -> None:
         """Rolling update: end pods of old templates, at most maxUnavailable nodes at a time."""
         strategy = owner["spec"].get("updateStrategy") or {}
@@ -163,7 +170,7 @@ class DaemonSets(PodOwner):
         owner: Json,
         digest: str,
         by_node: dict[str, list[PodSeen]],
-        verdicts: dict[str, Verdict],
+        verdicts: dict[str, NodeVerdict],
     ) -> None:
         desired = [node for node, (should, _) in verdicts.items() if should]
         running = {node: [pod for pod in pods if not pod.finished] for node, pods in by_node.items()}

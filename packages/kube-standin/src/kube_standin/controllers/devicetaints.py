@@ -30,7 +30,7 @@ from kube_standin.controllers.views import (
     ResultSeen,
     RuleSeen,
     SliceSeen,
-    Taint,
+    TaintSeen,
 )
 from kube_standin.deleting import DeleteOptions
 
@@ -44,7 +44,7 @@ _SOURCE = "device-taint-eviction-controller"
 
 
 @dataclass(frozen=True, slots=True)
-class Eviction:
+class ClaimEviction:
     """When the pods of a claim must be evicted, and because of which rules."""
 
     when: datetime
@@ -130,20 +130,20 @@ class DeviceTaintEviction(Controller):
 
     # -- when a pod must be evicted ------------------------------------------------------------------------------------
 
-    def _eviction(self, claim: ClaimSeen, rules: Iterable[RuleSeen]) -> Eviction | None:
+    def _eviction(self, claim: ClaimSeen, rules: Iterable[RuleSeen]) -> ClaimEviction | None:
         """The earliest end of what the claim's requests tolerate, with all rules that end something."""
-        found: Eviction | None = None
+        found: ClaimEviction | None = None
         for result in claim.results:
             for taint, rule in self._taints(result, rules):
                 when = self._end(result, taint, rule)
                 if when is None:
                     continue
                 names = frozenset({rule.metadata.name}) if rule is not None else frozenset()
-                before = found or Eviction(when)
-                found = Eviction(min(when, before.when), before.rules | names)
+                before = found or ClaimEviction(when)
+                found = ClaimEviction(min(when, before.when), before.rules | names)
         return found
 
-    def _taints(self, result: ResultSeen, rules: Iterable[RuleSeen]) -> Iterator[tuple[Taint, RuleSeen | None]]:
+    def _taints(self, result: ResultSeen, rules: Iterable[RuleSeen]) -> Iterator[tuple[TaintSeen, RuleSeen | None]]:
         there = self._slices.some("pool", (result.driver, result.pool))
         newest = max((one.spec.pool.generation for one in there), default=0)
         for one in there:
@@ -154,9 +154,9 @@ class DeviceTaintEviction(Controller):
                     yield from ((taint, None) for taint in device.taints or () if taint.effect == _NO_EXECUTE)
         yield from ((rule.spec.taint, rule) for rule in rules if rule.selects(result))
 
-    def _end(self, result: ResultSeen, taint: Taint, rule: RuleSeen | None) -> datetime | None:
+    def _end(self, result: ResultSeen, taint: TaintSeen, rule: RuleSeen | None) -> datetime | None:
         """Until when the request puts up with the taint; None: for ever. `tolerationSeconds` is of NoExecute alone."""
-        executing = Taint(taint.key, _NO_EXECUTE, taint.value)
+        executing = TaintSeen(taint.key, _NO_EXECUTE, taint.value)
         used = [one for one in result.tolerations or () if tolerates(one, executing)]
         seconds = [one["tolerationSeconds"] for one in used if _limited(one)]
         if len(used) > len(seconds):
@@ -164,7 +164,7 @@ class DeviceTaintEviction(Controller):
         since = self._since(result, taint, rule)
         return tolerated_until(since, min(seconds)) if seconds else since
 
-    def _since(self, result: ResultSeen, taint: Taint, rule: RuleSeen | None) -> datetime:
+    def _since(self, result: ResultSeen, taint: TaintSeen, rule: RuleSeen | None) -> datetime:
         if taint.time_added:
             return parse_stamp(taint.time_added)
         place = (rule.metadata.uid,) if rule is not None else (result.driver, result.pool, result.device)

@@ -19,7 +19,7 @@ from kube_standin.controllers.reconciling import Controller
 from kube_standin.controllers.sources import VIEWS, HasMeta
 from kube_standin.controllers.views import Meta, Owner, Seen
 from kube_standin.deleting import FOREGROUND, ORPHAN, DeleteOptions, Propagation
-from kube_standin.kinds import Kind
+from kube_standin.kinds import ServedKind
 from kube_standin.metadata import disowned, without_finalizer
 
 
@@ -41,7 +41,7 @@ class GarbageCollector(Controller):
         self._dependents: dict[str, set[Item]] = {}
         self._blocking: dict[str, set[Item]] = {}
         self._begun: set[str] = set()  # uids of waiting owners with dependents that were queued
-        self._rows: dict[str, Kind] = {}
+        self._rows: dict[str, ServedKind] = {}
         self._watch_all()
         definitions = self.context.sources.of("apiextensions.k8s.io/customresourcedefinitions", Seen)
         definitions.add_handler(lambda _old, _new: self._watch_all())
@@ -113,13 +113,13 @@ class GarbageCollector(Controller):
         if metadata.get("ownerReferences"):
             self._judge(row, key, metadata)
 
-    def _orphan(self, row: Kind, key: Item, uid: str) -> None:
+    def _orphan(self, row: ServedKind, key: Item, uid: str) -> None:
         for dependent in list(self._dependents.get(uid, ())):
             self.spend()
             self._drop_references(dependent, {uid})
         self._drop_finalizer(row, key, ORPHAN)
 
-    def _wait_for_dependents(self, row: Kind, key: Item, uid: str) -> None:
+    def _wait_for_dependents(self, row: ServedKind, key: Item, uid: str) -> None:
         """Let an owner go that is deleted in the foreground once no dependent blocks it."""
         if uid not in self._begun:
             self._begun.add(uid)
@@ -163,7 +163,7 @@ class GarbageCollector(Controller):
         waits = metadata.get("deletionTimestamp") and FOREGROUND in (metadata.get("finalizers") or ())
         return str(metadata["uid"]) if waits else None
 
-    def _judge(self, row: Kind, key: Item, metadata: Json) -> None:
+    def _judge(self, row: ServedKind, key: Item, metadata: Json) -> None:
         """Delete an item if its owners are all gone; with a solid owner left, drop references to the others."""
         solid, dangling, waiting = False, set(), False
         for reference in metadata["ownerReferences"]:
@@ -204,7 +204,7 @@ class GarbageCollector(Controller):
 
         self.context.modify(row, (key.namespace, key.name), disowned(uids), manager="")
 
-    def _drop_finalizer(self, row: Kind, key: Item, name: str) -> None:
+    def _drop_finalizer(self, row: ServedKind, key: Item, name: str) -> None:
         self.context.modify(row, (key.namespace, key.name), without_finalizer(name), manager="")
 
 

@@ -19,7 +19,7 @@ FIRST_WAIT = 10.0
 LONGEST_WAIT = 600.0
 
 
-class Verdict(NamedTuple):
+class FailureVerdict(NamedTuple):
     """What a failure leads to; ``why`` is the message of the Job's condition if it fails at once."""
 
     action: Action
@@ -38,7 +38,7 @@ def _exit_codes(pod: Json) -> list[tuple[str, int]]:
     return found
 
 
-def judge(job: Json, pod: Json) -> Verdict:
+def judge(job: Json, pod: Json) -> FailureVerdict:
     """Apply the Job's podFailurePolicy to a failed pod (both manifests)."""
     rules = (job["spec"].get("podFailurePolicy") or {}).get("rules") or ()
     metadata = pod["metadata"]
@@ -58,9 +58,9 @@ def judge(job: Json, pod: Json) -> Verdict:
             matched = f"Pod {name} has condition {held}"
         if matched:
             if action == "FailJob":
-                return Verdict("FailJob", f"{matched} matching {action} rule at index {position}")
-            return Verdict("Ignore" if action == "Ignore" else "Count")
-    return Verdict("Count")
+                return FailureVerdict("FailJob", f"{matched} matching {action} rule at index {position}")
+            return FailureVerdict("Ignore" if action == "Ignore" else "Count")
+    return FailureVerdict("Count")
 
 
 def _has_condition(pod: Json, patterns: Any) -> str:

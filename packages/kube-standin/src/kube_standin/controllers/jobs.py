@@ -20,7 +20,7 @@ from kube_rules.selectors import parse_integer
 from kube_standin.clock import later, parse_stamp
 from kube_standin.conditions import condition_of, is_true, put_condition
 from kube_standin.controllers.availability import put_counts
-from kube_standin.controllers.jobfailures import Verdict, finished_at, judge, next_try
+from kube_standin.controllers.jobfailures import FailureVerdict, finished_at, judge, next_try
 from kube_standin.controllers.jobgroups import group_of, never_started
 from kube_standin.controllers.owning import CREATES_AT_ONCE, PodOwner, pod_of
 from kube_standin.controllers.reconciling import WRITES_AT_ONCE, NextTurn
@@ -186,7 +186,7 @@ class Jobs(PodOwner):
 
     def _spared(self, sync: _Sync, pod: Json) -> bool:
         """Whether a failure is not to be counted; notes it if the policy fails the Job."""
-        verdict: Verdict = judge(sync.job, pod)
+        verdict: FailureVerdict = judge(sync.job, pod)
         if verdict.action == "FailJob":
             sync.failure = ("PodFailurePolicy", verdict.why)
         return verdict.action == "Ignore"

@@ -15,7 +15,7 @@ from kube_standin.controllers.reconciling import WRITES_AT_ONCE, Controller
 from kube_standin.controllers.sources import VIEWS, Source
 from kube_standin.controllers.views import Seen
 from kube_standin.deleting import DeleteOptions
-from kube_standin.kinds import Kind
+from kube_standin.kinds import ServedKind
 from kube_standin.metadata import without_finalizer
 
 _RETRY_SECONDS = 0.2
@@ -56,9 +56,9 @@ class Namespaces(Controller):
             return
         context.modify(kind, ("", key), without_finalizer(FINALIZER, "spec"), "finalize")
 
-    def _inside(self) -> list[tuple[Source[Any], Kind]]:
+    def _inside(self) -> list[tuple[Source[Any], ServedKind]]:
         """What namespaces hold: the objects of each resource, by namespace, and those that are not yet deleted."""
-        found: dict[str, tuple[Source[Any], Kind]] = {}
+        found: dict[str, tuple[Source[Any], ServedKind]] = {}
         for row in list(self.context.registry.kinds):
             if not row.namespaced or not row.stored or row.storage_key in found:
                 continue
@@ -70,7 +70,7 @@ class Namespaces(Controller):
             found[row.storage_key] = (source, row)
         return list(found.values())
 
-    def _report_finalizers(self, name: str, sources: list[tuple[Source[Any], Kind]]) -> None:
+    def _report_finalizers(self, name: str, sources: list[tuple[Source[Any], ServedKind]]) -> None:
         """List in the status which finalizers the namespace waits for."""
         held = Counter(
             finalizer

@@ -18,7 +18,7 @@ from kube_standin.controllers.sources import Source, V
 from kube_standin.controllers.views import Key, PodSeen, SelectingSeen
 from kube_standin.deleting import DeleteOptions
 from kube_standin.errors import StatusError
-from kube_standin.kinds import Kind
+from kube_standin.kinds import ServedKind
 from kube_standin.metadata import annotations_of, disowned, key_of, owned_by, owner_reference
 
 CREATES_AT_ONCE = 100
@@ -55,7 +55,7 @@ class PodOwner(Controller):
     def connect(self) -> None:
         """Queue an owner when it or one of its pods changes."""
         context = self.context
-        self.row: Kind = context.kind(*self.of_kind)
+        self.row: ServedKind = context.kind(*self.of_kind)
         self.pod_row = context.kind("v1", "Pod")
         self.pods = context.sources.pods
         index_owners(self.pods)

@@ -17,7 +17,7 @@ from kube_standin.admission.quota import class_names
 from kube_standin.controllers.reconciling import Controller
 from kube_standin.controllers.sources import VIEWS, HasMeta
 from kube_standin.controllers.views import GroupSeen, Key, PodSeen, Seen, SelectingSeen
-from kube_standin.kinds import Kind
+from kube_standin.kinds import ServedKind
 
 _PLAIN = ("configmaps", "secrets", "services", "replicationcontrollers", "resourcequotas", "persistentvolumeclaims")
 _REST = 20
@@ -83,7 +83,7 @@ class Quotas(Controller):
                 total = added(total, counted(quota, limited, row.resource, found, now, classes))
         self.context.set_status(self._row, key, {"hard": hard, "used": printed(total)})
 
-    def _counted(self, hard: Json) -> list[Kind]:
+    def _counted(self, hard: Json) -> list[ServedKind]:
         """Return the kinds a quota counts."""
         wanted = {name for name in hard if name in _PLAIN} | {"pods"}
         wanted |= {name.removeprefix("count/") for name in hard if name.startswith("count/")}
@@ -91,13 +91,13 @@ class Quotas(Controller):
             wanted.add("services")
         if any("storage" in name for name in hard):
             wanted.add("persistentvolumeclaims")
-        found: dict[str, Kind] = {}
+        found: dict[str, ServedKind] = {}
         for row in self.context.registry.kinds:
             if row.resource in wanted and row.namespaced and row.stored:
                 found.setdefault(row.resource, self.context.registry.kinds.storage_kind(row))
         return list(found.values())
 
-    def _watch(self, row: Kind) -> None:
+    def _watch(self, row: ServedKind) -> None:
         if row.storage_key not in self._watched:
             self._watched.add(row.storage_key)
             view: Any = VIEWS.get(row.storage_key, (Seen, None))[0]

@@ -18,14 +18,14 @@ from datetime import datetime, timedelta
 from typing import Any, ClassVar
 
 from kube_rules.json import Json
-from kube_standin.clock import Clock, stamp
+from kube_standin.clock import ServerClock, stamp
 from kube_standin.controllers.sources import Sources
-from kube_standin.controllers.timing import Timers
+from kube_standin.controllers.timing import ControllerTimers
 from kube_standin.controllers.views import Key
 from kube_standin.deleting import DeleteOptions
 from kube_standin.errors import StatusError
-from kube_standin.kinds import Kind
-from kube_standin.registry import Registry, WriteOptions
+from kube_standin.kinds import ServedKind
+from kube_standin.registry import ObjectRegistry, WriteOptions
 from kube_standin.storage import Stored, Ticket
 
 log = logging.getLogger("reprieve.controllers")
@@ -66,15 +66,15 @@ class Times:
 class Context:
     """What every controller works with."""
 
-    registry: Registry
+    registry: ObjectRegistry
     sources: Sources
-    timers: Timers
+    timers: ControllerTimers
     times: Times = field(default_factory=Times)
     ca_certificate: str = ""
     _budgets: dict[str, tuple[float, float]] = field(default_factory=dict)
 
     @property
-    def clock(self) -> Clock:
+    def clock(self) -> ServerClock:
         """The server's clock."""
         return self.registry.clock
 
@@ -86,22 +86,22 @@ class Context:
         """Return now as objects write it."""
         return stamp(self.registry.clock.now())
 
-    def kind(self, api_version: str, kind: str) -> Kind:
+    def kind(self, api_version: str, kind: str) -> ServedKind:
         """Return a row of the table of kinds."""
         return self.registry.kind(api_version, kind)
 
-    def find(self, kind: Kind, key: Key) -> Json | None:
+    def find(self, kind: ServedKind, key: Key) -> Json | None:
         """Return the newest state of an object, or None."""
         return self.registry.find(kind, *key)
 
-    def create(self, kind: Kind, namespace: str, obj: Json, manager: str = MANAGER) -> Json:
+    def create(self, kind: ServedKind, namespace: str, obj: Json, manager: str = MANAGER) -> Json:
         """Stage a create of a manifest (decoded, defaulted, admitted); raises StatusError."""
         whole = {"apiVersion": kind.api_version, "kind": kind.kind, **obj}
         decoded = self.registry.decoder.decode(kind, whole, "Ignore", [])
         return self.registry.create_now(kind, namespace, decoded, WriteOptions(manager=manager)).object
 
     def modify(
-        self, kind: Kind, key: Key, change: Callable[[Json], None], subresource: str = "", manager: str = MANAGER
+        self, kind: ServedKind, key: Key, change: Callable[[Json], None], subresource: str = "", manager: str = MANAGER
     ) -> Json:
         """Stage a change through the registry; nothing is written if nothing changes."""
         return self.registry.modify_now(kind, *key, change, WriteOptions(manager=manager), subresource).object
@@ -110,7 +110,7 @@ class Context:
         """Stage a new state of a built-in object as it is, without admission: for statuses written in masses."""
         self.registry.store.put(state.resource, state.namespace, state.name, obj, state)
 
-    def set_status(self, kind: Kind, key: Key, status: Json) -> None:
+    def set_status(self, kind: ServedKind, key: Key, status: Json) -> None:
         """Stage ``status`` if it differs from what the object has."""
         found = self.find(kind, key)
         if found is None or found.get("status") == status:
@@ -121,7 +121,7 @@ class Context:
 
         self.modify(kind, key, change, "status")
 
-    def delete(self, kind: Kind, key: Key, options: DeleteOptions | None = None) -> bool:
+    def delete(self, kind: ServedKind, key: Key, options: DeleteOptions | None = None) -> bool:
         """Stage a delete; False if the object was gone or another took its name."""
         try:
             self.registry.delete_now(kind, *key, options or DeleteOptions())

@@ -14,11 +14,11 @@ from kube_standin.clock import parse_stamp
 from kube_standin.conditions import set_disrupted
 from kube_standin.controllers.podgc import index_nodes
 from kube_standin.controllers.reconciling import Controller
-from kube_standin.controllers.views import Key, NodeSeen, PodSeen, Taint
+from kube_standin.controllers.views import Key, NodeSeen, PodSeen, TaintSeen
 from kube_standin.deleting import DeleteOptions
 
 
-def tolerates(toleration: Json, taint: Taint) -> bool:
+def tolerates(toleration: Json, taint: TaintSeen) -> bool:
     """Whether one toleration covers one taint."""
     key, operator, value, effect = (toleration.get(field) or "" for field in ("key", "operator", "value", "effect"))
     return covers(key, operator, value, effect, (taint.key, taint.value, taint.effect))
@@ -47,7 +47,7 @@ class TaintEviction(Controller):
         self._pods.add_handler(self._pod_changed)
 
     @staticmethod
-    def _executing(node: NodeSeen | None) -> tuple[Taint, ...]:
+    def _executing(node: NodeSeen | None) -> tuple[TaintSeen, ...]:
         if node is None or not node.spec.taints:
             return ()
         return tuple(taint for taint in node.spec.taints if taint.effect == "NoExecute")
@@ -111,7 +111,7 @@ class TaintEviction(Controller):
         self.context.event(about, "TaintManagerEviction", text, source="taint-eviction-controller")
         self.context.delete(kind, key, DeleteOptions(uid=pod.metadata.uid))
 
-    def _since(self, node: str, taint: Taint) -> datetime:
+    def _since(self, node: str, taint: TaintSeen) -> datetime:
         if taint.time_added:
             return parse_stamp(taint.time_added)
         return self._first_seen.setdefault((node, taint.key, taint.value), self.context.now())

@@ -1,6 +1,6 @@
 """Doing things later: one heap of moments and what to call then, for all controllers and kubelets of a server.
 
-Moments are those of the server's clock, so a test that sets its clock forward and calls :meth:`Timers.fire`
+Moments are those of the server's clock, so a test that sets its clock forward and calls :meth:`ControllerTimers.fire`
 sees hours go by at once.
 """
 
@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 
-from kube_standin.clock import Clock, later
+from kube_standin.clock import ServerClock, later
 
 log = logging.getLogger("reprieve.controllers")
 
@@ -23,10 +23,10 @@ _TURN_SECONDS = 0.005
 """How long calls are made before the loop gets a turn."""
 
 
-class Timers:
+class ControllerTimers:
     """A heap of (moment, call). Calls are synchronous and short; an exception in one is logged."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: ServerClock) -> None:
         self.clock = clock
         self._heap: list[tuple[float, int, Callable[[], None]]] = []
         self._count = 0

@@ -107,7 +107,7 @@ def read_group(raw: bytes) -> GroupSeen:
     return found
 
 
-class Condition(msgspec.Struct, rename="camel", gc=False):
+class ConditionSeen(msgspec.Struct, rename="camel", gc=False):
     """One condition of a status."""
 
     type: str = ""
@@ -121,7 +121,7 @@ class _Timed(msgspec.Struct, rename="camel", gc=False):
     last_transition_time: str | None = None
 
 
-class _Group(msgspec.Struct, rename="camel", gc=False):
+class _SchedulingGroupSeen(msgspec.Struct, rename="camel", gc=False):
     pod_group_name: str | None = None
 
 
@@ -132,7 +132,7 @@ class _Named(msgspec.Struct, rename="camel", gc=False):
 class _PodSpec(msgspec.Struct, rename="camel", gc=False):
     node_name: str = ""
     resource_claims: tuple[_Named, ...] | None = None
-    scheduling_group: _Group | None = None
+    scheduling_group: _SchedulingGroupSeen | None = None
 
 
 class _ExtendedClaim(msgspec.Struct, rename="camel", gc=False):
@@ -286,7 +286,7 @@ class ClaimSeen(msgspec.Struct, rename="camel", gc=False):
         return owner if ours else None
 
 
-class Taint(msgspec.Struct, rename="camel", gc=False):
+class TaintSeen(msgspec.Struct, rename="camel", gc=False):
     """One taint of a node or a device."""
 
     key: str = ""
@@ -302,7 +302,7 @@ class _Pool(msgspec.Struct, rename="camel", gc=False):
 
 class _Device(msgspec.Struct, rename="camel", gc=False):
     name: str = ""
-    taints: tuple[Taint, ...] | None = None
+    taints: tuple[TaintSeen, ...] | None = None
 
 
 class _SliceSpec(msgspec.Struct, rename="camel", gc=False):
@@ -335,7 +335,7 @@ class _Selector(msgspec.Struct, rename="camel", gc=False):
 
 
 class _RuleSpec(msgspec.Struct, rename="camel", gc=False):
-    taint: Taint = msgspec.field(default_factory=Taint)
+    taint: TaintSeen = msgspec.field(default_factory=TaintSeen)
     device_selector: _Selector | None = None
 
 
@@ -355,12 +355,12 @@ class RuleSeen(msgspec.Struct, rename="camel", gc=False):
 
 
 class _NodeSpec(msgspec.Struct, rename="camel", gc=False):
-    taints: tuple[Taint, ...] | None = None
+    taints: tuple[TaintSeen, ...] | None = None
     unschedulable: bool = False
 
 
 class _NodeStatus(msgspec.Struct, rename="camel", gc=False):
-    conditions: tuple[Condition, ...] | None = None
+    conditions: tuple[ConditionSeen, ...] | None = None
 
 
 class NodeSeen(msgspec.Struct, rename="camel", gc=False):

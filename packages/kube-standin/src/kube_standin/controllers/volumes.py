@@ -34,7 +34,7 @@ CLASSES = "storage.k8s.io/storageclasses"
 PROVISIONER = "volume.kubernetes.io/storage-provisioner"
 
 
-class Item(NamedTuple):
+class StorageItem(NamedTuple):
     """A claim or a volume (`namespace` "")."""
 
     resource: str
@@ -80,17 +80,17 @@ class VolumeBinder(Controller):
             return
         key = seen.metadata.key
         if new is not None:
-            self.queue(Item(CLAIMS, *key))
+            self.queue(StorageItem(CLAIMS, *key))
         for volume in self._volumes.keys_by("claim", key):
-            self.queue(Item(VOLUMES, *volume))
+            self.queue(StorageItem(VOLUMES, *volume))
 
     def _volume_changed(self, old: VolumeSeen | None, new: VolumeSeen | None) -> None:
         for seen in (old, new):
             claim = _claim_of(seen) if seen is not None else None
             if claim is not None:
-                self.queue(Item(CLAIMS, *claim))
+                self.queue(StorageItem(CLAIMS, *claim))
         if new is not None:
-            self.queue(Item(VOLUMES, "", new.metadata.name))
+            self.queue(StorageItem(VOLUMES, "", new.metadata.name))
             if _claim_of(new) is None and (
                 old is None or old.item.status != new.item.status or old.item.spec != new.item.spec
             ):
@@ -98,9 +98,9 @@ class VolumeBinder(Controller):
 
     def _wake_unbound(self) -> None:
         for key in self._claims.keys_by("unbound", True):
-            self.queue(Item(CLAIMS, *key))
+            self.queue(StorageItem(CLAIMS, *key))
 
-    def reconcile(self, key: Item) -> None:
+    def reconcile(self, key: StorageItem) -> None:
         """Bind, hand over, release or reclaim."""
         if key.resource == CLAIMS:
             claim = self._claims.items.get((key.namespace, key.name))

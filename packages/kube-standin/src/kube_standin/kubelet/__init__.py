@@ -6,7 +6,7 @@ can state about nodes and pods.
 
 from __future__ import annotations
 
-from kube_standin.controllers import Controllers
+from kube_standin.controllers import ControllerSet
 from kube_standin.kubelet.life import PodLife
 from kube_standin.kubelet.settings import KubeletOptions
 
@@ -16,7 +16,7 @@ __all__ = ["KubeletOptions", "Kubelets"]
 class Kubelets:
     """The simulated kubelets of one server; ``begin`` once the controllers are set up, before they start."""
 
-    def __init__(self, controllers: Controllers, options: KubeletOptions | None = None) -> None:
+    def __init__(self, controllers: ControllerSet, options: KubeletOptions | None = None) -> None:
         self.options = options if options is not None else KubeletOptions()
         self._life = PodLife(controllers.context, self.options)
 

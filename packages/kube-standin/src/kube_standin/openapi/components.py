@@ -13,7 +13,7 @@ from typing import Any
 
 from kube_rules.json import Json
 from kube_rules.schema import definitions as d
-from kube_standin.kinds import Kind
+from kube_standin.kinds import ServedKind
 
 _META = "io.k8s.apimachinery.pkg.apis.meta.v1."
 DELETE_OPTIONS = _META + "DeleteOptions"
@@ -140,7 +140,7 @@ def closure(roots: Iterable[str]) -> set[str]:
     return found
 
 
-def name_of(kind: Kind) -> str:
+def name_of(kind: ServedKind) -> str:
     """Full schema name of a kind: packed, or the reversed group for custom resources."""
     packed = d.definition_names().get((kind.api_version, kind.kind))
     if packed is not None:
@@ -148,7 +148,7 @@ def name_of(kind: Kind) -> str:
     return ".".join([*reversed(kind.group.split(".")), kind.version, kind.kind])
 
 
-def list_name_of(kind: Kind) -> str:
+def list_name_of(kind: ServedKind) -> str:
     """Full schema name of the list of a kind."""
     packed = d.definition_names().get((kind.api_version, kind.list_kind))
     if packed is not None:
@@ -156,12 +156,12 @@ def list_name_of(kind: Kind) -> str:
     return name_of(kind).removesuffix(kind.kind) + kind.list_kind
 
 
-def gvk(kind: Kind, name: str | None = None) -> Json:
+def gvk(kind: ServedKind, name: str | None = None) -> Json:
     """Group, version and kind, as extensions carry them."""
     return {"group": kind.group, "kind": name or kind.kind, "version": kind.version}
 
 
-def custom(kind: Kind, dialect: Dialect) -> dict[str, Json]:
+def custom(kind: ServedKind, dialect: Dialect) -> dict[str, Json]:
     """Schemas of a custom resource and its list."""
     given = ((kind.definition or {}).get("schema") or {}).get("openAPIV3Schema") or {}
     schema = dict(given) if dialect.exact else _reduced(given)
@@ -211,7 +211,7 @@ def _reduced(schema: Json) -> Json:
     return out
 
 
-def schemas(kinds: Iterable[Kind], extra: Iterable[str], dialect: Dialect) -> dict[str, Json]:
+def schemas(kinds: Iterable[ServedKind], extra: Iterable[str], dialect: Dialect) -> dict[str, Json]:
     """All schemas that documents about these kinds refer to, by full name; `extra` are those of operations."""
     roots = {*SHARED, *(name for name in extra if name in d.structure()), d.OBJECT_META, d.LIST_META}
     made: dict[str, Json] = {}

@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Iterable
 
 from kube_rules.json import Json
-from kube_standin.kinds import Kind
+from kube_standin.kinds import ServedKind
 from kube_standin.openapi import components, operations
 from kube_standin.openapi.components import V2, V3, Dialect
 from kube_standin.openapi.operations import Operation, group_version_path
@@ -39,12 +39,12 @@ _PATCH_TYPES = (
 )
 
 
-def v3_index(kinds: Iterable[Kind]) -> Json:
+def v3_index(kinds: Iterable[ServedKind]) -> Json:
     """The body of /openapi/v3: group versions and the addresses of their documents.
 
     The hash in an address changes with the content of the document.
     """
-    by_path: dict[str, list[Kind]] = {}
+    by_path: dict[str, list[ServedKind]] = {}
     for kind in kinds:
         by_path.setdefault(group_version_path(kind), []).append(kind)
     return {
@@ -55,7 +55,7 @@ def v3_index(kinds: Iterable[Kind]) -> Json:
     }
 
 
-def _digest(kinds: list[Kind]) -> str:
+def _digest(kinds: list[ServedKind]) -> str:
     """A hash of what a document is made from."""
     seed = [
         (k.api_version, k.kind, k.plural, k.namespaced, sorted(k.verbs), sorted(k.subresources), k.definition)
@@ -65,7 +65,7 @@ def _digest(kinds: list[Kind]) -> str:
     return hashlib.sha512(text.encode()).hexdigest().upper()
 
 
-def v3_document(group_version: str, kinds: Iterable[Kind]) -> Json:
+def v3_document(group_version: str, kinds: Iterable[ServedKind]) -> Json:
     """The document of one group version, given as "v1" or "apps/v1"."""
     chosen = [kind for kind in kinds if kind.api_version == group_version]
     paths, schemas = _content(chosen, V3, _v3_operation)
@@ -78,7 +78,7 @@ def v3_document(group_version: str, kinds: Iterable[Kind]) -> Json:
     }
 
 
-def v2_document(kinds: Iterable[Kind]) -> Json:
+def v2_document(kinds: Iterable[ServedKind]) -> Json:
     """The body of /openapi/v2."""
     paths, schemas = _content(list(kinds), V2, _v2_operation)
     return {
@@ -92,7 +92,7 @@ def v2_document(kinds: Iterable[Kind]) -> Json:
 
 
 def _content(
-    kinds: list[Kind], dialect: Dialect, written: Callable[[Operation, Kind], Json]
+    kinds: list[ServedKind], dialect: Dialect, written: Callable[[Operation, ServedKind], Json]
 ) -> tuple[Json, dict[str, Json]]:
     """The paths of a document, sorted, and the schemas they refer to; `written` writes an operation out."""
     paths: Json = {}
@@ -132,7 +132,7 @@ def _common(operation: Operation, dialect: Dialect) -> Json:
     }
 
 
-def _v2_operation(operation: Operation, _kind: Kind) -> Json:
+def _v2_operation(operation: Operation, _kind: ServedKind) -> Json:
     out = _common(operation, V2)
     if operation.body is not None:
         body: Json = {"name": "body", "in": "body", "schema": V2.reference(operation.body)}
@@ -150,7 +150,7 @@ def _v2_operation(operation: Operation, _kind: Kind) -> Json:
     }
 
 
-def _v3_operation(operation: Operation, kind: Kind) -> Json:
+def _v3_operation(operation: Operation, kind: ServedKind) -> Json:
     out = _common(operation, V3)
     if operation.body is not None:
         types: tuple[str, ...] = ("application/json",)

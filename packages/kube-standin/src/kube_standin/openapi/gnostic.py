@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any
 
 from kube_rules.json import Json
-from kube_standin.kinds import Kind
+from kube_standin.kinds import ServedKind
 from kube_standin.openapi.documents import v2_document
 from kube_standin.protobuf.wire import encode_bytes, encode_number
 
@@ -21,7 +21,7 @@ Write = Callable[[Any], bytes]
 """A value as fields of a message."""
 
 
-def v2_protobuf(kinds: Iterable[Kind]) -> bytes:
+def v2_protobuf(kinds: Iterable[ServedKind]) -> bytes:
     """The body of /openapi/v2 for clients that ask for its protobuf form."""
     return _DOCUMENT(v2_document(kinds))
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from kube_rules.json import Json
 from kube_rules.schema import definitions
-from kube_standin.kinds import Kind, subresource
+from kube_standin.kinds import ServedKind, subresource
 from kube_standin.openapi import components
 
 
@@ -158,18 +158,18 @@ def _group_word(group: str) -> str:
     return "".join(_capital(part) for part in short.replace("-", ".").split("."))
 
 
-def tag(kind: Kind) -> str:
+def tag(kind: ServedKind) -> str:
     """`scheduling_v1alpha2`."""
     word = _group_word(kind.group)
     return f"{word[:1].lower()}{word[1:]}_{kind.version}"
 
 
-def group_version_path(kind: Kind) -> str:
+def group_version_path(kind: ServedKind) -> str:
     """Path prefix of a group version: `kube_rules/v1` or `apis/GROUP/VERSION`."""
     return f"apis/{kind.group}/{kind.version}" if kind.group else f"api/{kind.version}"
 
 
-def operations(kind: Kind) -> Iterator[Operation]:
+def operations(kind: ServedKind) -> Iterator[Operation]:
     """All operations on a kind."""
     everywhere = f"/{group_version_path(kind)}/{kind.plural}"
     many = f"/{group_version_path(kind)}/namespaces/{{namespace}}/{kind.plural}" if kind.namespaced else everywhere

@@ -21,16 +21,16 @@ from kube_standin.admission_chain import User
 from kube_standin.authorization import ANONYMOUS, Authorizer
 from kube_standin.errors import StatusError
 from kube_standin.impersonation import impersonated
-from kube_standin.registry import Registry
+from kube_standin.registry import ObjectRegistry
 from kube_standin.security import Tokens
 from kube_standin.server.bodies import Disconnected, Receive, read_body
 from kube_standin.server.body_slots import BodySlots
 from kube_standin.server.discovery import VERSION_INFO, Discovery, wants_aggregated
-from kube_standin.server.metrics import CONTENT_TYPE, Measured, Metrics, labels_of
+from kube_standin.server.metrics import CONTENT_TYPE, Measured, ServerMetrics, labels_of
 from kube_standin.server.negotiation import negotiate
 from kube_standin.server.query import watch_options
 from kube_standin.server.rendering import Renderer, Reply, Send, error_reply, send_reply
-from kube_standin.server.resources import LARGE, Call, PlainNotFound, Resources, resolve
+from kube_standin.server.resources import LARGE, PlainNotFound, ResourceCall, Resources, resolve
 from kube_standin.server.slices import encode
 from kube_standin.server.target import Target, read_target
 from kube_standin.server.watching import WatchStream, WatchTimes
@@ -72,7 +72,7 @@ class App:
     """The application over one registry."""
 
     def __init__(
-        self, registry: Registry, authorizer: Authorizer, tokens: Tokens, options: AppOptions | None = None
+        self, registry: ObjectRegistry, authorizer: Authorizer, tokens: Tokens, options: AppOptions | None = None
     ) -> None:
         self.registry = registry
         self.authorizer = authorizer
@@ -81,7 +81,7 @@ class App:
         self.renderer = Renderer(registry)
         self.resources = Resources(registry, self.renderer, authorizer, tokens, future_wait=self.options.future_wait)
         self.discovery = Discovery(registry.kinds, self.options.server_address)
-        self.metrics = Metrics(registry)
+        self.metrics = ServerMetrics(registry)
         self.stopping = False
         self._body_slots = BodySlots()
         self._documents: dict[str, tuple[int, bytes]] = {}
@@ -198,16 +198,18 @@ class App:
                 log.exception("watch %s failed", scope["path"])
             return None
         if target.verb in ("get", "list"):
-            return await self.resources.handle(Call(target, kind, user, headers, b""))
+            return await self.resources.handle(ResourceCall(target, kind, user, headers, b""))
         given = headers.get("content-length", "")
         length = int(given) if _LENGTH.fullmatch(given) else None
         small = length is not None and length <= LARGE
         if small or (length is None and "transfer-encoding" not in headers):
-            return await self.resources.handle(Call(target, kind, user, headers, await read_body(receive, length)))
+            return await self.resources.handle(
+                ResourceCall(target, kind, user, headers, await read_body(receive, length))
+            )
         async with self._body_slots.slot():
             async with self._body_slots.arriving() as arriving:
                 body = await read_body(receive, length, arriving.came)
-            return await self.resources.handle(Call(target, kind, user, headers, body))
+            return await self.resources.handle(ResourceCall(target, kind, user, headers, body))
 
     # -- users ----------------------------------------------------------------------------------------------
 

@@ -17,7 +17,7 @@ from kube_rules.json import Json
 from kube_rules.yamltext import RepeatedKey, YamlError, read_document
 from kube_standin import errors, protobuf
 from kube_standin.errors import StatusError
-from kube_standin.kinds import Kind
+from kube_standin.kinds import ServedKind
 from kube_standin.patching.errors import MAP, OPERATIONS, go_type, not_unmarshalled
 from kube_standin.schema import parse_json_strict
 from kube_standin.schema.strict_json import MAX_DEPTH, MAX_VALUES, deeper, more_values
@@ -145,7 +145,7 @@ def _repeated_keys(repeated: list[RepeatedKey]) -> list[str]:
     return ["yaml: unmarshal errors: " + "; ".join(shown + more)]
 
 
-def decode_patch(raw: bytes, content_type: str, kind: Kind) -> tuple[PatchType, Any]:
+def decode_patch(raw: bytes, content_type: str, kind: ServedKind) -> tuple[PatchType, Any]:
     """Return the patch type and the decoded patch; raises 400 and 415."""
     media = media_type(content_type)
     patch_type = PATCH_TYPES.get(media)

@@ -11,7 +11,7 @@ import platform
 
 from kube_rules.json import Json
 from kube_rules.versions import KUBERNETES_VERSION
-from kube_standin.kinds import Kind, KindTable, subresource
+from kube_standin.kinds import KindTable, ServedKind, subresource
 from kube_standin.server.negotiation import parse_accept
 
 VERSION_INFO: Json = {
@@ -36,7 +36,7 @@ def _hash(text: str) -> str:
     return base64.b64encode(hashlib.sha256(text.encode()).digest()[:8]).decode()
 
 
-def _further_names(kind: Kind) -> Json:
+def _further_names(kind: ServedKind) -> Json:
     names = {"shortNames": kind.short_names, "categories": kind.categories}
     return {field: list(words) for field, words in names.items() if words}
 
@@ -88,7 +88,7 @@ class Discovery:
         return out
 
     @staticmethod
-    def _resource(kind: Kind) -> Json:
+    def _resource(kind: ServedKind) -> Json:
         out: Json = {
             "name": kind.plural,
             "singularName": kind.singular,
@@ -103,7 +103,7 @@ class Discovery:
         return out
 
     @staticmethod
-    def _subresource(kind: Kind, name: str) -> Json:
+    def _subresource(kind: ServedKind, name: str) -> Json:
         row = subresource(kind, name)
         out: Json = {"name": f"{kind.plural}/{name}", "singularName": "", "namespaced": kind.namespaced}
         if row.version:
@@ -146,7 +146,7 @@ class Discovery:
         return {"version": version, "resources": resources, "freshness": "Current"}
 
     @staticmethod
-    def _aggregated_subresource(kind: Kind, name: str) -> Json:
+    def _aggregated_subresource(kind: ServedKind, name: str) -> Json:
         row = subresource(kind, name)
         return {
             "subresource": name,

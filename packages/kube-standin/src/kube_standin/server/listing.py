@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from kube_rules.json import Json
 from kube_standin import errors
 from kube_standin.errors import Cause, StatusError
-from kube_standin.kinds import Kind
+from kube_standin.kinds import ServedKind
 from kube_standin.off_loop import Turn
-from kube_standin.registry import Registry
+from kube_standin.registry import ObjectRegistry
 from kube_standin.selectors import Matcher, Selection, select
 from kube_standin.server.query import ContinueToken, ListOptions
 from kube_standin.storage import CompactedError, Page, Stored
@@ -34,7 +34,7 @@ def future_revision(asked: int, current: int) -> StatusError:
     )
 
 
-async def reach(registry: Registry, revision: int, wait: float) -> None:
+async def reach(registry: ObjectRegistry, revision: int, wait: float) -> None:
     """Wait up to ``wait`` seconds for a revision; raises 504."""
     store = registry.store
     deadline = asyncio.get_running_loop().time() + wait
@@ -46,7 +46,7 @@ async def reach(registry: Registry, revision: int, wait: float) -> None:
 
 
 async def list_page(
-    registry: Registry, kind: Kind, namespace: str | None, options: ListOptions, wait: float
+    registry: ObjectRegistry, kind: ServedKind, namespace: str | None, options: ListOptions, wait: float
 ) -> tuple[Page, Json]:
     """Return what to list and the metadata of the list; raises 400, 410, 504."""
     selection = select(kind, options.labels, options.fields)
@@ -73,7 +73,12 @@ async def list_page(
 
 
 async def _page(
-    registry: Registry, kind: Kind, namespace: str | None, selection: Selection, at: int | None, options: ListOptions
+    registry: ObjectRegistry,
+    kind: ServedKind,
+    namespace: str | None,
+    selection: Selection,
+    at: int | None,
+    options: ListOptions,
 ) -> Page:
     after = None if options.token is None else options.token.after
     scope = namespace if namespace is not None else selection.namespace

@@ -18,8 +18,8 @@ from prometheus_client import CollectorRegistry, ProcessCollector, generate_late
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from kube_standin.kinds import Kind
-from kube_standin.registry import Registry
+from kube_standin.kinds import ServedKind
+from kube_standin.registry import ObjectRegistry
 from kube_standin.server.target import Target
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -56,7 +56,7 @@ class Labels(NamedTuple):
 _LONG_RUNNING = ("verb", "group", "version", "resource", "subresource", "scope", "component")
 
 
-def labels_of(target: Target, kind: Kind | None, content_type: str, query: bytes, paths: Iterable[str]) -> Labels:
+def labels_of(target: Target, kind: ServedKind | None, content_type: str, query: bytes, paths: Iterable[str]) -> Labels:
     """Return the labels of a request: ``kind`` is what its path names, None if that is not served.
 
     ``paths`` are the paths without a resource that are counted by their name.
@@ -116,7 +116,7 @@ class _Distribution:
 
 
 class Measured:
-    """One request under way: record its outcome with :meth:`Metrics.end`."""
+    """One request under way: record its outcome with :meth:`ServerMetrics.end`."""
 
     __slots__ = ("labels", "lasting", "mutating", "started")
 
@@ -127,10 +127,10 @@ class Measured:
         self.lasting = labels.verb == "WATCH"
 
 
-class Metrics(Collector):
+class ServerMetrics(Collector):
     """The metrics of one server."""
 
-    def __init__(self, registry: Registry) -> None:
+    def __init__(self, registry: ObjectRegistry) -> None:
         self._registry = registry
         self._requests: dict[Labels, dict[int, int]] = {}
         self._durations: dict[Labels, _Distribution] = {}
@@ -166,7 +166,7 @@ class Metrics(Collector):
         else:
             self._inflight[measured.mutating] -= 1
 
-    def watch_events(self, kind: Kind, number: int) -> None:
+    def watch_events(self, kind: ServedKind, number: int) -> None:
         """Count events sent to a watcher of ``kind``."""
         key = (kind.group, kind.version, kind.plural)
         if key not in self._events and len(self._events) >= MOST_SERIES:

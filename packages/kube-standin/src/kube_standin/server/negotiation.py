@@ -25,7 +25,7 @@ _YAML_LIKE = ("application/yaml", "application/x-yaml", "text/yaml")
 
 
 @dataclass(frozen=True)
-class Answer:
+class AnswerForm:
     """The form of the answer and the version of ``meta.k8s.io`` its envelope has."""
 
     form: Form = "object"
@@ -38,7 +38,7 @@ class Answer:
         return "application/yaml" if self.yaml else "application/json"
 
 
-PLAIN = Answer()
+PLAIN = AnswerForm()
 
 
 @remembered(512)
@@ -59,7 +59,7 @@ def parse_accept(header: str) -> tuple[tuple[str, tuple[tuple[str, str], ...]], 
 
 
 @remembered(512)
-def negotiate(header: str) -> Answer:
+def negotiate(header: str) -> AnswerForm:
     """Choose the form for an Accept header (empty: JSON); raises 406 if nothing fits."""
     if not header.strip():
         return PLAIN
@@ -72,12 +72,12 @@ def negotiate(header: str) -> Answer:
         parameters = dict(pairs)
         wanted = parameters.get("as")
         if wanted is None:
-            return Answer(yaml=yaml)
+            return AnswerForm(yaml=yaml)
         version = parameters.get("v", "")
         if wanted in _FORMS and version in ("v1", "v1beta1") and parameters.get("g") == "meta.k8s.io":
             if media == PROTOBUF:
                 continue  # a Table or partial form in protobuf is not to be had: take the next offer
-            return Answer(_FORMS[wanted], version, yaml)  # type: ignore[arg-type]
+            return AnswerForm(_FORMS[wanted], version, yaml)  # type: ignore[arg-type]
     if known_media:
         raise StatusError(
             406,

@@ -20,10 +20,10 @@ from kube_rules.json import Json
 from kube_standin import errors, tables
 from kube_standin.conversion import differs
 from kube_standin.errors import StatusError
-from kube_standin.kinds import Kind
+from kube_standin.kinds import ServedKind
 from kube_standin.off_loop import encoded
-from kube_standin.registry import Registry
-from kube_standin.server.negotiation import PLAIN, Answer
+from kube_standin.registry import ObjectRegistry
+from kube_standin.server.negotiation import PLAIN, AnswerForm
 from kube_standin.server.slices import (
     INLINE_BYTES,
     Notation,
@@ -168,7 +168,7 @@ async def _compressed(given: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
     yield packer.flush()
 
 
-def error_reply(error: StatusError, answer: Answer = PLAIN) -> Reply:
+def error_reply(error: StatusError, answer: AnswerForm = PLAIN) -> Reply:
     """Return a refusal: always a plain Status, whatever form was asked for."""
     headers = dict(error.headers)
     retry = (error.details or {}).get("retryAfterSeconds")
@@ -208,18 +208,18 @@ class SharedLines:
 class Renderer:
     """Rendering for the kinds of one registry."""
 
-    def __init__(self, registry: Registry) -> None:
+    def __init__(self, registry: ObjectRegistry) -> None:
         self._registry = registry
         self.lines = SharedLines()
 
     # -- pieces --------------------------------------------------------------------------------------------
 
     @staticmethod
-    def raw_head(kind: Kind) -> bytes:
+    def raw_head(kind: ServedKind) -> bytes:
         """Return what goes in front of stored bytes to make a whole object of them."""
         return b'{"kind":"%s","apiVersion":"%s",' % (kind.kind.encode(), kind.api_version.encode())
 
-    def raw_object(self, kind: Kind, state: Stored) -> bytes:
+    def raw_object(self, kind: ServedKind, state: Stored) -> bytes:
         """Return the JSON of one stored object in the version of ``kind``."""
         if not differs(kind):
             return self.raw_head(kind) + state.raw[1:]
@@ -231,7 +231,7 @@ class Renderer:
         head = b'"kind":"PartialObjectMetadata","apiVersion":"%s/%s",' % (_META.encode(), version.encode())
         return b"{" + (head if headed else b"") + b'"metadata":' + metadata + b"}"
 
-    def _raw_item(self, kind: Kind, state: Stored) -> bytes:
+    def _raw_item(self, kind: ServedKind, state: Stored) -> bytes:
         if kind.custom:
             return self.raw_object(kind, state)
         if not differs(kind):
@@ -242,7 +242,9 @@ class Renderer:
 
     # -- answers -------------------------------------------------------------------------------------------
 
-    def one(self, kind: Kind, obj: Json, answer: Answer, query: Mapping[str, str], status: int = 200) -> Reply:
+    def one(
+        self, kind: ServedKind, obj: Json, answer: AnswerForm, query: Mapping[str, str], status: int = 200
+    ) -> Reply:
         """Answer one object given as a dict (any kind of object if the form is plain)."""
         if answer.form == "partial":
             obj = tables.partial_object(obj, answer.version)
@@ -257,7 +259,7 @@ class Renderer:
         return self.document(obj, answer, query, status)
 
     @staticmethod
-    def document(obj: Json, answer: Answer, query: Mapping[str, str], status: int = 200) -> Reply:
+    def document(obj: Json, answer: AnswerForm, query: Mapping[str, str], status: int = 200) -> Reply:
         """Answer a dict as it is."""
         pretty = "pretty" in query
         data = encode(obj)
@@ -268,7 +270,7 @@ class Renderer:
         later = (_dump(msgspec.json.decode(data), answer.yaml, pretty) for _ in (data,))
         return Reply(status, later, answer.content_type)
 
-    def stored(self, kind: Kind, state: Stored, answer: Answer, query: Mapping[str, str]) -> Reply:
+    def stored(self, kind: ServedKind, state: Stored, answer: AnswerForm, query: Mapping[str, str]) -> Reply:
         """Answer one stored object, without decoding it if that can be."""
         if answer == PLAIN and "pretty" not in query:
             return Reply(200, self.raw_object(kind, state))
@@ -276,13 +278,13 @@ class Renderer:
             return self._table_of(kind, [state], {"resourceVersion": str(state.revision)}, answer, query)
         return self.one(kind, self._registry.view(kind, state), answer, query)
 
-    def table(self, kind: Kind, items: Sequence[Json], list_meta: Json, query: Mapping[str, str]) -> Json:
+    def table(self, kind: ServedKind, items: Sequence[Json], list_meta: Json, query: Mapping[str, str]) -> Json:
         """Return a Table of objects; raises 400 for an unknown ``includeObject``."""
         now, include = self._registry.clock.now(), _included(query)
         return tables.table(kind, list(items), include_object=include, now=now, list_meta=list_meta)
 
     def _table_of(
-        self, kind: Kind, states: Sequence[Stored], list_meta: Json, answer: Answer, query: Mapping[str, str]
+        self, kind: ServedKind, states: Sequence[Stored], list_meta: Json, answer: AnswerForm, query: Mapping[str, str]
     ) -> Reply:
         """Answer the Table of stored objects; raises 400."""
         envelope = self.table(kind, [], list_meta, query)
@@ -301,7 +303,7 @@ class Renderer:
         field: str,
         states: Sequence[Stored],
         item: Callable[[Stored], bytes],
-        answer: Answer,
+        answer: AnswerForm,
         query: Mapping[str, str],
     ) -> Reply:
         """Answer a list of what ``item`` makes of each state as JSON: at once if it is small, else in slices."""
@@ -310,7 +312,7 @@ class Renderer:
         return Reply(200, made if is_large(states) else b"".join(made), answer.content_type)
 
     def many(
-        self, kind: Kind, states: Sequence[Stored], list_meta: Json, answer: Answer, query: Mapping[str, str]
+        self, kind: ServedKind, states: Sequence[Stored], list_meta: Json, answer: AnswerForm, query: Mapping[str, str]
     ) -> Reply:
         """Answer a list."""
         match answer.form:

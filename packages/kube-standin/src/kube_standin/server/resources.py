@@ -22,17 +22,17 @@ from kube_standin.binding import bind_now
 from kube_standin.deleting import options_from, warnings_of
 from kube_standin.errors import StatusError
 from kube_standin.eviction import evict_now
-from kube_standin.kinds import Kind, subresource
+from kube_standin.kinds import ServedKind, subresource
 from kube_standin.off_loop import OffLoopSteps, TooManyTurnsError, Turn, off_loop, repeated
 from kube_standin.patching.ownership import condense
-from kube_standin.registry import Outcome, Registry, WriteOptions
+from kube_standin.registry import ObjectRegistry, Outcome, WriteOptions
 from kube_standin.reviews import answer as answer_review
 from kube_standin.scaling import scale_of, write_scale_now
 from kube_standin.security import Tokens
 from kube_standin.selectors import select
 from kube_standin.server.bodies import decode_body, decode_patch, media_type
 from kube_standin.server.listing import list_page, reach, selected
-from kube_standin.server.negotiation import PLAIN, Answer, negotiate
+from kube_standin.server.negotiation import PLAIN, AnswerForm, negotiate
 from kube_standin.server.query import list_options, parse_revision, write_options
 from kube_standin.server.rendering import Renderer, Reply
 from kube_standin.server.target import Target
@@ -44,11 +44,11 @@ class PlainNotFound(Exception):  # noqa: N818 - an answer, not a failure
 
 
 @dataclass(frozen=True)
-class Call:
+class ResourceCall:
     """One request to a resource, with its body read."""
 
     target: Target
-    kind: Kind
+    kind: ServedKind
     user: User
     headers: Mapping[str, str]
     body: bytes
@@ -64,7 +64,7 @@ class Call:
         return self.headers.get("user-agent", "")
 
 
-def resolve(registry: Registry, target: Target) -> Kind:
+def resolve(registry: ObjectRegistry, target: Target) -> ServedKind:
     """Return the kind a target names; raises the right sort of 404, or 405."""
     kind = registry.kinds.at(target.group, target.version, target.resource)
     if kind is None:
@@ -82,7 +82,7 @@ def resolve(registry: Registry, target: Target) -> Kind:
     return kind
 
 
-def _check_verb(kind: Kind, target: Target) -> None:
+def _check_verb(kind: ServedKind, target: Target) -> None:
     verb = target.verb
     if target.method in ("HEAD", "OPTIONS"):
         raise errors.method_not_allowed()
@@ -125,7 +125,7 @@ class Resources:
 
     def __init__(
         self,
-        registry: Registry,
+        registry: ObjectRegistry,
         renderer: Renderer,
         authorizer: Authorizer,
         tokens: Tokens,
@@ -139,14 +139,14 @@ class Resources:
         self._future_wait = future_wait
         self._large = asyncio.Semaphore(1)
 
-    async def handle(self, call: Call) -> Reply:
+    async def handle(self, call: ResourceCall) -> Reply:
         """Run one request; raises StatusError."""
         if len(call.body) <= LARGE:
             return await self._handle(call)
         async with self._large:
             return await self._handle(call)
 
-    async def _handle(self, call: Call) -> Reply:
+    async def _handle(self, call: ResourceCall) -> Reply:
         answer = negotiate(call.headers.get("accept", ""))
         if not call.kind.stored and call.kind.kind != "Binding":
             return await self._review(call, answer)
@@ -170,7 +170,7 @@ class Resources:
 
     # -- reading -------------------------------------------------------------------------------------------
 
-    async def _get(self, call: Call, answer: Answer) -> Reply:
+    async def _get(self, call: ResourceCall, answer: AnswerForm) -> Reply:
         target, kind = call.target, call.kind
         version = target.query.get("resourceVersion", "")
         if version not in ("", "0"):
@@ -184,7 +184,7 @@ class Resources:
             return self._renderer.document(scale_of(kind, self._registry.view(kind, state)), answer, target.query)
         return self._renderer.stored(kind, state, answer, target.query)
 
-    async def _list(self, call: Call, answer: Answer) -> Reply:
+    async def _list(self, call: ResourceCall, answer: AnswerForm) -> Reply:
         target, kind = call.target, call.kind
         options = list_options(target.query)
         namespace = target.namespace if kind.namespaced and target.namespace else None
@@ -195,7 +195,7 @@ class Resources:
 
     # -- writing -------------------------------------------------------------------------------------------
 
-    def _options(self, call: Call) -> WriteOptions:
+    def _options(self, call: ResourceCall) -> WriteOptions:
         apply = call.target.verb == "patch" and media_type(call.content_type) == "application/apply-patch+yaml"
         options = write_options(call.target.verb, call.target.query, call.user, call.user_agent, apply=apply)
         if call.target.verb in ("update", "patch"):
@@ -205,7 +205,7 @@ class Resources:
             )
         return options
 
-    async def _decoded(self, call: Call, options: WriteOptions) -> Json:
+    async def _decoded(self, call: ResourceCall, options: WriteOptions) -> Json:
         def decode() -> Json:
             obj, repeated = decode_body(call.body, call.content_type, call.kind.kind)
             made = self._registry.decoder.decode(call.kind, obj, options.validation, options.warnings, repeated)
@@ -214,7 +214,9 @@ class Resources:
 
         return await off_loop(decode) if len(call.body) > LARGE else decode()
 
-    async def _written(self, call: Call, options: WriteOptions, sent: Any, write: Callable[[Any], Outcome]) -> Outcome:
+    async def _written(
+        self, call: ResourceCall, options: WriteOptions, sent: Any, write: Callable[[Any], Outcome]
+    ) -> Outcome:
         """Do a write with the decoded body; a refusal carries the warnings there are by then."""
         try:
             return await self._tried(call, options, sent, write)
@@ -222,7 +224,9 @@ class Resources:
             error.warnings = tuple(options.warnings)
             raise
 
-    async def _tried(self, call: Call, options: WriteOptions, sent: Any, write: Callable[[Any], Outcome]) -> Outcome:
+    async def _tried(
+        self, call: ResourceCall, options: WriteOptions, sent: Any, write: Callable[[Any], Outcome]
+    ) -> Outcome:
         """Do a write; what is long in it is done beside the event loop."""
         state = self._registry.head(call.kind, call.target.namespace, call.target.name) if call.target.name else None
         large = len(call.body) > LARGE or (state is not None and len(state.raw) > LARGE)
@@ -241,7 +245,7 @@ class Resources:
             kind = call.kind
             raise errors.conflict(kind.plural, kind.group, call.target.name, errors.MODIFIED) from error
 
-    async def _finish(self, call: Call, outcome: Outcome, options: WriteOptions, answer: Answer) -> Reply:
+    async def _finish(self, call: ResourceCall, outcome: Outcome, options: WriteOptions, answer: AnswerForm) -> Reply:
         await outcome.ticket.settled()
         status = 201 if outcome.created else 200
         if outcome.state is not None and answer == PLAIN and "pretty" not in call.target.query:
@@ -251,12 +255,12 @@ class Resources:
         reply.warnings = options.warnings
         return reply
 
-    async def _document(self, outcome: Outcome, answer: Answer, code: int) -> Reply:
+    async def _document(self, outcome: Outcome, answer: AnswerForm, code: int) -> Reply:
         """Answer with what is no object of the resource (a Status, a Scale, a token)."""
         await outcome.ticket.settled()
-        return self._renderer.document(outcome.object, Answer(yaml=answer.yaml), {}, code)
+        return self._renderer.document(outcome.object, AnswerForm(yaml=answer.yaml), {}, code)
 
-    async def _create(self, call: Call, answer: Answer) -> Reply:
+    async def _create(self, call: ResourceCall, answer: AnswerForm) -> Reply:
         target, kind, registry = call.target, call.kind, self._registry
         options = self._options(call)
         subresource = target.subresource or ("binding" if kind.resource == "bindings" else "")
@@ -275,17 +279,17 @@ class Resources:
         )
         return await self._finish(call, outcome, options, answer)
 
-    async def _review(self, call: Call, answer: Answer) -> Reply:
+    async def _review(self, call: ResourceCall, answer: AnswerForm) -> Reply:
         options = self._options(call)
         review = await self._decoded(call, options)
         outcome = self._registry.create_review(call.kind, call.target.namespace, review, options)
         _drop_empty((outcome.get("spec") or {}).get("resourceAttributes"))
         outcome["status"] = answer_review(call.kind, outcome, call.user, self._authorizer, self._tokens)
-        reply = self._renderer.document(outcome, Answer(yaml=answer.yaml), call.target.query, 201)
+        reply = self._renderer.document(outcome, AnswerForm(yaml=answer.yaml), call.target.query, 201)
         reply.warnings = options.warnings
         return reply
 
-    async def _update(self, call: Call, answer: Answer) -> Reply:
+    async def _update(self, call: ResourceCall, answer: AnswerForm) -> Reply:
         target, kind, registry = call.target, call.kind, self._registry
         options = self._options(call)
         if target.subresource == "scale":
@@ -299,7 +303,7 @@ class Resources:
         )
         return await self._finish(call, outcome, options, answer)
 
-    async def _patch(self, call: Call, answer: Answer) -> Reply:
+    async def _patch(self, call: ResourceCall, answer: AnswerForm) -> Reply:
         target, kind, registry = call.target, call.kind, self._registry
         options = self._options(call)
         decode = partial(decode_patch, call.body, call.content_type or "application/json", kind)
@@ -318,7 +322,7 @@ class Resources:
         )
         return await self._finish(call, outcome, options, answer)
 
-    def _patch_scale(self, call: Call, patch_type: str, patch: Any, options: WriteOptions) -> Outcome:
+    def _patch_scale(self, call: ResourceCall, patch_type: str, patch: Any, options: WriteOptions) -> Outcome:
         target, kind, registry = call.target, call.kind, self._registry
         old = registry.find(kind, target.namespace, target.name)
         if old is None:
@@ -333,7 +337,7 @@ class Resources:
         scale = registry.decoder.side_body(*_SIDE_BODIES["scale"], scale)
         return write_scale_now(registry, kind, target.namespace, target.name, scale, options)
 
-    async def _delete(self, call: Call, answer: Answer) -> Reply:
+    async def _delete(self, call: ResourceCall, answer: AnswerForm) -> Reply:
         target, kind, registry = call.target, call.kind, self._registry
         options = options_from(await self._delete_body(call), target.query, call.user)
         outcome = registry.delete_now(kind, target.namespace, target.name, options)
@@ -347,7 +351,7 @@ class Resources:
         reply.warnings = warnings_of(kind, options)
         return reply
 
-    async def _delete_collection(self, call: Call, answer: Answer) -> Reply:
+    async def _delete_collection(self, call: ResourceCall, answer: AnswerForm) -> Reply:
         target, kind, registry = call.target, call.kind, self._registry
         options = options_from(await self._delete_body(call), target.query, call.user)
         listing = list_options({k: v for k, v in target.query.items() if k in ("labelSelector", "fieldSelector")})
@@ -370,7 +374,7 @@ class Resources:
         reply.warnings = warnings_of(kind, options)
         return reply
 
-    async def _side_body(self, call: Call, api_version: str, kind: str) -> Json:
+    async def _side_body(self, call: ResourceCall, api_version: str, kind: str) -> Json:
         def decode() -> Json:
             body, _ = decode_body(call.body, call.content_type, kind)
             if body.get("kind", kind) != kind:
@@ -379,5 +383,5 @@ class Resources:
 
         return await off_loop(decode) if len(call.body) > LARGE else decode()
 
-    async def _delete_body(self, call: Call) -> Json:
+    async def _delete_body(self, call: ResourceCall) -> Json:
         return await self._side_body(call, "v1", "DeleteOptions") if call.body else {}

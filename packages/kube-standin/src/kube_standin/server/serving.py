@@ -29,15 +29,15 @@ from kube_standin.admission_chain import Chain, Step
 from kube_standin.authorization import Authorizer, ClaimStatus
 from kube_standin.background import background
 from kube_standin.bootstrap import base_steps, ensure_base
-from kube_standin.clock import Clock, stamp
+from kube_standin.clock import ServerClock, stamp
 from kube_standin.crds import CustomResources
 from kube_standin.escalation import EscalationCheck
 from kube_standin.features import DropDisabled, Features
 from kube_standin.kinds import KindTable
 from kube_standin.kubelet import KubeletOptions
-from kube_standin.loading import Loaded, load_objects
+from kube_standin.loading import LoadReport, load_objects
 from kube_standin.loading_again import read_digests, write_digests
-from kube_standin.registry import Registry
+from kube_standin.registry import ObjectRegistry
 from kube_standin.security import (
     PKI,
     Secrets,
@@ -52,7 +52,7 @@ from kube_standin.server.connections import ConnectionLimits, bounded_by
 from kube_standin.server.watching import WatchTimes
 from kube_standin.storage import StorageError, Store, open_log
 from kube_standin.storage.clearing import clear
-from kube_standin.storage.store import Limits
+from kube_standin.storage.store import StoreLimits
 from kube_standin.tokens import present
 
 log = logging.getLogger("reprieve.apiserver")
@@ -86,11 +86,11 @@ class ServeOptions:
     accept_loss: bool = False
     extra_names: tuple[str, ...] = ()
     event_ttl: timedelta = timedelta(hours=1)
-    limits: Limits = field(default_factory=Limits)
+    limits: StoreLimits = field(default_factory=StoreLimits)
     times: WatchTimes = field(default_factory=WatchTimes)
     connections: ConnectionLimits = field(default_factory=ConnectionLimits)
     future_wait: float = 3.0
-    steps: Callable[[Registry], Iterable[Step]] = admission_steps
+    steps: Callable[[ObjectRegistry], Iterable[Step]] = admission_steps
     controllers: str = "none"
     kubelets: KubeletOptions | None = None
     features: Features = field(default_factory=Features)
@@ -109,19 +109,19 @@ class ControlPlane:
         tokens: Tokens,
         *,
         app_options: AppOptions | None = None,
-        steps: Callable[[Registry], Iterable[Step]] | None = None,
-        clock: Clock | None = None,
+        steps: Callable[[ObjectRegistry], Iterable[Step]] | None = None,
+        clock: ServerClock | None = None,
         event_ttl: timedelta = timedelta(hours=1),
         features: Features | None = None,
     ) -> None:
         self.store = store
         self.found = {resource: count for resource in store.resources() if (count := store.count(resource))}
         """What was there at the start: how many objects by resource."""
-        self.loaded = Loaded()
+        self.loaded = LoadReport()
         """What became of the objects that were to be there from the start."""
         self.tokens = tokens
         features = features or Features()
-        self.registry = Registry(store, kinds=KindTable(features.kinds()), chain=Chain(base_steps()), clock=clock)
+        self.registry = ObjectRegistry(store, kinds=KindTable(features.kinds()), chain=Chain(base_steps()), clock=clock)
         self.authorizer = Authorizer(self.registry)
         tokens.present = partial(present, store)
         self.custom_resources = CustomResources(self.registry)

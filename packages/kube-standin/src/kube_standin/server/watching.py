@@ -15,12 +15,12 @@ from typing import Any
 
 from kube_rules.json import Json
 from kube_standin.errors import expired
-from kube_standin.kinds import Kind
+from kube_standin.kinds import ServedKind
 from kube_standin.off_loop import encoded
-from kube_standin.registry import Registry
+from kube_standin.registry import ObjectRegistry
 from kube_standin.selectors import select
 from kube_standin.server.listing import selected
-from kube_standin.server.negotiation import Answer
+from kube_standin.server.negotiation import AnswerForm
 from kube_standin.server.query import WatchOptions
 from kube_standin.server.rendering import Renderer, Send, chunks, in_turns
 from kube_standin.server.slices import encode, is_large
@@ -52,12 +52,12 @@ class WatchStream:
 
     def __init__(
         self,
-        registry: Registry,
+        registry: ObjectRegistry,
         renderer: Renderer,
-        kind: Kind,
+        kind: ServedKind,
         namespace: str | None,
         options: WatchOptions,
-        answer: Answer,
+        answer: AnswerForm,
         query: Mapping[str, str],
         times: WatchTimes,
         *,

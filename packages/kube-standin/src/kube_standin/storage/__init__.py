@@ -5,8 +5,8 @@ subscriptions.
 """
 
 from kube_standin.storage.hub import Subscription, WatchEvent
-from kube_standin.storage.log import Log, SqliteLog, StorageError, open_log
-from kube_standin.storage.model import Change, Stored
+from kube_standin.storage.log import CommitLog, SqliteLog, StorageError, open_log
+from kube_standin.storage.model import Stored, StoredChange
 from kube_standin.storage.store import (
     DURABLE,
     LONGEST_OBJECT,
@@ -23,10 +23,9 @@ from kube_standin.storage.store import (
 __all__ = [
     "DURABLE",
     "LONGEST_OBJECT",
-    "Change",
+    "CommitLog",
     "CompactedError",
     "FutureRevisionError",
-    "Log",
     "MovedError",
     "Page",
     "SqliteLog",
@@ -34,6 +33,7 @@ __all__ = [
     "StorageError",
     "Store",
     "Stored",
+    "StoredChange",
     "Subscription",
     "Ticket",
     "TooLargeError",

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from kube_standin.storage.model import Change, ChangeType, Stored
+from kube_standin.storage.model import ChangeType, Stored, StoredChange
 
 Matcher = Callable[[Stored], bool]
 
@@ -59,14 +59,14 @@ class Subscription:
         self.on_overflow: Callable[[], None] | None = None
         """Called once when the buffer overflows, also while no reader waits."""
         self._match = match
-        self._past: deque[Change] = deque()
+        self._past: deque[StoredChange] = deque()
         self._events: deque[WatchEvent] = deque()
         self._size = 0
         self._limit_events = limit_events
         self._limit_bytes = limit_bytes
         self._waiter: asyncio.Future[None] | None = None
 
-    def seen(self, change: Change) -> WatchEvent | None:
+    def seen(self, change: StoredChange) -> WatchEvent | None:
         """Return ``change`` as seen through the selection, or None if it does not show."""
         state = change.state
         if self.namespace is not None and state.namespace != self.namespace:
@@ -81,12 +81,12 @@ class Subscription:
             return WatchEvent("MODIFIED" if before else "ADDED", state)
         return WatchEvent("DELETED", change.left_behind()) if before else None
 
-    def begin_with(self, past: deque[Change], revision: int) -> None:
+    def begin_with(self, past: deque[StoredChange], revision: int) -> None:
         """Yield the changes of ``past`` first, up to ``revision``; they are not looked at before they are taken."""
         self._past = past
         self.revision = max(self.revision, revision)
 
-    def offer(self, changes: Iterable[Change]) -> None:
+    def offer(self, changes: Iterable[StoredChange]) -> None:
         """Take in committed changes newer than this subscription has seen; too many end it."""
         if self.closed or self.overflowed:
             return

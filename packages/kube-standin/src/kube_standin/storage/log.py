@@ -36,7 +36,7 @@ from kube_standin.storage.recovery import (
     salvage,
 )
 
-__all__ = ["FORMAT", "Log", "Row", "SqliteLog", "StorageError", "open_log"]
+__all__ = ["FORMAT", "CommitLog", "Row", "SqliteLog", "StorageError", "open_log"]
 
 log = logging.getLogger("reprieve.apiserver")
 
@@ -51,7 +51,7 @@ _COMMIT_BYTES = 3 * _PAGE
 """About what a commit adds to the WAL besides the bodies: the pages it touches are written whole."""
 
 
-class Log:
+class CommitLog:
     """What the store needs of a log, and the log of ``:memory:``: it keeps nothing, so a process holds each object
     once.
     """
@@ -80,14 +80,14 @@ class Log:
         """Release the file."""
 
 
-def open_log(path: str | Path, *, power_safe: bool = False, accept_loss: bool = False) -> Log:
+def open_log(path: str | Path, *, power_safe: bool = False, accept_loss: bool = False) -> CommitLog:
     """Open the log at ``path``; ``:memory:`` keeps none. Raises StorageError and leaves a refused file
     alone.
 
     With ``accept_loss`` a damaged log is replaced by what can be read of it (``recovery.salvage``).
     """
     if str(path) == ":memory:":
-        return Log()
+        return CommitLog()
     return SqliteLog(Path(path), power_safe=power_safe, accept_loss=accept_loss)
 
 
@@ -114,7 +114,7 @@ def locked(path: Path) -> Iterator[None]:
         os.close(lock)
 
 
-class SqliteLog(Log):
+class SqliteLog(CommitLog):
     """The log in a file; see the module for its promises. A second process on the same file is refused."""
 
     def __init__(self, path: Path, *, power_safe: bool = False, accept_loss: bool = False) -> None:

@@ -29,11 +29,11 @@ class _LabelsOnly(msgspec.Struct):
     labels: dict[str, str] | None = None
 
 
-class _MetadataOnly(msgspec.Struct):
+class _LabelledOnly(msgspec.Struct):
     metadata: _LabelsOnly
 
 
-_decode_labels = msgspec.json.Decoder(_MetadataOnly).decode
+_decode_labels = msgspec.json.Decoder(_LabelledOnly).decode
 
 
 def field_value(body: Json, path: tuple[str, ...]) -> str:
@@ -104,7 +104,7 @@ class Stored:
         return body
 
 
-class Change:
+class StoredChange:
     """A committed write: the state it made and the state before.
 
     For DELETED, ``state`` is the last state with the revision of the deletion. ``previous`` is None for

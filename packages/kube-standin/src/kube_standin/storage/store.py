@@ -22,8 +22,8 @@ import msgspec
 
 from kube_rules.json import Json
 from kube_standin.storage.hub import Matcher, Subscription
-from kube_standin.storage.log import Log, Row, StorageError
-from kube_standin.storage.model import Change, ChangeType, Key, Stored
+from kube_standin.storage.log import CommitLog, Row, StorageError
+from kube_standin.storage.model import ChangeType, Key, Stored, StoredChange
 
 log = logging.getLogger("reprieve.apiserver")
 
@@ -70,7 +70,7 @@ class FutureRevisionError(Exception):
 
 
 @dataclass(frozen=True)
-class Limits:
+class StoreLimits:
     """Bounds of history and of each watcher's buffer (numbers of changes, bytes of bodies)."""
 
     history_changes: int = 20_000
@@ -165,15 +165,15 @@ class _Table:
 class Store:
     """Objects by resource and key. Use from one event loop only; see the module for the promises."""
 
-    def __init__(self, log: Log | None = None, *, limits: Limits | None = None) -> None:
-        self.limits = limits or Limits()
-        self._log: Log = log if log is not None else Log()
+    def __init__(self, log: CommitLog | None = None, *, limits: StoreLimits | None = None) -> None:
+        self.limits = limits or StoreLimits()
+        self._log: CommitLog = log if log is not None else CommitLog()
         self._tables: dict[str, _Table] = {}
-        self._history: deque[Change] = deque()
-        self._by_resource: dict[str, deque[Change]] = {}
+        self._history: deque[StoredChange] = deque()
+        self._by_resource: dict[str, deque[StoredChange]] = {}
         self._history_bytes = 0
         self._subscriptions: dict[str, set[Subscription]] = {}
-        self._staged: list[Change] = []
+        self._staged: list[StoredChange] = []
         self._ticket = DURABLE
         self._scheduled = False
         self._checkpointing: asyncio.Future[None] | None = None
@@ -199,7 +199,7 @@ class Store:
                 table.put(state)
             if row.revision > self.compacted:
                 kind: ChangeType = "DELETED" if row.deleted else ("MODIFIED" if previous else "ADDED")
-                self._remember(Change(kind, state, previous))
+                self._remember(StoredChange(kind, state, previous))
             self.revision = max(self.revision, row.revision)
         self._next = self.revision
         self._trim()
@@ -330,7 +330,7 @@ class Store:
             raise MovedError
         state = self._encode(table, resource, namespace, name, body, longest)
         table.put(state)
-        return self._stage(Change("ADDED" if expected is None else "MODIFIED", state, expected))
+        return self._stage(StoredChange("ADDED" if expected is None else "MODIFIED", state, expected))
 
     def delete(self, expected: Stored, body: Json | None = None) -> Staged:
         """Stage the end of an object in state ``expected``; ``body`` is its last state if it changed on the
@@ -344,7 +344,7 @@ class Store:
         last = expected.decode() if body is None else body
         state = self._encode(table, expected.resource, expected.namespace, expected.name, last)
         table.drop(expected.key)
-        return self._stage(Change("DELETED", state, expected))
+        return self._stage(StoredChange("DELETED", state, expected))
 
     def _encode(
         self, table: _Table, resource: str, namespace: str, name: str, body: Json, longest: int | None = None
@@ -361,7 +361,7 @@ class Store:
         self._next = revision
         return state
 
-    def _stage(self, change: Change) -> Staged:
+    def _stage(self, change: StoredChange) -> Staged:
         if not self._staged:
             self._ticket = Ticket()
         self._staged.append(change)
@@ -397,7 +397,7 @@ class Store:
             self._take_back(staged, ticket, error)
             return
         self.revision = staged[-1].revision
-        touched: dict[str, list[Change]] = {}
+        touched: dict[str, list[StoredChange]] = {}
         for change in staged:
             self._remember(change)
             touched.setdefault(change.state.resource, []).append(change)
@@ -415,13 +415,13 @@ class Store:
             self._staged = []
             self._take_back(staged, ticket, StorageError("the writes were taken back"))
 
-    def _take_back(self, staged: list[Change], ticket: Ticket, why: StorageError) -> None:
+    def _take_back(self, staged: list[StoredChange], ticket: Ticket, why: StorageError) -> None:
         self._undo(staged)
         ticket.settle(why)
         for call in self.undone:
             call()
 
-    def _undo(self, staged: list[Change]) -> None:
+    def _undo(self, staged: list[StoredChange]) -> None:
         for change in reversed(staged):
             table = self._table(change.state.resource)
             if change.previous is None:
@@ -432,7 +432,7 @@ class Store:
 
     # -- history -------------------------------------------------------------------------------------------
 
-    def _remember(self, change: Change) -> None:
+    def _remember(self, change: StoredChange) -> None:
         self._history.append(change)
         self._by_resource.setdefault(change.state.resource, deque()).append(change)
         self._history_bytes += len(change.state.raw)
@@ -532,7 +532,7 @@ class Store:
             limit_events=self.limits.watch_events,
             limit_bytes=self.limits.watch_bytes,
         )
-        past: deque[Change] = deque()
+        past: deque[StoredChange] = deque()
         for change in reversed(self._by_resource.get(resource, ())):
             if change.revision <= start:
                 break
@@ -577,7 +577,7 @@ def _row_of(state: Stored, *, deleted: bool = False) -> Row:
     return Row(state.revision, state.resource, state.namespace, state.name, deleted, state.raw)
 
 
-def _row(change: Change) -> Row:
+def _row(change: StoredChange) -> Row:
     return _row_of(change.state, deleted=change.type == "DELETED")
 
 

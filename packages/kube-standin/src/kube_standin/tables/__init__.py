@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Any
 
 from kube_rules.json import Json
-from kube_standin.kinds import Kind
+from kube_standin.kinds import ServedKind
 from kube_standin.patching.strategic import go_map
 from kube_standin.tables import ages, jsonpaths
 from kube_standin.tables.columns import AGE, NAME, Cell, Column
@@ -41,7 +41,7 @@ def _custom_cell(path: str, kind: str) -> Cell:
     return cell
 
 
-def columns_of(kind: Kind) -> tuple[Column, ...]:
+def columns_of(kind: ServedKind) -> tuple[Column, ...]:
     """The columns of a kind."""
     if not kind.custom:
         return COLUMNS.get((kind.group, kind.kind), DEFAULT)
@@ -72,7 +72,7 @@ def partial_object(obj: Json, version: str = "v1") -> Json:
 
 
 def table(
-    kind: Kind,
+    kind: ServedKind,
     items: list[Json],
     *,
     include_object: str,
@@ -90,7 +90,7 @@ def table(
     return out
 
 
-def row_maker(kind: Kind, *, include_object: str, now: datetime) -> Callable[[Json], Json]:
+def row_maker(kind: ServedKind, *, include_object: str, now: datetime) -> Callable[[Json], Json]:
     """What makes the row of an object in a `table`."""
     cells = [column.cell for column in columns_of(kind)]
 

@@ -23,22 +23,22 @@ _LONGEST = 1024
 _DOTTED = re.compile(r"\.([A-Za-z0-9_$\0/-]*\0[A-Za-z0-9_$\0/-]*)", re.ASCII)
 
 
-class Step(NamedTuple):
+class PathStep(NamedTuple):
     """One step: a key, an index, everything, or a filter (path, sign, literal)."""
 
     kind: str
     value: Any
 
 
-def compiled(path: str) -> tuple[Step, ...] | None:
+def compiled(path: str) -> tuple[PathStep, ...] | None:
     """The steps of a path; None if it is not understood, as no longer one than `_LONGEST` is."""
     return _compiled(path) if len(path) <= _LONGEST else None
 
 
 @lru_cache(maxsize=512)
-def _compiled(path: str) -> tuple[Step, ...] | None:
+def _compiled(path: str) -> tuple[PathStep, ...] | None:
     text = path.strip().removeprefix("{").removesuffix("}").removeprefix("$").replace("\\.", "\0")
-    steps: list[Step] = []
+    steps: list[PathStep] = []
     at = 0
     if text and text[0] not in ".[":
         text = "." + text
@@ -46,7 +46,7 @@ def _compiled(path: str) -> tuple[Step, ...] | None:
         # A key may hold escaped dots; they are \0 here.
         dotted = _DOTTED.match(text, at)
         if dotted is not None:
-            steps.append(Step("key", dotted[1].replace("\0", ".")))
+            steps.append(PathStep("key", dotted[1].replace("\0", ".")))
             at = dotted.end()
             continue
         match = _STEP.match(text, at)
@@ -57,22 +57,22 @@ def _compiled(path: str) -> tuple[Step, ...] | None:
     return tuple(steps)
 
 
-def _step(match: re.Match[str]) -> Step:
+def _step(match: re.Match[str]) -> PathStep:
     if match["name"] == "*" or match["all"]:
-        return Step("all", None)
+        return PathStep("all", None)
     if match["name"] is not None:
-        return Step("key", match["name"])
+        return PathStep("key", match["name"])
     if match["index"] is not None:
-        return Step("index", int(match["index"]))
+        return PathStep("index", int(match["index"]))
     if match["quoted"] is not None:
-        return Step("key", match["quoted"])
+        return PathStep("key", match["quoted"])
     right = match["right"].strip()
     literal: Any = right.strip("\"'")
     if right in ("true", "false"):
         literal = right == "true"
     elif re.fullmatch(r"-?[0-9]+", right):
         literal = int(right)
-    return Step("filter", (match["left"], match["sign"], literal))
+    return PathStep("filter", (match["left"], match["sign"], literal))
 
 
 def find(path: str, obj: Any, most: int = 100) -> list[Any]:
@@ -81,7 +81,7 @@ def find(path: str, obj: Any, most: int = 100) -> list[Any]:
     return [] if steps is None else list(islice(_walk(steps, obj), most))
 
 
-def _walk(steps: tuple[Step, ...], value: Any) -> Iterator[Any]:
+def _walk(steps: tuple[PathStep, ...], value: Any) -> Iterator[Any]:
     """Depth first and lazy: only what is asked for is searched."""
     pending: list[tuple[int, Iterator[Any]]] = [(0, iter((value,)))]
     while pending:
@@ -96,7 +96,7 @@ def _walk(steps: tuple[Step, ...], value: Any) -> Iterator[Any]:
             pending.pop()
 
 
-def _advance(step: Step, value: Any) -> list[Any]:
+def _advance(step: PathStep, value: Any) -> list[Any]:
     if step.kind == "key":
         return [value[step.value]] if isinstance(value, dict) and step.value in value else []
     if step.kind == "all":

@@ -28,7 +28,7 @@ LONGEST_BASE: Final = 58
 
 
 @dataclass(frozen=True, slots=True)
-class Workload:
+class PodWorkload:
     """An object that makes pods. `inner` and `outer`: where its fields stand in the object that the input has."""
 
     manifest: Mapping[str, Any]
@@ -93,7 +93,7 @@ class Workload:
 class Batch:
     """Pods of one template."""
 
-    workload: Workload
+    workload: PodWorkload
     template: Mapping[str, Any]
     path: str
     owner: OwnerReference
@@ -101,7 +101,7 @@ class Batch:
     annotations: Mapping[str, str]
     tolerations: Sequence[Any] | None
     group: str
-    names: Names
+    names: PodNames
     pods: list[PodParts] = field(default_factory=list)
     inherited: Mapping[str, str] = field(default_factory=dict)
     """Fields of the pods that are the object's, and where they stand in it."""
@@ -137,7 +137,7 @@ class Batch:
         return {"apiVersion": "v1", "kind": "Pod", **made}
 
 
-class Names:
+class PodNames:
     """Names of pods: those that are taken, and new ones."""
 
     def __init__(self) -> None:
@@ -157,7 +157,7 @@ class Names:
         """Whether a pod has this name."""
         return (namespace, name) in self._taken
 
-    def made(self, workload: Workload, name: str) -> str:
+    def made(self, workload: PodWorkload, name: str) -> str:
         """A name for one more pod; one that ends in `-` is completed. Raises InputError for one pod too many."""
         self._made += 1
         if self._made > MOST_PODS:
@@ -211,12 +211,12 @@ def _read(batch: Batch, pod: PodParts, admission: PriorityAdmission) -> objects.
         raise workload.error(batch.place(error.path), error.message) from None
 
 
-def workload_of(maker: PodMaker, *, group: str = "", depth: int = 0) -> Workload:
+def workload_of(maker: PodMaker, *, group: str = "", depth: int = 0) -> PodWorkload:
     """The object of the input as a workload."""
     manifest = maker.manifest
     subject = subject_of_maker(manifest)
     key = key_of(manifest)
-    return Workload(manifest, maker.origin, subject, maker.created, key, group=group, depth=depth, dated=maker.dated)
+    return PodWorkload(manifest, maker.origin, subject, maker.created, key, group=group, depth=depth, dated=maker.dated)
 
 
 def reference_to(manifest: Mapping[str, Any]) -> OwnerReference:

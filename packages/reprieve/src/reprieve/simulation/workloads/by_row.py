@@ -9,7 +9,7 @@ from kube_rules.controllers.pods import PodParts
 from kube_rules.json import mapping, text
 from kube_rules.unknown_fields import UnknownField, nearest
 from kube_rules.workloads import group_of
-from reprieve.simulation.workloads.batches import LONGEST_BASE, Batch, Workload, reference_to
+from reprieve.simulation.workloads.batches import LONGEST_BASE, Batch, PodWorkload, reference_to
 from reprieve.simulation.workloads.owners import is_active
 from reprieve.simulation.workloads.rows import PodSet, WorkloadKind, entries_of, filled, value_at
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from reprieve.simulation.workloads.making import Maker
 
 
-def by_row(maker: Maker, workload: Workload, row: WorkloadKind) -> None:
+def by_row(maker: Maker, workload: PodWorkload, row: WorkloadKind) -> None:
     """Make what the row of a workload says."""
     of_kubernetes = group_of(text(workload.manifest.get("apiVersion"))) in ("", "apps", "extensions")
     if of_kubernetes and "template" not in workload.spec:
@@ -30,7 +30,7 @@ def by_row(maker: Maker, workload: Workload, row: WorkloadKind) -> None:
             return
 
 
-def _set(maker: Maker, workload: Workload, row: WorkloadKind, pods: PodSet) -> None:
+def _set(maker: Maker, workload: PodWorkload, row: WorkloadKind, pods: PodSet) -> None:
     entries = list(_entries(workload, pods))
     if not entries and not pods.optional:
         maker.problem(
@@ -44,7 +44,9 @@ def _set(maker: Maker, workload: Workload, row: WorkloadKind, pods: PodSet) -> N
             return
 
 
-def _entry(maker: Maker, workload: Workload, row: WorkloadKind, pods: PodSet, path: str, part: str, entry: Any) -> None:
+def _entry(
+    maker: Maker, workload: PodWorkload, row: WorkloadKind, pods: PodSet, path: str, part: str, entry: Any
+) -> None:
     if pods.suspended and value_at(entry, pods.suspended) is True:
         maker.idle(workload, ".".join(filter(None, (path, pods.suspended))))
         return
@@ -84,7 +86,7 @@ def _entry(maker: Maker, workload: Workload, row: WorkloadKind, pods: PodSet, pa
 
 def _pods_of_row(
     maker: Maker,
-    workload: Workload,
+    workload: PodWorkload,
     row: WorkloadKind,
     pods: PodSet,
     where: str,
@@ -131,7 +133,7 @@ def _pods_of_row(
 
 
 def _with_defaults(
-    workload: Workload, pods: PodSet, template: Mapping[str, Any]
+    workload: PodWorkload, pods: PodSet, template: Mapping[str, Any]
 ) -> tuple[Mapping[str, Any], Mapping[str, str]]:
     """The template with what its pods have of the object, and the path in the object of each such field."""
     spec = mapping(template.get("spec"))
@@ -145,7 +147,7 @@ def _with_defaults(
 def _batch_of(
     maker: Maker,
     last: Batch | None,
-    workload: Workload,
+    workload: PodWorkload,
     template: Mapping[str, Any],
     where: str,
     group: str,
@@ -163,7 +165,7 @@ def _gang_part(row: WorkloadKind, part: str, replica: object) -> str:
 
 def _made_object(
     maker: Maker,
-    workload: Workload,
+    workload: PodWorkload,
     row: WorkloadKind,
     pods: PodSet,
     where: str,
@@ -208,7 +210,7 @@ def _made_object(
     maker.child(workload, made, where, inner=inner, group=group)
 
 
-def _entries(workload: Workload, pods: PodSet) -> Iterator[tuple[str, str, Any]]:
+def _entries(workload: PodWorkload, pods: PodSet) -> Iterator[tuple[str, str, Any]]:
     """(path, part, entry) of every entry of a set. Raises InputError for an entry that is none."""
     path = pods.each.removesuffix("*").removesuffix(".")
     found = value_at(workload.manifest, path)
@@ -221,7 +223,7 @@ def _entries(workload: Workload, pods: PodSet) -> Iterator[tuple[str, str, Any]]
 
 
 def _number(
-    maker: Maker, workload: Workload, row: WorkloadKind, path: str, entry: Any, where: int | str, default: int
+    maker: Maker, workload: PodWorkload, row: WorkloadKind, path: str, entry: Any, where: int | str, default: int
 ) -> int:
     if isinstance(where, int):
         return where
@@ -231,13 +233,13 @@ def _number(
     return maker.count(workload, ".".join(filter(None, (path, where))), value, default)
 
 
-def _size_of(maker: Maker, workload: Workload, row: WorkloadKind, entry: Any) -> int:
+def _size_of(maker: Maker, workload: PodWorkload, row: WorkloadKind, entry: Any) -> int:
     """How many pods a replica has in all, for a set that makes one of them."""
     other = next((pods.size for pods in row.sets if isinstance(pods.size, str)), "")
     return maker.count(workload, other, value_at(entry, other), 1) if other else 1
 
 
-def _misnamed(maker: Maker, workload: Workload, row: WorkloadKind, path: str, entry: Any, missing: str) -> None:
+def _misnamed(maker: Maker, workload: PodWorkload, row: WorkloadKind, path: str, entry: Any, missing: str) -> None:
     """Note a field that was probably meant by one that is not there."""
     known = {step for pods in row.sets for each in _paths_of(pods) for step in each.split(".")}
     *above, last = missing.split(".")
@@ -248,7 +250,7 @@ def _misnamed(maker: Maker, workload: Workload, row: WorkloadKind, path: str, en
             maker.unknown_fields.append(UnknownField(workload.origin, workload.subject, (*steps, name), last))
 
 
-def _meant(maker: Maker, workload: Workload, path: str) -> str:
+def _meant(maker: Maker, workload: PodWorkload, path: str) -> str:
     """`, did you mean ...` for a path of which the last step is misspelt."""
     *above, last = path.removesuffix(".*").split(".")
     meant = next(

@@ -22,14 +22,14 @@ from reprieve.simulation.workloads.owners import is_active, key_of, name_of_meta
 from reprieve.simulation.workloads.rows import value_at
 
 if TYPE_CHECKING:
-    from reprieve.simulation.workloads.batches import Workload
+    from reprieve.simulation.workloads.batches import PodWorkload
     from reprieve.simulation.workloads.making import Maker
 
 _ANCESTOR: Final = "trainer.kubeflow.org/trainjob-ancestor-step"
 _CLASS_OF_JOB: Final = "template.spec.template.spec.priorityClassName"
 
 
-def job(workload: Workload, maker: Maker) -> None:
+def job(workload: PodWorkload, maker: Maker) -> None:
     """A Job: as many as run side by side and still lack (whatif.md 2.1)."""
     spec, status = workload.spec, workload.status
     template = maker.template(workload, "spec.template", spec.get("template"))
@@ -59,7 +59,7 @@ def job(workload: Workload, maker: Maker) -> None:
         pods.add(job_pod(name, index))
 
 
-def cron_job(workload: Workload, maker: Maker) -> None:
+def cron_job(workload: PodWorkload, maker: Maker) -> None:
     """A CronJob: nothing by itself; what it runs is made where it was asked for (whatif.md 1.8)."""
     if maker.run_asked(workload):
         template = mapping(workload.spec.get("jobTemplate"))
@@ -75,12 +75,12 @@ def cron_job(workload: Workload, maker: Maker) -> None:
         )
 
 
-def _template(workload: Workload, maker: Maker) -> Mapping[str, Any] | None:
+def _template(workload: PodWorkload, maker: Maker) -> Mapping[str, Any] | None:
     """The pod template; None where there is none, or none that makes sense, which is reported."""
     return maker.template(workload, "spec.template", workload.spec["template"]) if "template" in workload.spec else None
 
 
-def deployment(workload: Workload, maker: Maker) -> None:
+def deployment(workload: PodWorkload, maker: Maker) -> None:
     """A Deployment: one ReplicaSet, or what is missing of the newest of those it has (whatif.md 2.2)."""
     spec = workload.spec
     template = _template(workload, maker)
@@ -110,7 +110,7 @@ def deployment(workload: Workload, maker: Maker) -> None:
         pods.add(PodParts(f"{owner_name}-"))
 
 
-def stateful_set(workload: Workload, maker: Maker) -> None:
+def stateful_set(workload: PodWorkload, maker: Maker) -> None:
     """A StatefulSet: names by ordinal, with claims of their own (whatif.md 2.3)."""
     spec = workload.spec
     template = _template(workload, maker)
@@ -130,7 +130,7 @@ def stateful_set(workload: Workload, maker: Maker) -> None:
         pods.add(parts)
 
 
-def daemon_set(workload: Workload, maker: Maker) -> None:
+def daemon_set(workload: PodWorkload, maker: Maker) -> None:
     """A DaemonSet: a pod for each node it may run on, pinned to it (whatif.md 2.4)."""
     template = _template(workload, maker)
     if template is None:
@@ -146,7 +146,7 @@ def daemon_set(workload: Workload, maker: Maker) -> None:
             pods.add(daemon_pod(workload.name, node.name))
 
 
-def train_job(workload: Workload, maker: Maker) -> None:
+def train_job(workload: PodWorkload, maker: Maker) -> None:
     """A TrainJob: the JobSet of its runtime, with its trainer's nodes and resources (whatif.md 2.5)."""
     spec = workload.spec
     reference = mapping(spec.get("runtimeRef"))
@@ -199,7 +199,7 @@ def _trained(entry: Any, trainer: Mapping[str, Any], nodes: int) -> Any:
     return {**entry, "template": {**template, "spec": {**job_spec, **side_by_side, "template": pod}}}
 
 
-RULES: Final[Mapping[tuple[str, str], Callable[[Workload, Maker], None]]] = {
+RULES: Final[Mapping[tuple[str, str], Callable[[PodWorkload, Maker], None]]] = {
     ("batch", "Job"): job,
     ("batch", "CronJob"): cron_job,
     ("apps", "Deployment"): deployment,

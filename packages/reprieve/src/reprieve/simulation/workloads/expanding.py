@@ -18,7 +18,7 @@ from kube_rules.manifests import Manifests, PodMaker, Remark, Suspended
 from kube_rules.meta import ObjectMeta
 from kube_rules.unknown_fields import UnknownField
 from kube_rules.workloads import group_of
-from reprieve.simulation.workloads.batches import Batch, Workload
+from reprieve.simulation.workloads.batches import Batch, PodWorkload
 from reprieve.simulation.workloads.by_row import by_row
 from reprieve.simulation.workloads.controllers import RULES
 from reprieve.simulation.workloads.making import Maker, Unexpanded
@@ -88,7 +88,7 @@ def expand(manifests: Manifests, *, rows: Rows = TABLE, run: Sequence[str] = (),
     return Expansion(made, maker.problems, maker.batches, maker.unknown_fields, maker.makers, maker.suspended)
 
 
-def by_rule(maker: Maker, workload: Workload, row: WorkloadKind) -> None:
+def by_rule(maker: Maker, workload: PodWorkload, row: WorkloadKind) -> None:
     """Expand a workload as its controller would, or by its row where there is no such rule or a row of the user's."""
     rule = RULES.get((workload.key[0], workload.key[1]))
     if rule is not None and not row.sets:

@@ -24,7 +24,7 @@ from kube_rules.group_owners import ANY, OWNER_KINDS, gang_sizes, owner_of
 from kube_rules.group_sources import GROUP_ANNOTATIONS, OWNERS, TASK_ANNOTATION, pod_group_name
 from kube_rules.json import mapping, text
 from kube_rules.versions import INTERNAL_VERSION
-from reprieve.simulation.workloads.batches import Batch, Workload, names_group, reference_to
+from reprieve.simulation.workloads.batches import Batch, PodWorkload, names_group, reference_to
 from reprieve.simulation.workloads.owners import Owner
 from reprieve.simulation.workloads.rows import WorkloadKind, entries_of, filled, value_at
 from reprieve.simulation.workloads.scheduling_fields import PATH, Asked, GroupAsked, groups_asked
@@ -42,7 +42,7 @@ _OF_PODS: Final = ("priorityClassName", "priority", "preemptionPolicy")
 class _Gang:
     """A group that is made for a workload."""
 
-    workload: Workload
+    workload: PodWorkload
     name: str
     min_count: int | None
     """None: all pods."""
@@ -84,17 +84,17 @@ class _Gang:
 class Remarking(Protocol):
     """Reports something of a workload that is not read; `unless`: the source of groups that reads it."""
 
-    def __call__(self, workload: Workload, message: str, unless: str = "", *, strict: bool = False) -> None:
+    def __call__(self, workload: PodWorkload, message: str, unless: str = "", *, strict: bool = False) -> None:
         """See `Maker.remark`."""
 
 
-class Gangs:
+class WorkloadGangs:
     """The gangs of one input. `count` reads a number of an object, `there` has its pods that run."""
 
     def __init__(
         self,
-        count: Callable[[Workload, str, Any, int], int],
-        there: Callable[[Workload], Sequence[objects.Pod]],
+        count: Callable[[PodWorkload, str, Any, int], int],
+        there: Callable[[PodWorkload], Sequence[objects.Pod]],
         remark: Remarking,
     ) -> None:
         self._count = count
@@ -104,12 +104,12 @@ class Gangs:
         self._always: dict[Owner, str] = {}
         self._asked: dict[Owner, Asked | None] = {}
 
-    def always(self, workload: Workload, priority_class: str) -> None:
+    def always(self, workload: PodWorkload, priority_class: str) -> None:
         """Everything that the workload makes is one gang with this class, as its operator has it, whatever its row."""
         self._always[workload.key] = priority_class
 
     def of(
-        self, workload: Workload, row: WorkloadKind | None = None, part: str = "", piece: tuple[str, str] = ("", "")
+        self, workload: PodWorkload, row: WorkloadKind | None = None, part: str = "", piece: tuple[str, str] = ("", "")
     ) -> str:
         """The name of the gang that pods of the workload belong to (whatif.md 2.10); empty if there is none.
 
@@ -140,10 +140,10 @@ class Gangs:
         missing = self._missing(workload, part) if asked else None
         return self._add(_Gang(workload, name, missing, by_scheduler=True))
 
-    def _unread(self, workload: Workload, path: str) -> None:
+    def _unread(self, workload: PodWorkload, path: str) -> None:
         self._remark(workload, f"{path} is not read: it is no field of {PATH}", "", strict=True)
 
-    def _by_field(self, workload: Workload, asked: GroupAsked) -> str:
+    def _by_field(self, workload: PodWorkload, asked: GroupAsked) -> str:
         """A group that `spec.scheduling` asks for (workloads.md 6)."""
         name = f"{workload.name}-{asked.name}" if asked.name else workload.name
         number = 0 if asked.basic else asked.min_count
@@ -152,7 +152,7 @@ class Gangs:
             number -= sum(asked.labels.items() <= each.items() for each in labels)
         return self._add(_Gang(workload, name, number, asked.more, basic=asked.basic, place=asked.path))
 
-    def _operated(self, workload: Workload, row: WorkloadKind) -> str:
+    def _operated(self, workload: PodWorkload, row: WorkloadKind) -> str:
         """The PodGroup that the operator of the kind makes for Volcano (workloads.md 5)."""
         name = filled(row.gang_name, {"name": workload.name})
         least = value_at(workload.manifest, row.min_count) if row.min_count else None
@@ -169,7 +169,7 @@ class Gangs:
         given = next((each for each in classes if each[0]), ("", ""))
         return self._add(_Gang(workload, name, number, operated=True, priority_class=given, parts=parts))
 
-    def _remark_on(self, workload: Workload) -> None:
+    def _remark_on(self, workload: PodWorkload) -> None:
         """A gang by an annotation that a scheduler may not read (workloads.md 2.10)."""
         kind = workload.key[1]
         if any(kind == one.KIND for one in OWNER_KINDS):
@@ -182,7 +182,7 @@ class Gangs:
             why = f"a scheduler reads it of {known} alone"
             self._remark(workload, f"metadata.annotations[{GANG}]: planned as a gang: {why}", "")
 
-    def _missing(self, workload: Workload, part: str) -> int | None:
+    def _missing(self, workload: PodWorkload, part: str) -> int | None:
         """How many pods a gang needs beyond those that run; None: all that are made. As the scheduler counts it."""
         sizes = gang_sizes(workload.key[1], workload.spec) if workload.key[1] != "Job" else {}
         size = sizes.get(part, sizes.get(ANY))
@@ -191,11 +191,11 @@ class Gangs:
         owners = [owner_of(pod.metadata) for pod in self._there(workload)]
         return size - sum(owner is not None and owner.part == part for owner in owners)
 
-    def _outside(self, workload: Workload, name: str) -> list[objects.Pod]:
+    def _outside(self, workload: PodWorkload, name: str) -> list[objects.Pod]:
         """Pods of the workload that run and are in no group that is made for it: they do not count there."""
         return [pod for pod in self._there(workload) if pod_group_name(pod) != name]
 
-    def _parts(self, workload: Workload, row: WorkloadKind, name: str) -> Mapping[str, int]:
+    def _parts(self, workload: PodWorkload, row: WorkloadKind, name: str) -> Mapping[str, int]:
         """What each part needs beyond the pods of it that run; empty where no part states a minimum."""
         pods, field = row.sets[0], row.min_count_of_part
         running = Counter(pod.metadata.annotations.get(TASK_ANNOTATION, "") for pod in self._outside(workload, name))
@@ -209,7 +209,9 @@ class Gangs:
             found[part] = max(self._count(workload, f"{at}.{field}", value, every) - running[part], 0)
         return {part: least for part, least in found.items() if least} if stated else {}
 
-    def of_job(self, workload: Workload, template: Mapping[str, Any], wanted: int, there: Sequence[objects.Pod]) -> str:
+    def of_job(
+        self, workload: PodWorkload, template: Mapping[str, Any], wanted: int, there: Sequence[objects.Pod]
+    ) -> str:
         """The same for a Job, which may also say so in its spec or by the annotation that `reprieve up` knows."""
         if workload.group:
             return workload.group
@@ -261,7 +263,7 @@ class Gangs:
 
     def groups(
         self, admission: PriorityAdmission, existing: Collection[tuple[str, str]]
-    ) -> Iterator[tuple[objects.PodGroup, Workload]]:
+    ) -> Iterator[tuple[objects.PodGroup, PodWorkload]]:
         """The groups that are made, each with the workload it is of."""
         for key, gang in self._gangs.items():
             if key not in existing and gang.is_made:
@@ -305,7 +307,7 @@ class Gangs:
             raise _misfit(gang, error) from None
 
 
-def _is_operated(workload: Workload, row: WorkloadKind) -> bool:
+def _is_operated(workload: PodWorkload, row: WorkloadKind) -> bool:
     """Whether the operator of the kind makes a PodGroup for the object."""
     if not row.gang_when:
         return row.always_gang and bool(row.priority_class)

@@ -23,8 +23,8 @@ from kube_rules.meta import KubernetesObject
 from kube_rules.references import check_groups, check_nodes
 from kube_rules.unknown_fields import UnknownField, path_text
 from kube_rules.workloads import WITHOUT_PODS, group_of, templates_in
-from reprieve.simulation.workloads.batches import Batch, Workload, reference_to, typed, workload_of
-from reprieve.simulation.workloads.gangs import Gangs
+from reprieve.simulation.workloads.batches import Batch, PodWorkload, reference_to, typed, workload_of
+from reprieve.simulation.workloads.gangs import WorkloadGangs
 from reprieve.simulation.workloads.owners import (
     Owner,
     is_active,
@@ -63,7 +63,7 @@ class Maker:
         there: Surroundings,
         makers: Sequence[PodMaker],
         rows: Rows,
-        expand: Callable[[Maker, Workload, WorkloadKind], None],
+        expand: Callable[[Maker, PodWorkload, WorkloadKind], None],
         *,
         run: Sequence[str] = (),
         now: float = 0.0,
@@ -84,10 +84,10 @@ class Maker:
         self._seen: set[Owner] = set()
         self.remarks: list[Remark] = []
         self._remarked: set[Remark] = set()
-        self.gangs = Gangs(
+        self.gangs = WorkloadGangs(
             self.count, lambda one: [pod for pod in self.there(one, below=True) if is_active(pod)], self.remark
         )
-        self._extra: list[tuple[KubernetesObject, Workload]] = []
+        self._extra: list[tuple[KubernetesObject, PodWorkload]] = []
         self._claims: set[tuple[str, str]] = set()
 
     @property
@@ -138,7 +138,7 @@ class Maker:
             self.problems.append(Unexpanded(found.origin, found.subject, found.kind, unknown_kind(found), certain))
         return not self.problems[-1].certain
 
-    def _expand(self, workload: Workload) -> None:
+    def _expand(self, workload: PodWorkload) -> None:
         self._seen.add(workload.key)
         manifest, key = workload.manifest, workload.key
         row = self._rows.of(text(manifest.get("apiVersion")), key[1])
@@ -158,7 +158,7 @@ class Maker:
         self._remark_queues(workload, row)
         self._expand_by_rule(self, workload, row)
 
-    def _remark_queues(self, workload: Workload, row: WorkloadKind) -> None:
+    def _remark_queues(self, workload: PodWorkload, row: WorkloadKind) -> None:
         """Report the fields, labels and annotations by which other schedulers queue it (workloads.md 5.5)."""
         if workload.outer:
             return  # of an object that the input does not have
@@ -175,7 +175,7 @@ class Maker:
 
     # -- what rules ask for ------------------------------------------------------------------------
 
-    def template(self, workload: Workload, path: str, found: Any) -> Mapping[str, Any] | None:
+    def template(self, workload: PodWorkload, path: str, found: Any) -> Mapping[str, Any] | None:
         """A pod template, if it is one; where there is none it is a problem."""
         if found is None:
             self.problem(workload, f"there is no pod template at {workload.place(path)}")
@@ -191,7 +191,7 @@ class Maker:
                 raise workload.error(f"{path}.metadata.{name}", "Invalid value: must be a map of texts")
         return found
 
-    def count(self, workload: Workload, path: str, value: Any, default: int) -> int:
+    def count(self, workload: PodWorkload, path: str, value: Any, default: int) -> int:
         """A number of pods, or the default. Raises InputError for anything else."""
         if value is None:
             return default
@@ -200,22 +200,22 @@ class Maker:
             raise workload.error(path, f"Invalid value: {shown}: must be a whole number greater than or equal to 0")
         return value
 
-    def there(self, workload: Workload, *, below: bool = False) -> list[objects.Pod]:
+    def there(self, workload: PodWorkload, *, below: bool = False) -> list[objects.Pod]:
         """The pods that the workload has; `below`: through other owners as well."""
         return self.owners.pods(workload.key) if below else self.owners.direct(workload.key, workload.uid)
 
-    def is_taken(self, workload: Workload, name: str) -> bool:
+    def is_taken(self, workload: PodWorkload, name: str) -> bool:
         """Whether a pod of this name is there."""
         return self._there.names.is_taken(workload.namespace, name)
 
-    def owned(self, workload: Workload) -> list[Mapping[str, Any]]:
+    def owned(self, workload: PodWorkload) -> list[Mapping[str, Any]]:
         """Objects of the input that make pods and that it owns."""
         found = (self.owners.maker(key) for key in self.owners.owned(workload.key))
         return [maker.manifest for maker in found if maker is not None]
 
     def pods(
         self,
-        workload: Workload,
+        workload: PodWorkload,
         template: Mapping[str, Any],
         path: str,
         *,
@@ -238,7 +238,7 @@ class Maker:
         return batch
 
     def child(
-        self, workload: Workload, made: Mapping[str, Any], path: str, *, inner: str = "", group: str = ""
+        self, workload: PodWorkload, made: Mapping[str, Any], path: str, *, inner: str = "", group: str = ""
     ) -> None:
         """An object that the workload makes, expanded in turn; one of that name in the input counts instead."""
         made = {**made, "metadata": {**made["metadata"], "namespace": workload.namespace}}
@@ -255,7 +255,7 @@ class Maker:
         self.makers.append(PodMaker(made, workload.origin, workload.created))
         self.adopt(workload, made)
         self._expand(
-            Workload(
+            PodWorkload(
                 made,
                 workload.origin,
                 workload.subject,
@@ -269,14 +269,14 @@ class Maker:
             )
         )
 
-    def adopt(self, workload: Workload, made: Mapping[str, Any]) -> None:
+    def adopt(self, workload: PodWorkload, made: Mapping[str, Any]) -> None:
         """Add a made object of a kind that a scheduler reads: sets of which a selector counts."""
         found = kind_of(text(made.get("kind")), text(made.get("apiVersion")))
         if found is not None and found is not objects.Pod:
             meta = {**made["metadata"], "namespace": workload.namespace}
             self._extra.append((from_data(found, {**made, "metadata": meta}, workload.origin), workload))
 
-    def claim(self, workload: Workload, claim: Json, path: str) -> None:
+    def claim(self, workload: PodWorkload, claim: Json, path: str) -> None:
         """Add the claim of a pod, unless it exists."""
         name = claim["metadata"]["name"]
         if (workload.namespace, name) in self._claims:
@@ -288,31 +288,31 @@ class Maker:
         except InputError as error:
             raise workload.error(".".join(filter(None, (path, error.path))), error.message) from None
 
-    def runtime(self, workload: Workload) -> Mapping[str, Any] | None:
+    def runtime(self, workload: PodWorkload) -> Mapping[str, Any] | None:
         """The training runtime of a TrainJob, if it is in the input."""
         found = runtime_of(workload.manifest, self._there.unknown)
         return found.manifest if found is not None else None
 
-    def run_asked(self, workload: Workload) -> bool:
+    def run_asked(self, workload: PodWorkload) -> bool:
         """Whether a run of the CronJob was asked for."""
         name = f"{workload.namespace}/{workload.name}"
         self._ran.add(name)
         return name in self._run
 
-    def idle(self, workload: Workload, path: str) -> None:
+    def idle(self, workload: PodWorkload, path: str) -> None:
         """The workload, or a part of it, is suspended, as it says at a path."""
         _, kind, namespace, name = workload.key
         version = text(workload.manifest.get("apiVersion"))
         self.suspended.append(Suspended(workload.origin, version, kind, namespace, name, path))
 
-    def remark(self, workload: Workload, message: str, unless: str = "", *, strict: bool = False) -> None:
+    def remark(self, workload: PodWorkload, message: str, unless: str = "", *, strict: bool = False) -> None:
         """Report something of the workload that is not read, once; `unless` the source of groups is on."""
         found = Remark(workload.origin, workload.subject, message, unless, strict)
         if found not in self._remarked:
             self._remarked.add(found)
             self.remarks.append(found)
 
-    def problem(self, workload: Workload, reason: str, *, scheduled: bool = False) -> None:
+    def problem(self, workload: PodWorkload, reason: str, *, scheduled: bool = False) -> None:
         """The workload is not expanded."""
         kind = text(workload.manifest.get("kind"))
         self.problems.append(Unexpanded(workload.origin, workload.subject, kind, reason, not scheduled))
@@ -326,7 +326,7 @@ class Maker:
         self.gangs.settle(self.batches, there.groups)
         found: list[Loaded[Any]] = []
 
-        def add(item: KubernetesObject, workload: Workload, created: float) -> None:
+        def add(item: KubernetesObject, workload: PodWorkload, created: float) -> None:
             stamp = datetime.fromtimestamp(created, UTC)
             item = replace(item, metadata=replace(item.metadata, creation_timestamp=stamp))
             found.append(Loaded(item, workload.origin, there.order, created, dated=workload.dated))
@@ -368,12 +368,12 @@ def is_unknown_kind(found: UnknownObject) -> bool:
     return found.known is False and found.kind not in WITHOUT_PODS.get(group_of(found.api_version), ())
 
 
-def _is_paused(workload: Workload) -> bool:
+def _is_paused(workload: PodWorkload) -> bool:
     spec = workload.spec
     return spec.get("suspend") is True or mapping(spec.get("runPolicy")).get("suspend") is True
 
 
-def _is_over(workload: Workload, row: WorkloadKind) -> bool:
+def _is_over(workload: PodWorkload, row: WorkloadKind) -> bool:
     """Whether it calls for no pods any more (whatif.md 1.5)."""
     manifest = workload.manifest
     if any(value_at(manifest, path) in values for path, values in row.ended.items()):

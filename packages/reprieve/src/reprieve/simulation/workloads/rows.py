@@ -46,11 +46,11 @@ MOST_BYTES: Final = 4 * 1024 * 1024
 _PLACEHOLDERS: Final = ("name", "namespace", "part", "index", "replica", "member", "replicas", "size")
 
 
-class Row(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+class WorkloadRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
     """Base of the parts of a row."""
 
 
-class PodSet(Row, frozen=True, kw_only=True):
+class PodSet(WorkloadRow, frozen=True, kw_only=True):
     """Pods (or objects) that are made of one template; see the module docstring. Paths are relative to the entry."""
 
     each: str = ""
@@ -98,7 +98,7 @@ class PodSet(Row, frozen=True, kw_only=True):
     """A made object has the labels and annotations of the object."""
 
 
-class WorkloadKind(Row, frozen=True, kw_only=True):
+class WorkloadKind(WorkloadRow, frozen=True, kw_only=True):
     """One kind. Without `sets` the rules of `controllers` say what is made."""
 
     group: str = ""
@@ -133,7 +133,7 @@ class WorkloadKind(Row, frozen=True, kw_only=True):
     sets: tuple[PodSet, ...] = ()
 
 
-class _File(Row, frozen=True, kw_only=True):
+class _RowsFile(WorkloadRow, frozen=True, kw_only=True):
     api_version: str
     kind: str
     workload_kinds: tuple[WorkloadKind, ...] = ()
@@ -198,11 +198,11 @@ def read_rows(name: str, text: str) -> list[WorkloadKind]:
 def _rows_of(data: Any, origin: Origin) -> tuple[WorkloadKind, ...]:
     if not isinstance(data, Mapping) or (data.get("apiVersion"), data.get("kind")) != (FILE_VERSION, FILE_KIND):
         raise InputError(origin, f"must be an object with apiVersion {FILE_VERSION} and kind {FILE_KIND}")
-    for misnamed in misnamed_in(_File, data):
+    for misnamed in misnamed_in(_RowsFile, data):
         hint = f', did you mean "{misnamed.nearest}"?' if misnamed.nearest else ""
         raise InputError(origin, f"unknown field{hint}", path=path_text(misnamed.path))
     try:
-        found = msgspec.convert(data, _File)
+        found = msgspec.convert(data, _RowsFile)
     except msgspec.ValidationError as error:
         message, _, place = str(error).partition(" - at `$.")
         raise InputError(origin, message[:1].lower() + message[1:], path=place.rstrip("`")) from None

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 
 from kube_rules.group_owners import gang_sizes
 from kube_rules.json import mapping, text
-from reprieve.simulation.workloads.batches import Workload
+from reprieve.simulation.workloads.batches import PodWorkload
 from reprieve.simulation.workloads.rows import value_at
 
 PATH: Final = "spec.scheduling"
@@ -52,7 +52,7 @@ Asked = Callable[[str, str], GroupAsked]
 class Reader:
     """Reads the levels of one object; `unread` is called with the path of a field that means nothing here."""
 
-    workload: Workload
+    workload: PodWorkload
     unread: Callable[[str], None] = field(compare=False)
 
     def object_at(self, value: Any, path: str, known: Sequence[str]) -> Mapping[str, Any]:
@@ -94,7 +94,7 @@ class Reader:
         return asked
 
 
-def groups_asked(workload: Workload, unread: Callable[[str], None]) -> Asked | None:
+def groups_asked(workload: PodWorkload, unread: Callable[[str], None]) -> Asked | None:
     """Return which groups the object asks for; None where it has no `spec.scheduling` that its kind has.
 
     Raises InputError for what the admission of its kind refuses.

@@ -12,7 +12,7 @@ from kube_rules import objects
 from kube_rules.admission import PriorityAdmission
 from kube_rules.manifests import Manifests, PodMaker, UnknownObject
 from kube_rules.meta import KubernetesObject
-from reprieve.simulation.workloads.batches import Names
+from reprieve.simulation.workloads.batches import PodNames
 from reprieve.simulation.workloads.owners import Owners
 
 Key = tuple[str, str]
@@ -25,7 +25,7 @@ class Surroundings:
     def __init__(self, manifests: Manifests, makers: Sequence[PodMaker], unknown: Sequence[UnknownObject]) -> None:
         self.owners = Owners(makers, unknown)
         self.unknown = unknown
-        self.names = Names()
+        self.names = PodNames()
         self.order = 1 + max((loaded.order for loaded in manifests.all()), default=0)
         self._kept: dict[tuple[type[KubernetesObject], str], KubernetesObject] = {}
         self._nodes: dict[str, objects.Node] = {}
