@@ -13,7 +13,7 @@ import pytest
 from aiohttp import web
 
 from reprieve.client.connection import Connection, ExecPlugin, Identity, TlsSettings
-from reprieve.client.credentials import REREAD_SECONDS, Plugin, TokenFile, credentials_for
+from reprieve.client.credentials import REREAD_SECONDS, ExecCredentials, TokenFile, credentials_for
 from reprieve.client.errors import CredentialError
 from tests.client.clock import FakeClock
 from tests.client.scripted import Reply, answer, client_of, scripted, status
@@ -22,9 +22,9 @@ V1 = "client.authentication.k8s.io/v1"
 BETA = "client.authentication.k8s.io/v1beta1"
 
 
-def plugin(command: str, clock: FakeClock, connection: Connection | None = None, **more: Any) -> Plugin:
+def plugin(command: str, clock: FakeClock, connection: Connection | None = None, **more: Any) -> ExecCredentials:
     asked = ExecPlugin(**{"api_version": V1, "command": command, "interactive_mode": "Never", **more})
-    return Plugin(asked, connection or Connection("https://api", "test"), clock)
+    return ExecCredentials(asked, connection or Connection("https://api", "test"), clock)
 
 
 def accepting(*tokens: str) -> Reply:

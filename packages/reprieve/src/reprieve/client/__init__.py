@@ -1,6 +1,6 @@
-"""A client of Kubernetes API servers over HTTP: who to talk to, how to ask, how to stay up to date, how to write.
+"""A client of Kubernetes API servers over HTTP: where the server is, how to ask, stay up to date and write.
 
-The way of a request: `kubeconfig` (or `incluster`) says where the server is and who asks -> `credentials` and `tls`
+The way of a request: `kubeconfig` (or `incluster`) gives the server and the user -> `credentials` and `tls`
 keep that fresh -> `transport` sends, paced and retried (`pacing`) -> `discovery` finds the served versions ->
 `listing`, `watching` and `informer` bring typed objects -> `reading` gathers what a plan needs -> `snapshot` writes it
 down. `writing` and `leading` are for a scheduler that acts.

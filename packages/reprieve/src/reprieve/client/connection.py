@@ -1,4 +1,4 @@
-"""Where an API server is and who asks: what kubeconfigs and service accounts come down to.
+"""The address of an API server and the user: what kubeconfigs and service accounts come down to.
 
 Invariant: secrets are kept out of `repr`.
 """
@@ -43,7 +43,7 @@ class ExecPlugin:
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who asks. A token file wins over a token, as its content is newer; a token over a plugin."""
+    """The user. A token file wins over a token, as its content is newer; a token over a plugin."""
 
     token: str | None = field(default=None, repr=False)
     token_file: Path | None = None
@@ -54,7 +54,7 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class Impersonation:
-    """Whom to act as (`as`, `as-uid`, `as-groups`, `as-user-extra`)."""
+    """The user to act as (`as`, `as-uid`, `as-groups`, `as-user-extra`)."""
 
     user: str = ""
     uid: str = ""

@@ -1,4 +1,4 @@
-"""Who asks, kept fresh: tokens, token files that rotate, plugins that print credentials.
+"""Credentials of the user, kept fresh: tokens, token files that rotate, plugins that print credentials.
 
 Terms: a credential is what one request carries: an Authorization header, a client certificate, or neither. It is
 refreshed when it is about to expire, and once more when the server says 401.
@@ -108,7 +108,7 @@ class _ExecCredential(msgspec.Struct, frozen=True, rename="camel"):
     status: _Status | None = None
 
 
-class Plugin(Credentials):
+class ExecCredentials(Credentials):
     """A program that prints an ExecCredential; asked by one task at a time, its answer shared by all."""
 
     def __init__(self, plugin: ExecPlugin, connection: Connection, clock: Clock) -> None:
@@ -129,7 +129,7 @@ class Plugin(Credentials):
             return self._credential
 
     async def renewed(self, refused: Credential) -> bool:
-        """Ask again, unless somebody else has meanwhile."""
+        """Ask again, unless another call has meanwhile."""
         async with self._lock:
             if self._credential == refused:
                 await self._ask()
@@ -253,7 +253,7 @@ def credentials_for(connection: Connection, clock: Clock) -> Credentials:
         pair = f"{identity.username}:{identity.password or ''}".encode()
         return Credentials(Credential(f"Basic {base64.b64encode(pair).decode()}"))
     if identity.plugin is not None:
-        return Plugin(identity.plugin, connection, clock)
+        return ExecCredentials(identity.plugin, connection, clock)
     return Credentials()
 
 

@@ -66,7 +66,7 @@ class Served:
         """Group versions that could not be asked for (an aggregated API that is down), with the reason."""
 
     def become(self, later: Served) -> None:
-        """What was found when asked again, for all who hold this one."""
+        """Take over a later answer, for all that hold this one."""
         self._by_kind = later._by_kind
         self.unavailable = later.unavailable
 
@@ -86,13 +86,13 @@ class Served:
         return tuple(found for found in best if found is not None)
 
 
-class _Kind(msgspec.Struct, frozen=True):
+class _ServedKind(msgspec.Struct, frozen=True):
     kind: str = ""
 
 
 class _AggregatedResource(msgspec.Struct, frozen=True, rename="camel"):
     resource: str = ""
-    response_kind: _Kind | None = None
+    response_kind: _ServedKind | None = None
     scope: str = ""
 
 

@@ -16,7 +16,7 @@ from kube_rules.selectors import parse_integer
 
 _LONGEST = 500
 _LONGEST_WAIT = 3600.0
-"""Seconds: who asks for a longer wait is asked again after an hour, so that no answer silences a client for good."""
+"""Seconds: a longer wait that is asked for is cut to an hour, so that no answer silences a client for good."""
 
 
 class ClientError(Exception):
@@ -76,7 +76,7 @@ class _Details(msgspec.Struct, frozen=True, rename="camel"):
     retry_after_seconds: int | float | None = None
 
 
-class _Status(msgspec.Struct, frozen=True, rename="camel"):
+class _ErrorStatus(msgspec.Struct, frozen=True, rename="camel"):
     kind: str = ""
     code: int = 0
     reason: str | None = None
@@ -84,7 +84,7 @@ class _Status(msgspec.Struct, frozen=True, rename="camel"):
     details: _Details | None = None
 
 
-_DECODER = msgspec.json.Decoder(_Status)
+_DECODER = msgspec.json.Decoder(_ErrorStatus)
 
 
 def api_error(code: int, body: bytes, headers: Mapping[str, str], where: str) -> ApiError:
@@ -116,7 +116,7 @@ def one_line(message: str) -> str:
     return line if len(line) <= _LONGEST else line[: _LONGEST - 3] + "..."
 
 
-def _status(body: bytes) -> _Status | None:
+def _status(body: bytes) -> _ErrorStatus | None:
     try:
         found = _DECODER.decode(body)
     except (ValueError, RecursionError):

@@ -143,7 +143,7 @@ class Informer(Generic[T]):
         await self._synced.wait()
 
     async def run(self) -> None:
-        """Stay up to date until cancelled; nothing the server does ends it but refusing who asks (401, 403)."""
+        """Stay up to date until cancelled; nothing the server does ends it but refusing the user (401, 403)."""
         while True:
             began = self._client.clock.monotonic()
             self._received = False

@@ -86,7 +86,7 @@ class _User(msgspec.Struct, frozen=True):
     auth_provider: _AuthProvider | None = msgspec.field(default=None, name="auth-provider")
 
 
-class _Context(msgspec.Struct, frozen=True):
+class _ContextFields(msgspec.Struct, frozen=True):
     cluster: str = ""
     user: str = ""
     namespace: str = ""
@@ -105,7 +105,7 @@ class _NamedUser(msgspec.Struct, frozen=True):
 
 class _NamedContext(msgspec.Struct, frozen=True):
     name: str
-    context: _Context | None = None
+    context: _ContextFields | None = None
 
 
 class _File(msgspec.Struct, frozen=True):
@@ -123,7 +123,7 @@ EntryT = TypeVar("EntryT")
 
 
 @dataclass(frozen=True, slots=True)
-class _Entry(Generic[EntryT]):
+class _NamedEntry(Generic[EntryT]):
     value: EntryT
     file: Path
 
@@ -134,9 +134,9 @@ class Kubeconfig:
 
     files: tuple[Path, ...]
     current_context: str = ""
-    _clusters: dict[str, _Entry[_Cluster]] = field(default_factory=dict, repr=False)
-    _users: dict[str, _Entry[_User]] = field(default_factory=dict, repr=False)
-    _contexts: dict[str, _Entry[_Context]] = field(default_factory=dict, repr=False)
+    _clusters: dict[str, _NamedEntry[_Cluster]] = field(default_factory=dict, repr=False)
+    _users: dict[str, _NamedEntry[_User]] = field(default_factory=dict, repr=False)
+    _contexts: dict[str, _NamedEntry[_ContextFields]] = field(default_factory=dict, repr=False)
 
     @property
     def contexts(self) -> tuple[str, ...]:
@@ -155,7 +155,7 @@ class Kubeconfig:
         cluster = self._clusters.get(chosen.value.cluster)
         if cluster is None:
             raise ConfigError(f"{chosen.file}: context {name!r} names cluster {chosen.value.cluster!r}: no such entry")
-        user = self._users.get(chosen.value.user) if chosen.value.user else _Entry(_User(), chosen.file)
+        user = self._users.get(chosen.value.user) if chosen.value.user else _NamedEntry(_User(), chosen.file)
         if user is None:
             raise ConfigError(f"{chosen.file}: context {name!r} names user {chosen.value.user!r}: no such entry")
         at_cluster = f"{cluster.file}: cluster {chosen.value.cluster!r}"
@@ -185,11 +185,11 @@ def read_kubeconfig(
             continue
         merged.current_context = merged.current_context or read.current_context
         for cluster in read.clusters or ():
-            merged._clusters.setdefault(cluster.name, _Entry(cluster.cluster or _Cluster(), file))
+            merged._clusters.setdefault(cluster.name, _NamedEntry(cluster.cluster or _Cluster(), file))
         for user in read.users or ():
-            merged._users.setdefault(user.name, _Entry(user.user or _User(), file))
+            merged._users.setdefault(user.name, _NamedEntry(user.user or _User(), file))
         for context in read.contexts or ():
-            merged._contexts.setdefault(context.name, _Entry(context.context or _Context(), file))
+            merged._contexts.setdefault(context.name, _NamedEntry(context.context or _ContextFields(), file))
     return merged
 
 
@@ -203,7 +203,7 @@ def connect(
     """Where to go: a kubeconfig by path; else `KUBECONFIG`; else ~/.kube/config; else the service account of this pod.
 
     A `path` may list several files as `KUBECONFIG` does, if no single file has that name. Of the files of `KUBECONFIG`
-    one has to exist: who names a cluster is not asked about another. Fields of the files that no
+    one has to exist: with a cluster named, no other is considered. Fields of the files that no
     kubeconfig has are added to `unknown_fields`; kubectl passes over them in silence. Raises ConfigError.
     """
     environment = os.environ if environment is None else environment
@@ -224,7 +224,7 @@ def connect(
 
 
 def is_configured(environment: Mapping[str, str] | None = None) -> bool:
-    """Whether `connect` without a path was told where to go; what it was told may be wrong."""
+    """Whether something names a server for `connect` without a path; it may be wrong."""
     environment = os.environ if environment is None else environment
     named = bool(_split(environment.get("KUBECONFIG", "")))
     return named or any(map(_exists, _default_files(environment))) or incluster.available(environment)
@@ -313,7 +313,7 @@ def _server(server: str, tls: TlsSettings, where: str) -> str:
     return str(url).rstrip("/")
 
 
-def _tls(cluster: _Entry[_Cluster], user: _Entry[_User], at_cluster: str, at_user: str) -> TlsSettings:
+def _tls(cluster: _NamedEntry[_Cluster], user: _NamedEntry[_User], at_cluster: str, at_user: str) -> TlsSettings:
     ca_data = _decoded(cluster.value.certificate_authority_data, f"{at_cluster}: certificate-authority-data")
     ca_file = _beside(cluster.file, cluster.value.certificate_authority)
     insecure = cluster.value.insecure_skip_tls_verify
@@ -350,7 +350,7 @@ def _beside(file: Path, path: str) -> Path | None:
     return file.absolute().parent / path if path else None
 
 
-def _identity(user: _Entry[_User], cluster: _Cluster, where: str) -> Identity:
+def _identity(user: _NamedEntry[_User], cluster: _Cluster, where: str) -> Identity:
     value = user.value
     if value.auth_provider is not None:
         raise ConfigError(

@@ -1,8 +1,9 @@
-"""Who of several may act: leader election by a Lease, and the fence that stops a leader who is not one any more.
+"""Leader election by a Lease, and the fence that stops a leader that has lost the lease.
 
-Rules (client-go `leaderelection`, coordination.k8s.io/v1): the holder renews the lease every `retry` seconds; one who
-could not for `renew_deadline` seconds steps down; others take over when they have not seen it renewed for the lease's
-own duration, counted by their own clock from when they saw it change. Every take-over adds one to `leaseTransitions`.
+Rules (client-go `leaderelection`, coordination.k8s.io/v1): the holder renews the lease every `retry` seconds; a
+leader that could not for `renew_deadline` seconds steps down; others take over when they have not seen it renewed for
+the lease's own duration, counted by their own clock from when they saw it change. Every take-over adds one to
+`leaseTransitions`.
 
 Invariants: the fence is open only while the last renewal that succeeded was *sent* less than `renew_deadline` ago,
 which is shorter than what others wait: at no time are two fences open (as far as clocks run equally fast). The fence
@@ -59,7 +60,7 @@ class Fence:
         self.term = term
 
     def shut(self) -> None:
-        """One may not write any more; notifies whoever is registered (`on_shut`)."""
+        """Forbid writing, and call what is registered (`on_shut`)."""
         was_open = self._until != float("-inf")
         self._until = float("-inf")
         if was_open:
@@ -118,7 +119,7 @@ class Election:
     ) -> None:
         self.fence = Fence(client.clock)
         self.leader = ""
-        """Who leads, as far as is known; empty if nobody."""
+        """The leader, as far as is known; empty if there is none."""
         self._client = client
         self._options = options
         self._on_leading = on_leading
@@ -137,7 +138,7 @@ class Election:
     async def run(self) -> None:
         """Wait for leadership, lead, and return when it is lost; when cancelled, give it back.
 
-        What led must not go on after that: whoever calls decides whether to stand again.
+        What led must not go on after that: the caller decides whether to stand again.
         """
         clock, options = self._client.clock, self._options
         try:
@@ -170,18 +171,18 @@ class Election:
             return False
         self._on_answer()
         if term is None:
-            if self.fence.open:  # somebody else has it: no need to wait for the deadline
+            if self.fence.open:  # another holder has it: no need to wait for the deadline
                 self.fence.shut()
             return False
         if self._leading.is_set() and not self.fence.open:
-            # Renewed, but too late: in between writes were refused, and whoever waits for them would wait for ever.
+            # Renewed, but too late: in between writes were refused, and what waits for them would wait for ever.
             self._late = True
             return False
         self.fence.opened(sent + options.renew_deadline, term)
         return True
 
     async def _take_or_renew(self) -> int | None:
-        """The term if the lease is held now, None if somebody else holds it."""
+        """The term if the lease is held now, None if another holder has it."""
         options, clock = self._options, self._client.clock
         path = LEASES.path(options.namespace, options.name)
         now = clock.now()
@@ -204,7 +205,7 @@ class Election:
         return await self._write("PUT", path, self._body(lease.metadata, now, now, term + 1), term + 1)
 
     async def _write(self, method: str, path: str, body: dict[str, Any], term: int) -> int:
-        """Write the lease as read. 409 if somebody was quicker; who it was the next attempt will see."""
+        """Write the lease as read. 409 if another was quicker; the next attempt sees which."""
         await self._client.request(method, path, body=body, deadline=self._options.renew_deadline)
         self.leader = self._options.identity
         return term

@@ -71,7 +71,7 @@ _NOTHING_IF_EMPTY: Final = frozenset(
 
 
 def keep(value: Any, names: Names) -> Any:
-    """A value that nobody chose; of anonymous snapshots every text in it that is not public is replaced."""
+    """A value that no user chose; of anonymous snapshots every text in it that is not public is replaced."""
     if not names.anonymize:
         return value
     if isinstance(value, str):

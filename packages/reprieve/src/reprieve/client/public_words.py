@@ -1,4 +1,4 @@
-"""What is the same in every cluster, and so says nothing about anybody: all else is replaced in anonymous snapshots.
+"""What is the same in every cluster, and so identifies nothing: all else is replaced in anonymous snapshots.
 
 Each table is closed. A form (such as "in a domain of Kubernetes") is no reason to keep a text: a user may choose any
 text of that form.

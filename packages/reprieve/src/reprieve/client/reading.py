@@ -82,7 +82,7 @@ _SCALABLE: Final = {
     "ReplicaSet": Resource("apps", "v1", "replicasets", "ReplicaSet", True),
     "Job": Resource("batch", "v1", "jobs", "Job", True),
 }
-"""Kinds whose templates are read of a live cluster."""
+"""Kinds of which templates are read of a live cluster."""
 
 
 async def read_makers(client: ApiClient, named: Iterable[tuple[str, str, str, str]]) -> list[dict[str, Any]]:
@@ -108,7 +108,7 @@ async def read_makers(client: ApiClient, named: Iterable[tuple[str, str, str, st
 async def read_cluster(
     client: ApiClient, *, owners: bool = False, jobs: bool = False, makers: Sequence[tuple[str, str, str, str]] = ()
 ) -> Reading:
-    """Read a cluster; with `owners` the controllers whose pods may be gangs, too (workloads.md 2.10).
+    """Read a cluster; with `owners` the controllers of pods that may be gangs, too (workloads.md 2.10).
 
     With `jobs` at least the Jobs: when they end counts (cost.md 6.4). `makers` (see `read_makers`) are
     read with their templates.

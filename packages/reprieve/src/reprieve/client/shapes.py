@@ -2,7 +2,7 @@
 
 Terms: a shape is the table of a kind: its fields and what becomes of each; a leaf is what becomes of one value.
 
-Invariant: a field without an entry does not leave, so that what Kubernetes adds stays inside until somebody decides.
+Invariant: a field without an entry does not leave, so that what Kubernetes adds stays inside until an entry is made.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """TLS contexts from settings and credentials, made again when a certificate file changes.
 
-Invariant: keys that come as text touch the disk only for the moment OpenSSL reads them, in a directory nobody else may
-enter.
+Invariant: keys that come as text touch the disk only for the moment OpenSSL reads them, in a directory closed to
+others.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Terms: an event is one line of JSON with a type and an object; a bookmark is an 
 is; silence is the time without a single byte.
 
 Invariant: every whole line is handed on once and in order; what comes after the last line end is not an event. A stream
-that stays silent too long is cut, since a connection can die without anybody saying so.
+that stays silent too long is cut, since a connection can die without notice.
 """
 
 from __future__ import annotations

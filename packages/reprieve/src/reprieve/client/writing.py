@@ -27,7 +27,7 @@ ATTEMPTS: Final = 5
 _BACKOFF: Final = BackoffPolicy(initial=0.5, maximum=10.0)
 
 
-class _Write(Generic[T]):
+class _QueuedWrite(Generic[T]):
     __slots__ = ("act", "key", "result")
 
     def __init__(self, key: str, act: Callable[[], Awaitable[T]], result: asyncio.Future[T]) -> None:
@@ -53,7 +53,7 @@ class WriterPool:
         self._workers = workers
         self._attempts = attempts
         self._policy = backoff
-        self._waiting: dict[str, deque[_Write[Any]]] = {}
+        self._waiting: dict[str, deque[_QueuedWrite[Any]]] = {}
         """By key, while it has a write that has not ended; the first of a busy key is in flight."""
         self._ready: deque[str] = deque()
         self._tasks: dict[asyncio.Task[None], str] = {}
@@ -84,7 +84,7 @@ class WriterPool:
         Returns its result. Refused at once with LeadershipLostError if there is no right to write.
         """
         result: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        # Who submits need not wait for the result: an error nobody asks for is no noise.
+        # The caller need not wait for the result: an error that is not asked for is no noise.
         result.add_done_callback(_retrieved)
         if self._closed or (self._fence is not None and not self._fence.open):
             result.set_exception(
@@ -92,7 +92,7 @@ class WriterPool:
             )
             return result
         writes = self._waiting.get(key)
-        write = _Write(key, act, result)
+        write = _QueuedWrite(key, act, result)
         if writes is None:
             self._waiting[key] = deque((write,))
             self._ready.append(key)
@@ -134,9 +134,9 @@ class WriterPool:
             self._idle.set()
         self._start()
 
-    async def _carry_out(self, write: _Write[Any]) -> None:
+    async def _carry_out(self, write: _QueuedWrite[Any]) -> None:
         if write.result.done():
-            return  # cancelled by who submitted it
+            return  # cancelled by its caller
         backoff = Backoff(self._policy, self._client.chance)
         for attempt in range(1, self._attempts + 1):
             try:
@@ -162,7 +162,7 @@ class WriterPool:
             return
 
     @staticmethod
-    def _fail(write: _Write[Any], error: BaseException) -> None:
+    def _fail(write: _QueuedWrite[Any], error: BaseException) -> None:
         if not write.result.done():
             write.result.set_exception(error)
 

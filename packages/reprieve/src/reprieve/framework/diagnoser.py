@@ -137,7 +137,7 @@ class Diagnoser:
         nodes = self._cluster.nodes
         alive = np.flatnonzero(nodes.alive[: len(nodes)])
         if not len(alive):
-            # Nobody rejected the pod, so whoever might has a say in whether a new node helps.
+            # No plugin rejected the pod, so each that might decides whether a new node helps.
             names = {plugin.name for plugin in self._profile.filters}
             return Diagnosis(nodes=0, codes=np.zeros(len(nodes), dtype=np.int8), plugins=names)
         elsewhere = self.ruled(state)
@@ -218,7 +218,7 @@ class Diagnoser:
                 self._ask_all(filters[first:], state, np.array([row], dtype=np.int64), found)
 
     def _narrowed(self, state: CycleState, rows: npt.NDArray[np.int64], found: RowReasons) -> npt.NDArray[np.int64]:
-        """The rows that `FilterPlugin.narrowed` leaves over; the others are rejected by all who left any out."""
+        """The rows that `FilterPlugin.narrowed` leaves over; the others are rejected by all that left any out."""
         masks = {}
         for plugin in self._narrowing:
             mask = call_plugin(plugin.name, "PreFilter", plugin.narrowed, state)

@@ -30,7 +30,7 @@ class Diagnosis:
     rejected: dict[str, npt.NDArray[np.bool_]] = field(default_factory=dict)
 
     def resolvable_rows(self) -> npt.NDArray[np.int64]:
-        """Rows whose failure taking pods away may cure."""
+        """Rows with failures that taking pods away may cure."""
         return np.flatnonzero(self.codes == UNSCHEDULABLE)
 
     def unresolvable(self, row: int) -> bool:

@@ -1,6 +1,6 @@
 """Filtering and scoring all nodes for a pod, sharing the work between identical pods.
 
-For each signature (and priority, which decides whose nominations count) a *view* keeps one sortable number per row:
+For each signature (and priority, which decides which nominations count) a *view* keeps one sortable number per row:
 -1 where the pod does not fit, else score and name rank folded together so that the best node is one argmax.  When
 something changes, the touch log tells which rows to look at again; a placement therefore costs one row, not a pass over
 all nodes (scheduling.md 4).  The result is the same as evaluating everything afresh (property tests compare with
@@ -253,7 +253,7 @@ class Evaluator:
         return self._node_constraints_view(CycleState(self._cluster, pod)).mask
 
     def usable_nodes(self, state: CycleState) -> Mask:
-        """`bool[rows]`: live nodes that pass the STATIC filters, whoever runs there; not to be changed."""
+        """`bool[rows]`: live nodes that pass the STATIC filters, whatever runs there; not to be changed."""
         return self._narrow(self._node_constraints_view(state).mask, self._by_pod, state)
 
     # -- views -------------------------------------------------------------------------------------
@@ -435,7 +435,7 @@ class Evaluator:
     def _let_through(
         self, outside: Sequence[FilterPlugin], state: CycleState, rows: npt.NDArray[np.int64]
     ) -> npt.NDArray[np.int64]:
-        """Those of the rows that plugins who ask outside let through; each sees what those before it left."""
+        """Those of the rows that plugins which call outside let through; each sees what those before it left."""
         for plugin in outside:
             if len(rows):
                 rows = rows[self._fits(plugin, state, rows)]

@@ -40,7 +40,7 @@ class EventKind(Enum):
     NAMESPACE_CHANGED = auto()
     """Labels of a namespace."""
     SELECTOR_CHANGED = auto()
-    """A service or controller whose selector default spread constraints use (`cluster.default_selectors`)."""
+    """A service or controller with a selector that default spread constraints use (`cluster.default_selectors`)."""
     VOLUME_CHANGED = auto()
     """A PersistentVolume came, changed or went; so for the other resources."""
     CLAIM_CHANGED = auto()
@@ -75,11 +75,11 @@ class ClusterEvent:
     composite: str | None = None
     """`namespace/name` of the CompositePodGroup where one is concerned."""
     raised: bool = False
-    """Of a group that has changed in nothing else: it wants more now than before, which helps nobody."""
+    """Of a group that has changed in nothing else: it wants more now than before, which helps no pods."""
 
 
 def tree_of(cluster: ClusterState, event: ClusterEvent) -> str | None:
-    """The `ref` of the entity whose group, or group of groups, the event is about; None: it is about none."""
+    """The `ref` of the entity of the group, or group of groups, that the event is about; None: it is about none."""
     if event.group is not None:
         group = cluster.groups.get(event.group)
         return group.home if group is not None else f"group/{event.group}"

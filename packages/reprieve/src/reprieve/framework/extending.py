@@ -9,14 +9,14 @@ from reprieve.framework.plugin import CycleState, Plugin
 
 @dataclass(frozen=True, slots=True)
 class VictimsOn:
-    """Who would be evicted on one row, and how many of them violate a budget."""
+    """The pods that would be evicted on one row, and how many of them violate a budget."""
 
     pods: tuple[PodRecord, ...]
     violations: int = 0
 
 
 class CandidatePlugin(Plugin):
-    """Has a say in where to preempt and in who goes there; asked for single pods as preemptors, as upstream."""
+    """Takes part in choosing where to preempt and which pods; asked for single pods as preemptors, as upstream."""
 
     def judges_candidates(self, state: CycleState) -> bool:
         """Whether it has something to say about this preemptor."""

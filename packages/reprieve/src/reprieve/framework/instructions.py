@@ -1,4 +1,4 @@
-"""What a plugin asks whoever acts to do before and for a binding: plain data, nothing is done here.
+"""What a plugin asks the driver to do before and for a binding: plain data, nothing is done here.
 
 PreBind plugins return instructions that are carried out in order, each after the one before has gone well; if one fails
 for good the pod is not bound, its reservations are undone and it is tried again (scheduling.md 2).

@@ -16,7 +16,7 @@ _RAISE = opcode.opmap["RAISE_VARARGS"]
 
 
 def is_ctrl_c(error: BaseException) -> bool:
-    """Whether somebody wants the program to end; False for whatever the code that was called raised itself.
+    """Whether the user wants the program to end; False for what the code that was called raised itself.
 
     To be asked in the thread in which it was caught.
     """

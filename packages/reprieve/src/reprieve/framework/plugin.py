@@ -72,7 +72,7 @@ class CycleState:
         self.pod = pod
         self.signature: PodSpecSignature = pod.signature
         self.group = group
-        """The group whose cycle this attempt belongs to."""
+        """The group of the cycle that this attempt belongs to."""
         self.nominated = nominated
         """Row the pod was nominated to; the nomination itself is lifted during the attempt."""
         self.preemption_under_way = preemption_under_way
@@ -86,7 +86,7 @@ class Plugin:
     name: ClassVar[str] = ""
 
     blocking: ClassVar[bool] = False
-    """Its calls may wait for something outside: whoever runs cycles must not have others wait with them."""
+    """Its calls may wait for something outside: the driver must not have other work wait with them."""
 
     args_type: ClassVar[type[Any] | None] = None
     """What the plugin's args in a configuration file are read into (a msgspec.Struct, dataclass or TypedDict)."""
@@ -164,7 +164,7 @@ class FilterPlugin(Plugin):
     def concerns(self, state: CycleState) -> bool:
         """Whether the plugin may have something to say about this pod, wherever other known pods are placed.
 
-        Asked of CLUSTER plugins, to tell the pods whose work can be shared; must not change in a trial.
+        Asked of CLUSTER plugins, to tell the pods that can share work; must not change in a trial.
         """
         return self.pre_filter(state).code is not Code.SKIP
 
@@ -307,7 +307,7 @@ class PreBindPlugin(Plugin):
     """Names work to be done before a pod is bound, as plain data for the shell."""
 
     def pre_bind(self, state: CycleState, row: int) -> Sequence[Instruction]:
-        """Instructions for whoever acts, carried out in order before the pod is bound."""
+        """Instructions for the driver, carried out in order before the pod is bound."""
         return ()
 
 
@@ -315,7 +315,7 @@ class BindPlugin(Plugin):
     """Says how a pod is bound; the first plugin that answers does it."""
 
     def bind(self, state: CycleState, row: int) -> object | None:
-        """An `Instruction` for whoever acts, or None to leave it to the next plugin."""
+        """An `Instruction` for the driver, or None to leave it to the next plugin."""
         return None
 
 

@@ -93,10 +93,11 @@ class CallPolicy:
     """Calls may wait for something other than this thread."""
 
     def __init__(self) -> None:
-        self._plugin_incidents: deque[PluginIncident] = deque(maxlen=_KEPT)
+        self.noted: deque[PluginIncident] = deque(maxlen=_KEPT)
+        """Incidents that `take` returns next."""
 
-    def call(self, who: Plugin, point: str, function: Callable[[], R], *, in_cycle: bool) -> R:
-        """What the function returns or raises. `in_cycle`: an attempt waits for it, and nobody else does."""
+    def call(self, plugin: Plugin, point: str, function: Callable[[], R], *, in_cycle: bool) -> R:
+        """What the function returns or raises. `in_cycle`: an attempt waits for it, and nothing else does."""
         return function()
 
     def back(self, function: Callable[[], R]) -> R:
@@ -109,13 +110,13 @@ class CallPolicy:
 
     def report(self, trouble: PluginIncident) -> None:
         """Note something; the last 1000 are kept until they are taken."""
-        self._plugin_incidents.append(trouble)
+        self.noted.append(trouble)
 
     def take(self) -> list[PluginIncident]:
-        """What was noted since the last time."""
-        taken = []
-        while self._plugin_incidents:
-            taken.append(self._plugin_incidents.popleft())
+        """Return what was noted since the last call."""
+        taken: list[PluginIncident] = []
+        while self.noted:
+            taken.append(self.noted.popleft())
         return taken
 
 
@@ -211,7 +212,7 @@ class PluginGuard(Plugin):
         return [self._held(point, one) for one in found]
 
     def _held(self, point: str, instruction: Instruction) -> Instruction:
-        """An instruction whose questions are asked as the plugin's calls are, but by whoever carries it out."""
+        """An instruction with questions that are asked as the plugin's calls are, but by the driver."""
         if isinstance(instruction, AwaitObject):
             done = instruction.done
             return replace(instruction, done=lambda found: self._answer(point, Status, lambda: done(found)))
@@ -345,7 +346,7 @@ class _PodGroupPostFilter(PluginGuard, PodGroupPostFilterPlugin):
 
 
 class _HandedAttempt(PodGroupAttempt):
-    """The attempt as a guarded plugin gets it: the algorithm runs where the picture may be changed."""
+    """The attempt as a guarded plugin gets it: the algorithm runs where the cluster cache may be changed."""
 
     def __init__(self, attempt: PodGroupAttempt, watch: CallPolicy) -> None:
         self.cluster, self.group, self.pods = attempt.cluster, attempt.group, attempt.pods

@@ -20,10 +20,10 @@ Costs = npt.NDArray[np.float64]
 
 
 class UsableNodes(Protocol):
-    """Who knows which nodes a pod may use at all: the evaluator of a profile."""
+    """Knows which nodes a pod may use at all: the evaluator of a profile."""
 
     def usable_nodes(self, state: CycleState) -> npt.NDArray[np.bool_]:
-        """`bool[rows]`: live nodes that pass the STATIC filters, whoever runs there; not to be changed."""
+        """`bool[rows]`: live nodes that pass the STATIC filters, whatever runs there; not to be changed."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class EvictionUnits:
     evaluator: UsableNodes | None
     """Knows which nodes a pod may use at all."""
     names: Sequence[str]
-    """`namespace/name` of the pod, or of the group where it goes as a whole."""
+    """`namespace/name` of the pod, or of the group where it is evicted as a whole."""
     pods: Sequence[Sequence[PodRecord]]
     rows: Sequence[Sequence[int]]
     priorities: npt.NDArray[np.int64]
@@ -48,7 +48,7 @@ class EvictionUnits:
     violates: npt.NDArray[np.bool_]
     """`bool[units]`: a PodDisruptionBudget would be violated by it."""
     scheduled: Mapping[str, int]
-    """Members of each gang that run before anybody goes, by `namespace/name`; groups with no unit here may lack."""
+    """Members of each gang that run before evictions, by `namespace/name`; groups with no unit here may lack."""
     slack: Mapping[str, int] = field(default_factory=dict)
     """Of those that have their minCount, how many members they can lose and still have it."""
 

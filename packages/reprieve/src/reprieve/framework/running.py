@@ -1,4 +1,4 @@
-"""A profile at work: plugins, the evaluator that runs them, and the picture they read."""
+"""A profile at work: plugins, the evaluator that runs them, and the cluster cache they read."""
 
 from dataclasses import dataclass
 

@@ -1,6 +1,6 @@
 """Outcomes of plugins.
 
-A filter answers with a code per node; the text of a reason is made only when somebody reads it (architecture.md).
+A filter answers with a code per node; the text of a reason is made only when it is read (architecture.md).
 """
 
 from collections.abc import Callable, Iterator
@@ -95,7 +95,7 @@ def call_plugin(plugin: str, point: str, call: Callable[P, R], *args: P.args, **
 
 
 def named(error: BaseException) -> str:
-    """`ValueError: what it says`; somebody else's exception may not be able to say anything."""
+    """`ValueError: what it says`; a third-party exception may fail to say anything."""
     try:
         text = str(error)
     except Exception as trouble:

@@ -50,27 +50,27 @@ class Watchdog(CallPolicy):
         self._raised: BaseException | None = None
         """What the last call raised in the plugin's thread."""
 
-    def call(self, who: Plugin, point: str, function: Callable[[], R], *, in_cycle: bool) -> R:
+    def call(self, plugin: Plugin, point: str, function: Callable[[], R], *, in_cycle: bool) -> R:
         """See `CallPolicy.call`. Raises TimeoutError if the call is given up, or an earlier one has not returned."""
-        worker = self._workers.get(id(who))
+        worker = self._workers.get(id(plugin))
         if worker is None:
-            worker = self._workers[id(who)] = _Worker(who)
+            worker = self._workers[id(plugin)] = _Worker(plugin)
         if worker.thread is threading.current_thread():
             return function()
         began = self._clock()
         if worker.stuck is not None:
             raise TimeoutError(f"has not returned from {worker.stuck.point} for {began - worker.stuck.began:.0f} s")
-        call = _Call(point, function, began)
+        call = _PluginCall(point, function, began)
         limit = self._limit if in_cycle else self._budget
         worker.calls.put(call)
         answer = self._wait(worker, call, limit)
         took = self._clock() - began - call.elsewhere
         self._raised = call.raised
         if took > self._budget:
-            self.report(PluginIncident(who.name, point, "slow", f"{point} plugin {who.name!r} took {took:.1f} s"))
+            self.report(PluginIncident(plugin.name, point, "slow", f"{point} plugin {plugin.name!r} took {took:.1f} s"))
         return cast(R, answer())
 
-    def _wait(self, worker: _Worker, call: _Call, limit: float) -> Callable[[], Any]:
+    def _wait(self, worker: _Worker, call: _PluginCall, limit: float) -> Callable[[], Any]:
         """What gives the call's outcome. Runs on this thread what the call asks for, not counting that time."""
         while True:
             left = call.began + call.elsewhere + limit - self._clock()
@@ -110,7 +110,7 @@ class Watchdog(CallPolicy):
             worker.calls.put(None)
         self._workers.clear()
 
-    def _returned(self, worker: _Worker, call: _Call) -> None:
+    def _returned(self, worker: _Worker, call: _PluginCall) -> None:
         if worker.stuck is call:
             worker.stuck = None
             who, took = worker.who.name, self._clock() - call.began
@@ -139,7 +139,7 @@ def _done(function: Callable[[], Any]) -> tuple[Callable[[], Any], BaseException
     return lambda: value, None
 
 
-class _Call:
+class _PluginCall:
     """One call of a plugin, between the thread that wants it and the one that makes it."""
 
     def __init__(self, point: str, function: Callable[[], Any], began: float) -> None:
@@ -203,8 +203,8 @@ class _Worker:
 
     def __init__(self, who: Plugin) -> None:
         self.who = who
-        self.calls: SimpleQueue[_Call | None] = SimpleQueue()
-        self.stuck: _Call | None = None
+        self.calls: SimpleQueue[_PluginCall | None] = SimpleQueue()
+        self.stuck: _PluginCall | None = None
         self.thread = threading.Thread(target=self._work, name=f"plugin {who.name}", daemon=True)
         self.thread.start()
 
@@ -213,7 +213,7 @@ class _Worker:
             call.run()
 
 
-def _stuck(worker: _Worker, call: _Call, limit: float) -> PluginIncident:
+def _stuck(worker: _Worker, call: _PluginCall, limit: float) -> PluginIncident:
     """What to log: with where in its code the plugin is."""
     name = worker.who.name
     text = (

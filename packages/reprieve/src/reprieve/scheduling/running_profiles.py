@@ -60,4 +60,8 @@ class RunningProfiles(dict[str, RunningProfile]):
 
     def incidents(self) -> list[PluginIncident]:
         """Return what went wrong in plugins since the last call, with tracebacks."""
-        return [incident for policy in self._policies for incident in policy.take()]
+        incidents: list[PluginIncident] = []
+        for policy in self._policies:
+            if policy.noted:
+                incidents += policy.take()
+        return incidents
