@@ -13,15 +13,19 @@ WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 # Compiled modules are kept, also where the environment says otherwise: tests start hundreds of processes.
 PYTEST := env -u PYTHONDONTWRITEBYTECODE $(BIN)/pytest
 
-.PHONY: demo test test-new lint bench docs changelog release-check clean
+.PHONY: demo test test-kube-rules test-kube-standin test-new lint bench docs changelog release-check clean
 
 demo: $(READY)
 	@$(BIN)/reprieve demo
 
 # What holds a server to the clock has the machine to itself, when all else is done.
-test: lint
-	$(PYTEST) -n $(WORKERS) --dist worksteal -m "not timed"
+test: lint test-kube-rules test-kube-standin
+	$(PYTEST) -n $(WORKERS) --dist worksteal -m "not timed" packages/reprieve/tests tests
 	$(PYTEST) -m timed
+
+# These two from their wheels alone, each in an environment without the rest of the repository.
+test-kube-rules test-kube-standin: test-%:
+	"$(PYTHON)" tools/check_wheels.py $* -n $(WORKERS) --dist worksteal -m "not timed"
 
 # Properties on clusters that nobody has seen, for about SECONDS; one that fails is printed as a case.
 SECONDS ?= 90

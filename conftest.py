@@ -15,6 +15,7 @@ from hypothesis import is_hypothesis_test
 from tests import drawing
 from tests.outside import BESIDE, REASON
 
+pytest_plugins = ["pytester"]
 LEFT_OUT = "left_out"
 """A property of a test that ran without a part of itself: what was left out (`record_property`)."""
 
