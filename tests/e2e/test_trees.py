@@ -295,7 +295,7 @@ def test_a_new_node_wakes_the_tree(cluster: Up, tmp_path: Path) -> None:
     trees.waits("root", "placements are available")
     assert trees.idle(*names)
     told = cluster.explained("cpg", "root", trees.space, tmp_path)
-    assert "compositepodgroup new-node/root waits: 0 of its 4 pods on nodes. It needs 2 of its groups." in told
+    assert "compositepodgroup new-node/root is pending: 0 of its 4 pods on nodes. It needs 2 of its groups." in told
     assert "podgroup new-node/one" in told.partition("Level by level")[2], told
     amounts = {"cpu": "4", "memory": "16Gi", "pods": "20"}
     node = {"metadata": {"name": "later-1", "labels": {"pool": "later"}}, "status": {"allocatable": amounts}}
@@ -334,7 +334,7 @@ def test_an_all_tree_is_evicted_as_one_and_told_so_on_every_group(cluster: Up) -
 
 def named_as_victims(told: str) -> list[str]:
     """Low pods in the table of who had to go; those of one node stand in one row."""
-    table = told.partition("To make room")[2].partition("Decided at")[0]
+    table = told.partition("Preemption")[2].partition("Decided at")[0]
     return sorted(set(re.findall(r"\blow-\d\b", table)))
 
 

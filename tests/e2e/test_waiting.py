@@ -202,12 +202,12 @@ def test_room_that_is_not_used_is_given_back_and_told(cluster: Up, tmp_path: Pat
         cluster.api.create(GROUPS.format(namespace=space), pod_group("train", 1, priority="high"))
         cluster.api.create(path, full("train-0", "d", "high", group="train"))
         pods.until(lambda: pods.seen(named("stuck", is_preempted)), "the stuck one told to go")
-        note = f"Room held on {here} is released: it was held for {HOLD} s and not used"
+        note = f"Capacity reserved on {here} is released: it was held for {HOLD} s and not used"
         for kind in ("Pod", "PodGroup"):
             seen.until(partial(seen.seen, partial(_released, kind, note)), f"the release told on the {kind}")
         assert node_of(pods, "train-0") != here
         assert pods.seen(named("dear", is_preempted))
-    said = f"The room held on {here} was released at"
+    said = f"The capacity reserved on {here} was released at"
     eventually(lambda: said in cluster.explained("podgroup", "train", space, tmp_path), "the record of it")
 
 

@@ -29,15 +29,15 @@ def test_demo_reaches_the_expected_outcome_without_kubectl() -> None:
     assert (ended.returncode, ended.stderr) == (0, ""), ended.stdout
     for expected in (
         "42 pods running on 128 of them: every GPU is taken.",
-        "All 8 pods of default/train run.\n  11 workloads (14 pods) evicted to make room.",
+        "All 8 pods of default/train run.\n  11 workloads (14 pods) evicted to free capacity.",
         "group default/nightly",
         "would not fit on gpu-01: Insufficient nvidia.com/gpu (4 short)",
-        "first of all because a PodDisruptionBudget protects them",
+        "spared first because a PodDisruptionBudget protects them",
         "default/giant waits: none of its 13 pods is placed.\n  0/16 nodes are available: ",
         "No pods are evicted.",
         "Insufficient: no node has as many GPUs free",
         "not eligible due to workload aware preemption enabled: its pods do not preempt one by one",
-        "All 4 pods of default/chat run.\n  1 workload (4 pods) evicted to make room.",
+        "All 4 pods of default/chat run.\n  1 workload (4 pods) evicted to free capacity.",
         "Evicted for compositepodgroup default/chat (priority 1000)",
     ):
         assert expected in ended.stdout

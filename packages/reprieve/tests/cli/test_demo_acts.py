@@ -134,7 +134,7 @@ def test_a_gang_that_gets_its_room_is_shown_with_the_decision(monkeypatch: pytes
     (first, evicted, spared), different = performed(monkeypatch, stage, foreseen=foreseen, recorded=(8, foreseen[1]))
     assert different == []
     assert (first.title, first.tone) == ("All 2 pods of default/train run.", Tone.GOOD)
-    assert first.notes == ("2 workloads (2 pods) evicted to make room.", "5 pods running before, 5 now.")
+    assert first.notes == ("2 workloads (2 pods) evicted to free capacity.", "5 pods running before, 5 now.")
     assert evicted.title == "Evicted for podgroup default/train (priority 8)"
     assert (len(evicted.rows), len(spared.rows)) == (1, 1)
     assert stage.awaited == ["default/train running", "the victims gone"]
@@ -146,7 +146,7 @@ def test_a_tree_is_waited_for_until_it_is_reported_as_scheduled(monkeypatch: pyt
     stage = Stage(act, placed=1, evicted=act.evicted)
     (first, evicted, _), different = performed(monkeypatch, stage, foreseen=account("default/a"))
     assert different == []
-    assert first.notes[0] == "1 workload (1 pod) evicted to make room."
+    assert first.notes[0] == "1 workload (1 pod) evicted to free capacity."
     assert evicted.title == "Evicted for compositepodgroup default/chat (priority 9)", (
         "what is not recorded is what was foreseen"
     )

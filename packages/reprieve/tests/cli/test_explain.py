@@ -183,8 +183,8 @@ def test_a_preemptor(up: Up, run: Run) -> None:
     ended = run("explain", "pod", "vip", "--kubeconfig", up.kubeconfig)
     assert ended.code == 0
     assert ended.out.startswith("pod default/vip is scheduled: it is on n1.\n")
-    assert "To make room: 1 workload (1 pod) evicted" in ended.out
-    assert "every victim was told to go." in ended.out
+    assert "Preemption: 1 workload (1 pod) evicted" in ended.out
+    assert "every victim was evicted." in ended.out
     assert "What would help" not in ended.out
 
 
@@ -203,7 +203,7 @@ def test_redacted_preemptors_are_shown_by_kind_and_priority_alone(up: Up, run: R
 
 def test_a_request_no_node_can_meet(up: Up, run: Run) -> None:
     ended = run("explain", "pods", "huge", "--kubeconfig", up.kubeconfig)
-    assert "Why: none of 2 nodes would do" in ended.out
+    assert "Why: it fits none of 2 nodes" in ended.out
     # As a fact; or as what would help, where nobody created in an earlier second would take the node that is added.
     assert re.search(r"requests (64 cpu|that much), and the largest node has 4\.", ended.out)
     assert "A priority of" not in ended.out, "no priority helps"
@@ -223,9 +223,9 @@ def test_what_amounts_and_which_priority_would_help(up: Up, run: Run) -> None:
 def test_a_gang_and_its_members_have_the_same_explanation(up: Up, run: Run) -> None:
     group = run("explain", "podgroup", "train", "--kubeconfig", up.kubeconfig)
     member = run("explain", "pod", "t1", "-n", "default", "--kubeconfig", up.kubeconfig)
-    assert group.out.startswith("podgroup default/train waits: 0 of its 4 pods on nodes. It needs 4 to start.\n")
+    assert group.out.startswith("podgroup default/train is pending: 0 of its 4 pods on nodes. It needs 4 to start.\n")
     for ended in (group, member):
-        assert "Of 4 pods tried together 3 found a place." in ended.out
+        assert "3 of 4 pods tried together fit." in ended.out
         assert (
             "Free 1 more example.com/gpu on n2, where the least is missing: one more pod must be placed." in ended.out
         )
@@ -236,10 +236,12 @@ def test_why_nobody_is_pushed_out_for_a_gang(up: Up, run: Run) -> None:
     """What runs at a lower priority is 3 cores on n2; vip is above."""
     ended = run("explain", "podgroup", "wide", "--kubeconfig", up.kubeconfig)
     assert "pod group is unschedulable, pod group is unschedulable" in ended.out, "the condition is upstream's"
-    shown = ended.out.partition("Nobody is pushed out for it\n")[2]
+    shown = ended.out.partition("No pods are evicted for it\n")[2]
     assert re.search(r"pod default/low-[ab] +1 pod +n2 +0 ", shown)
-    assert "With all of lower priority gone, 1 workload (1 pod), 1 of its pods would find a place, and 3 must." in shown
-    assert "default/w1 would find none of 2 nodes even then: 2 Insufficient cpu." in shown
+    assert (
+        "With everything of lower priority evicted, 1 workload (1 pod), 1 of its pods would fit, and 3 must." in shown
+    )
+    assert "default/w1 would fit none of 2 nodes even then: 2 Insufficient cpu." in shown
 
 
 def test_a_member_of_another_scheduler(up: Up, run: Run) -> None:
@@ -252,7 +254,7 @@ def test_a_member_of_another_scheduler(up: Up, run: Run) -> None:
 def test_a_gang_that_only_its_order_keeps_from_being_placed(up: Up, run: Run) -> None:
     ended = run("explain", "podgroup", "parts", "--kubeconfig", up.kubeconfig)
     assert "A placement may exist: pods are tried one after another" in ended.out
-    assert "In another order 4 pods would find a place: GangScheduling with treeSearch: Retry" in ended.out
+    assert "In another order 4 pods would fit: GangScheduling with treeSearch: Retry" in ended.out
 
 
 def test_questions_go_to_the_cluster_that_kubectl_would_ask(up: Up, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -290,12 +292,12 @@ def test_without_records_the_answer_is_computed_and_marked_so(alone: Path, run: 
     assert ended.code == 0
     assert "Set minCount to 3 instead of 4" in ended.out
     assert "No decision record of a scheduler could be read." in ended.out
-    assert "worked out on the cluster as it is now" in ended.out
+    assert "computed on the cluster as it is now" in ended.out
 
 
 def test_records_from_the_file(up: Up, alone: Path, run: Run) -> None:
     ended = run("explain", "pod", "vip", "--kubeconfig", alone, "--records", up.records)
-    assert "To make room: 1 workload (1 pod) evicted" in ended.out
+    assert "Preemption: 1 workload (1 pod) evicted" in ended.out
     assert f"From the scheduler's record ({up.records})" in ended.out
 
 

@@ -61,7 +61,7 @@ def test_an_object_or_its_owner(run: Run, cluster: str, asked: tuple[str, ...], 
 def test_in_words(run: Run, cluster: str) -> None:
     out = run("explain", "job/sweep", "-f", cluster).out
     assert "default/sweep-00000" in out
-    assert "1 more cpu free on n1" in out
+    assert "Free 1 more cpu on n1" in out
 
 
 TREE = """apiVersion: v1
@@ -101,7 +101,7 @@ def test_a_composite_in_files_has_the_pods_of_the_groups_below_it(run: Run, tmp_
     ended = run("explain", "-f", file, f"cpg/{name}")
     assert ended.code == 0
     assert "has no pods" not in ended.out
-    assert "worked out on the cluster they describe" in " ".join(ended.out.split())
+    assert "computed on the cluster they describe" in " ".join(ended.out.split())
     assert "Insufficient cpu" in ended.out
     assert ("with the whole tree" in ended.out) == (name == "mid")
 
@@ -134,7 +134,7 @@ def test_all_waiting_lists_groups_and_pods_that_wait(run: Run, cluster: str) -> 
     assert [(one["kind"], one["name"]) for one in items] == [("PodGroup", "train"), ("Pod", "sweep-00000")]
     assert {each["kind"] for each in items[0]["help"]} >= {"Nodes"}
     out = run("explain", "--all-waiting", "-f", cluster).out
-    assert out.startswith("Waiting\n")
+    assert out.startswith("Pending\n")
     assert "would help: " in out
 
 
@@ -228,7 +228,9 @@ def test_what_a_tree_is_named_like_keeps_its_priority(run: Run, tmp_path: Path) 
 
 def test_an_owner_is_shown_with_how_many_of_its_pods_wait(run: Run, cluster: str) -> None:
     ended = run("explain", "job/train", "-f", cluster)
-    assert ended.out.startswith("job default/train has 2 pods: 0 on nodes, 2 wait.\n\npodgroup default/train waits")
+    assert ended.out.startswith(
+        "job default/train has 2 pods: 0 on nodes, 2 pending.\n\npodgroup default/train is pending"
+    )
     owner = json.loads(run("explain", "job/train", "-f", cluster, "-o", "json").out)["owner"]
     assert owner == {"kind": "Job", "namespace": "default", "name": "train", "pods": 2, "waiting": 2}
 
@@ -265,7 +267,7 @@ def sweeps(tmp_path: Path, cluster: str) -> tuple[str, ...]:
 def test_a_kind_of_a_row_of_ones_own(run: Run, tmp_path: Path, sweeps: tuple[str, ...]) -> None:
     """whatif.md 3.1: what `plan` expands `explain` does."""
     kinds = ("--workload-kinds", str(tmp_path / "kinds.yaml"))
-    assert "sweep default/s has 2 pods: 0 on nodes, 2 wait." in run("explain", "sweep/s", *sweeps, *kinds).out
+    assert "sweep default/s has 2 pods: 0 on nodes, 2 pending." in run("explain", "sweep/s", *sweeps, *kinds).out
     refused = run("explain", "--all-waiting", *sweeps)
     assert (refused.code, refused.out) == (2, "")
     assert "Sweep" in refused.err
@@ -305,7 +307,7 @@ def test_what_arrives_later_is_of_the_kinds_of_ones_own_too(
 def test_a_run_of_a_cron_job(run: Run, sweeps: tuple[str, ...]) -> None:
     ended = run("explain", "cronjob/nightly", *sweeps, "--lenient", "--run", "cronjob/nightly")
     assert ended.code == 0
-    assert re.match(r"pod default/nightly-\d+-00000 waits", ended.out)
+    assert re.match(r"pod default/nightly-\d+-00000 is pending", ended.out)
 
 
 def test_a_question_to_the_cluster_as_it_would_be(run: Run, cluster: str) -> None:
@@ -313,7 +315,7 @@ def test_a_question_to_the_cluster_as_it_would_be(run: Run, cluster: str) -> Non
     flags = ("--add-nodes", "1", "--like", "n1")
     ended = run("explain", "job/sweep", "-f", cluster, *flags)
     assert ended.out.startswith("Changes\n  --add-nodes 1 --like n1  1 node like n1: n1-1\n")
-    assert "There is room for it now" in ended.out
+    assert "It fits now" in ended.out
     (made,) = json.loads(run("explain", "job/sweep", "-f", cluster, *flags, "-o", "json").out)["changes"]
     assert made["change"] == "--add-nodes 1 --like n1"
     everybody = run("explain", "--all-waiting", "-f", cluster, *flags)
@@ -376,7 +378,7 @@ def test_owners_of_owners(run: Run, tmp_path: Path, owner: str, pods: int, expec
     """Whatever stands between an object and its pods, and is nowhere in the input; each says why it waits."""
     (tmp_path / "owners.yaml").write_text(OWNERS)
     ended = run("explain", owner, "-f", tmp_path / "owners.yaml")
-    assert f" has {pods} pods: 0 on nodes, {pods} wait.\n\n{expected} waits" in ended.out
+    assert f" has {pods} pods: 0 on nodes, {pods} pending.\n\n{expected} is pending" in ended.out
     assert "Insufficient cpu" in ended.out
 
 

@@ -55,9 +55,14 @@ def of_group(**changes: Any) -> Evidence:
 @pytest.mark.parametrize(
     ("item", "state", "sentence", "tone"),
     [
-        (pod("a"), "Waiting", "waits: it is on no node.", Tone.WAITING),
-        (pod("a", nominated="n1"), "Nominated", "waits for room on n1 that is being made for it.", Tone.WAITING),
-        (pod("a", gates=["x", "y"]), "Gated", "waits behind its scheduling gates: x, y.", Tone.WAITING),
+        (pod("a"), "Waiting", "is pending: it has no node.", Tone.WAITING),
+        (
+            pod("a", nominated="n1"),
+            "Nominated",
+            "is nominated to n1: it waits until capacity is free there.",
+            Tone.WAITING,
+        ),
+        (pod("a", gates=["x", "y"]), "Gated", "is gated by its scheduling gates: x, y.", Tone.WAITING),
         (pod("a", node="n1"), "Scheduled", "is scheduled: it is on n1.", Tone.GOOD),
         (pod("a", node="n1", terminating=True), "Terminating", "is being deleted.", Tone.QUIET),
         (pod("a", node="n1", preempted=True), "Preempted", "is being preempted: it is leaving n1.", Tone.BAD),
@@ -72,23 +77,23 @@ def test_states_and_sentences_of_a_pod(item: objects.Pod, state: str, sentence: 
     ("members", "state", "sentence"),
     [
         ([], "Waiting", "has no pods."),
-        ([pod("a", group="g")], "Waiting", "waits: 0 of its 1 pod on nodes. It needs 2 to start."),
+        ([pod("a", group="g")], "Waiting", "is pending: 0 of its 1 pod on nodes. It needs 2 to start."),
         ([pod("a", group="g", node="n1")], "Scheduled", "is scheduled: its pod is on nodes."),
         ([pod(n, group="g", node="n1") for n in "ab"], "Scheduled", "is scheduled: all its 2 pods are on nodes."),
         (
             [pod("a", group="g", node="n1"), *(pod(n, group="g") for n in "bc")],
             "Waiting",
-            "waits: 1 of its 3 pods on nodes. It needs 2 to start.",
+            "is pending: 1 of its 3 pods on nodes. It needs 2 to start.",
         ),
         (
             [*(pod(n, group="g", node="n1") for n in "ab"), pod("c", group="g")],
             "Waiting",
-            "waits: 2 of its 3 pods on nodes.",
+            "is pending: 2 of its 3 pods on nodes.",
         ),
         (
             [pod("a", group="g", node="n1", terminating=True), pod("b", group="g")],
             "Waiting",
-            "waits: 0 of its 1 pod on nodes. It needs 2 to start.",
+            "is pending: 0 of its 1 pod on nodes. It needs 2 to start.",
         ),
     ],
 )
@@ -100,9 +105,9 @@ def test_states_and_sentences_of_a_group(members: list[objects.Pod], state: str,
 def test_a_waiting_tree_shows_how_many_groups_it_needs(least: int | None, needed: str) -> None:
     tree = composite("t", min_groups=least)
     found = Evidence(Asked("CompositePodGroup", "default", "t"), composite=tree, members=[pod("a")])
-    assert state_of(found)[1] == f"compositepodgroup default/t waits: 0 of its 1 pod on nodes.{needed}"
+    assert state_of(found)[1] == f"compositepodgroup default/t is pending: 0 of its 1 pod on nodes.{needed}"
     minimum = f", minGroupCount {least}" if least is not None else ""
-    assert f"Priority 0{minimum}." in notes(found, "compositepodgroup default/t waits")
+    assert f"Priority 0{minimum}." in notes(found, "compositepodgroup default/t is pending")
 
 
 def test_what_is_gone_is_explained_from_records() -> None:
@@ -114,9 +119,9 @@ def test_what_is_gone_is_explained_from_records() -> None:
     ("pods", "waiting", "title"),
     [
         (1, 1, None),
-        (2, 0, "job default/j has 2 pods: 2 on nodes, 0 wait."),
-        (2, 1, "job default/j has 2 pods: 1 on nodes, 1 waits."),
-        (5, 3, "job default/j has 5 pods: 2 on nodes, 3 wait."),
+        (2, 0, "job default/j has 2 pods: 2 on nodes, 0 pending."),
+        (2, 1, "job default/j has 2 pods: 1 on nodes, 1 pending."),
+        (5, 3, "job default/j has 5 pods: 2 on nodes, 3 pending."),
     ],
 )
 def test_how_the_owner_stands_comes_first(pods: int, waiting: int, title: str | None) -> None:
@@ -129,14 +134,14 @@ def test_how_the_owner_stands_comes_first(pods: int, waiting: int, title: str | 
 def test_what_stands_below_the_state() -> None:
     member = pod("a", group="g", priority=5)
     found = evidence(item=member, above=["low", "top"], missing="gone")
-    assert notes(found, "pod default/a waits") == [
+    assert notes(found, "pod default/a is pending") == [
         "Priority 5, of podgroup g.",
         "There is no podgroup g: its pods wait until it appears.",
         "It is scheduled as part of compositepodgroup top, with the whole tree.",
         "There is no compositepodgroup gone: the tree waits until it appears.",
     ]
-    assert notes(evidence(item=member, group=group("g")), "pod default/a waits") == ["Priority 5, of podgroup g."]
-    assert notes(evidence(), "pod default/a waits") == ["Priority 5."]
+    assert notes(evidence(item=member, group=group("g")), "pod default/a is pending") == ["Priority 5, of podgroup g."]
+    assert notes(evidence(), "pod default/a is pending") == ["Priority 5."]
 
 
 @pytest.mark.parametrize(
@@ -152,14 +157,14 @@ def test_false_conditions_are_shown_with_their_message(kind: str, status: str, m
     item = pod("a", priority=5)
     condition = objects.PodCondition(type=kind, status=status, reason="R", message=message)
     item = replace(item, status=replace(item.status, conditions=(condition,)))
-    assert (f"{kind}: R: {message}" in notes(evidence(item=item), "pod default/a waits")) is expected
+    assert (f"{kind}: R: {message}" in notes(evidence(item=item), "pod default/a is pending")) is expected
 
 
 def test_a_computed_answer_is_shown_where_no_record_exists() -> None:
-    room = "There is room for it now: a scheduler with the default configuration would place it."
+    room = "It fits now: a scheduler with the default configuration would place it."
     for source, expected in (("", True), ("http://s", False)):
         found = evidence(computed=Answered(fits=True, gated="behind a gate"), source=source)
-        shown = notes(found, "pod default/a waits")
+        shown = notes(found, "pod default/a is pending")
         assert (room in shown, "It is not tried: behind a gate" in shown) == (expected, expected)
 
 
@@ -170,7 +175,7 @@ def test_reasons_are_a_table_and_what_is_not_listed_is_counted() -> None:
     found = record(
         reasons=tuple(ReasonCount(reason=f"r{number:02}", nodes=number) for number in range(1, 14)), nodes=20
     )
-    why = section(evidence(found), "Why: none of 20 nodes would do")
+    why = section(evidence(found), "Why: it fits none of 20 nodes")
     assert why.columns == ("nodes", "reason")
     assert [row.cells for row in why.rows] == [(str(number), f"r{number:02}") for number in range(1, 13)]
     assert "... and 1 more reason (-o json lists them all)" in why.notes
@@ -198,7 +203,7 @@ def test_messages_stand_where_there_are_no_reasons(others: int, more: str | None
 
 def test_members_tried_together_are_counted() -> None:
     members = MemberCounts(tried=4, placed=3, min_count=4)
-    sentence = "Of 4 pods tried together 3 found a place."
+    sentence = "3 of 4 pods tried together fit."
     assert sentence in notes(evidence(record(members=members)), "Why")
     assert sentence not in notes(evidence(record(members=members, result="Error")), "Why")
 
@@ -230,28 +235,38 @@ def test_levels_of_a_tree_show_which_groups_failed() -> None:
 @pytest.mark.parametrize(
     ("reason", "options", "expected"),
     [
-        ("PreemptionDelay", {}, ["Its preemption-delay ends at 2026-07-01 12:00:00 UTC; room that comes free by then"]),
-        ("MinimumRuntime", {}, ["Whom it might evict is within a minimum-runtime; the first has run it at 2026-07-01"]),
+        ("PreemptionDelay", {}, ["Its preemption-delay ends at 2026-07-01 12:00:00 UTC; capacity that becomes free"]),
+        (
+            "MinimumRuntime",
+            {},
+            ["Its potential victims are within their minimum-runtime; the first ends at 2026-07-01"],
+        ),
         (
             "Predecessor",
             {"pods": ["ns/p"], "pods_total": 1},
-            ["Pods of the same owner are leaving, and their room is held for it: ns/p.", "If they are still there at"],
+            [
+                "Pods of the same owner are terminating, and their capacity is reserved for it: ns/p.",
+                "If they still exist at",
+            ],
         ),
         (
             "Predecessor",
             {"pods": ["ns/p"], "pods_total": 3, "until": ""},
-            ["Pods of the same owner are leaving, and their room is held for it: ns/p and 2 more."],
+            ["Pods of the same owner are terminating, and their capacity is reserved for it: ns/p and 2 more."],
         ),
         (
             "Completions",
             {"pods": ["ns/p", "ns/q"], "pods_total": 2},
-            ["They say when they end, and their room will do: ns/p, ns/q.", "If they have not ended at 2026-07-01"],
+            [
+                "These pods state when they end, and their capacity is enough: ns/p, ns/q.",
+                "If they have not ended at 2026-07-01",
+            ],
         ),
     ],
 )
 def test_what_a_preemptor_waits_for(reason: str, options: dict[str, Any], expected: list[str]) -> None:
     waits = DeferralRecord(**{"reason": reason, "message": "m", "until": "2026-07-01T12:00:00Z", **options})
-    found = notes(evidence(record(waits=waits)), "It waits instead of evicting anybody")
+    found = notes(evidence(record(waits=waits)), "Preemption is deferred")
     assert len(found) == len(expected)
     assert all(each.startswith(start) for each, start in zip(found, expected, strict=True))
 
@@ -266,12 +281,12 @@ def making_room(**changes: Any) -> Evidence:
 @pytest.mark.parametrize(
     ("state", "error", "expected"),
     [
-        ("UnderWay", "", "Decided at 2026-07-01 14:04:44 UTC; the victims are being told to go."),
-        ("Done", "", "Decided at 2026-07-01 14:04:44 UTC; every victim was told to go."),
+        ("UnderWay", "", "Decided at 2026-07-01 14:04:44 UTC; the victims are being evicted."),
+        ("Done", "", "Decided at 2026-07-01 14:04:44 UTC; every victim was evicted."),
     ],
 )
 def test_what_became_of_a_preemption(state: str, error: str, expected: str) -> None:
-    assert notes(making_room(state=state, error=error), "To make room: 1 workload (2 pods) evicted")[0] == expected
+    assert notes(making_room(state=state, error=error), "Preemption: 1 workload (2 pods) evicted")[0] == expected
 
 
 @pytest.mark.parametrize(
@@ -290,7 +305,7 @@ def test_a_preemption_whose_calls_failed_claims_neither_losses_nor_capacity(
     """observability.md 4.8."""
     found = making_room(state="Failed", error="503", cost=cost, held_until="2026-07-01T15:00:00.000000Z")
     titles = [one.title for one in explanation_of(found)]
-    assert not any(title.startswith(("To make room", "Spared")) for title in titles)
+    assert not any(title.startswith(("Preemption: ", "Spared")) for title in titles)
     assert notes(found, "Preemption failed: 1 workload to be evicted") == [
         "Decided at 2026-07-01 14:04:44 UTC; the calls to evict its victims failed: 503",
         *expected,
@@ -309,12 +324,12 @@ def test_a_preemption_whose_calls_failed_claims_neither_losses_nor_capacity(
         ),
         (
             CostRecord(units=3, pods=4, highest_priority=1, pdb_violations=2),
-            ["2 workloads although a PodDisruptionBudget forbids it."],
+            ["2 workloads evicted although a PodDisruptionBudget forbids it."],
         ),
     ],
 )
 def test_what_an_eviction_costs(cost: CostRecord, expected: list[str]) -> None:
-    found = notes(making_room(cost=cost), "To make room")
+    found = notes(making_room(cost=cost), "Preemption")
     assert [each for each in found if "lost" in each or "although" in each] == expected
 
 
@@ -349,7 +364,7 @@ def test_what_an_eviction_costs(cost: CostRecord, expected: list[str]) -> None:
     ],
 )
 def test_how_the_domain_was_chosen(comparison: Comparison, expected: str | None) -> None:
-    found = [each for each in notes(making_room(comparison=comparison), "To make room") if "domains" in each]
+    found = [each for each in notes(making_room(comparison=comparison), "Preemption") if "domains" in each]
     assert found == ([expected] if expected else [])
 
 
@@ -359,9 +374,9 @@ def released(**changes: Any) -> ReleaseRecord:
 
 
 def test_for_how_long_room_is_held_and_how_it_was_given_back() -> None:
-    held = "The room is held for it until 2026-07-01 15:00:00 UTC at the latest."
-    gone = "The room held on n1, n2 was released at 2026-07-01 15:00:00 UTC: it was not used."
-    more = "The room held on n1, n2 and 3 more was released at 2026-07-01 15:00:00 UTC: it was not used."
+    held = "Capacity is reserved for it until 2026-07-01 15:00:00 UTC at the latest."
+    gone = "The capacity reserved on n1, n2 was released at 2026-07-01 15:00:00 UTC: it was not used."
+    more = "The capacity reserved on n1, n2 and 3 more was released at 2026-07-01 15:00:00 UTC: it was not used."
     until = "2026-07-01T15:00:00Z"
     for options, expected in (
         ({}, []),
@@ -369,9 +384,9 @@ def test_for_how_long_room_is_held_and_how_it_was_given_back() -> None:
         ({"held_until": until, "released": [released()]}, [gone]),
         ({"released": [released(), released(nodes_total=5)]}, [gone, more]),
     ):
-        assert [each for each in notes(making_room(**options), "To make room") if "room" in each] == expected
+        assert [each for each in notes(making_room(**options), "Preemption") if "apacity" in each] == expected
     records = [record(result="Preempting", preemption=preempting(released=[released()])) for _ in range(2)]
-    assert notes(evidence(*records), "Room that was held for it before") == [gone]
+    assert notes(evidence(*records), "Capacity that was reserved for it before") == [gone]
 
 
 @pytest.mark.parametrize(("number", "more"), [(15, None), (16, "... and 1 more (-o json lists them all)")])
@@ -382,7 +397,7 @@ def test_fifteen_workloads_that_go_are_listed(number: int, more: str | None) -> 
         )
         for n in range(number)
     ]
-    found = section(making_room(evicted=units), "To make room")
+    found = section(making_room(evicted=units), "Preemption")
     assert len(found.rows) == 15
     assert (found.notes[0] if found.notes[0].startswith("...") else None) == more
 
@@ -411,8 +426,8 @@ def test_the_explanation_of_a_victim() -> None:
     preemptor = EntityReference(kind="PodGroup", namespace="x", name="high", priority=9)
     for units, others in (
         (1, None),
-        (2, "1 other workload went as well, 8 were spared."),
-        (4, "3 other workloads went as well, 8 were spared."),
+        (2, "1 other workload evicted as well, 8 spared."),
+        (4, "3 other workloads evicted as well, 8 spared."),
     ):
         made = preempting(
             evicted=[unit], cost=CostRecord(units=units, pods=units, highest_priority=1), state="Failed", error="503"
@@ -425,7 +440,7 @@ def test_the_explanation_of_a_victim() -> None:
             "podgroup x/high has priority 9, this has 1.",
             "Why this one: with it back, x/high would not fit on n1: Insufficient cpu (1 short).",
         ]
-        assert [each for each in found if "went as well" in each] == ([others] if others else [])
+        assert [each for each in found if "evicted as well" in each] == ([others] if others else [])
         assert found[-1] == "The preemption failed: 503"
     hidden = replace(preemptor, name="")
     [title] = [
@@ -579,7 +594,7 @@ def test_a_victim_says_why_it_goes_and_that_a_budget_is_overruled(
     reason = EvictionReason(pod="x/high", node="n1", plugin="p", text="Insufficient cpu", resource="cpu", short="1")
     unit = replace(went("v", "Pod", 1, "v"), violates_pdb=budget, why=reason if why else None)
     made = record(result="Preempting", preemption=preempting(evicted=[unit]))
-    [row] = section(evidence(made), "To make room").rows
+    [row] = section(evidence(made), "Preemption").rows
     assert row.below == below
 
 
@@ -588,15 +603,15 @@ def test_a_victim_says_why_it_goes_and_that_a_budget_is_overruled(
 )
 def test_a_unit_is_called_what_it_is(kind: str, size: int, called: str) -> None:
     made = record(result="Preempting", preemption=preempting(evicted=[went("v", kind, size, "v")]))
-    [row] = section(evidence(made), "To make room").rows
+    [row] = section(evidence(made), "Preemption").rows
     assert row.cells[:2] == (f"{called} default/v", f"{size} pod{'s' if size > 1 else ''}")
 
 
 @pytest.mark.parametrize(
     ("kind", "sentence"),
     [
-        ("PodGroup", "It went with its whole group default/v (2 pods): disruptionMode all."),
-        ("CompositePodGroup", "It went with its whole tree default/v (2 pods): disruptionMode all."),
+        ("PodGroup", "It was evicted with its whole group default/v (2 pods): disruptionMode all."),
+        ("CompositePodGroup", "It was evicted with its whole tree default/v (2 pods): disruptionMode all."),
     ],
 )
 def test_a_pod_evicted_with_its_group_or_tree_is_reported_so(kind: str, sentence: str) -> None:
@@ -612,7 +627,7 @@ def test_a_pod_evicted_with_its_group_or_tree_is_reported_so(kind: str, sentence
 def test_lost_running_time_is_shown_from_one_second_on(seconds: float, lost: str | None) -> None:
     cost = CostRecord(units=1, pods=1, highest_priority=1, running_seconds_lost=seconds)
     made = record(result="Preempting", preemption=preempting(cost=cost))
-    shown = [each for each in notes(evidence(made), "To make room") if "running time" in each]
+    shown = [each for each in notes(evidence(made), "Preemption") if "running time" in each]
     assert shown == ([] if lost is None else [f"{lost} of running time is lost, over all pods."])
 
 
@@ -623,8 +638,11 @@ def test_up_to_ten_releases_of_held_room_are_shown() -> None:
     )
     before = [record(result="Preempting", preemption=preempting(released=[released])) for _ in range(12)]
     found = evidence(record(result="Preempting", preemption=preempting()), *before)
-    held = section(found, "Room that was held for it before")
-    assert held.notes == ("The room held on n1 and 2 more was released at 2026-07-01 12:00:00 UTC: not used.",) * 10
+    held = section(found, "Capacity that was reserved for it before")
+    assert (
+        held.notes
+        == ("The capacity reserved on n1 and 2 more was released at 2026-07-01 12:00:00 UTC: not used.",) * 10
+    )
     assert not [each for each in explanation_of(evidence(before[0])) if each.title == held.title]
 
 
@@ -632,7 +650,7 @@ def test_a_preemption_mentions_the_order_of_pods() -> None:
     """scheduling.md 3.9: an eviction that another order would not have needed."""
     order = OrderRecord(search="Greedy", placed=2)
     made = record(result="Preempting", preemption=preempting(), order=order)
-    assert [each for each in notes(evidence(made), "To make room") if "In another order 2 pods" in each]
+    assert [each for each in notes(evidence(made), "Preemption") if "In another order 2 pods" in each]
 
 
 def test_what_would_have_spared_it_is_the_priority_of_the_newest_preemptor() -> None:
@@ -675,6 +693,6 @@ def test_potential_victims_beyond_the_five_listed_are_counted(number: int, liste
     vain = FailedPreemption(
         reason="DoesNotFit", potential_victims=number, pods=number, looked_at=tuple(shown), placed=0, needed=1
     )
-    found = section(evidence(record(in_vain=vain)), "Nobody is pushed out for it")
+    found = section(evidence(record(in_vain=vain)), "No pods are evicted for it")
     assert [note for note in found.notes if note.startswith("... and")] == more
     assert (len(found.rows), bool(found.columns)) == (min(listed, 5), listed > 0)

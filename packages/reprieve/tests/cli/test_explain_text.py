@@ -194,11 +194,11 @@ def preempting(**changes: Any) -> PreemptionRecord:
 def test_a_preemption_is_shown_with_costs_reasons_and_the_comparison() -> None:
     text = plain(explanation_of(evidence(record(result="Preempting", preemption=preempting(state="Done")))))
     for expected in (
-        "To make room: 1 workload (2 pods) evicted",
+        "Preemption: 1 workload (2 pods) evicted",
         "group default/old  2 pods  n1, n2  1         2 h",
         "why: with it back, default/a would not fit on n1: Insufficient cpu (1 short)",
-        "although a PodDisruptionBudget forbids it: what no budget protects is not enough on these nodes",
-        "Decided at 2026-07-01 14:04:44 UTC; every victim was told to go.",
+        "although a PodDisruptionBudget forbids it: evicting what no budget protects is not enough on these nodes",
+        "Decided at 2026-07-01 14:04:44 UTC; every victim was evicted.",
         "4 h of running time is lost, over all pods.",
         "3 domains would have worked; n1 was chosen over n2: fewest victim pods.",
         "Spared: 8 workloads of lower priority; with them running everything still fits",
@@ -238,27 +238,27 @@ LOOKED_AT = UnitRecord(
             [
                 "group default/old  2 pods  n1  1         2 h",
                 "... and 2 more",
-                "With all of lower priority gone, 3 workloads (4 pods), 1 of its pods would find a place, and 3 must.",
-                "default/a-1 would find none of 3 nodes even then: 2 Insufficient cpu, 1 some taint.",
+                "With everything of lower priority evicted, 3 workloads (4 pods), 1 of its pods would fit, and 3 must.",
+                "default/a-1 would fit none of 3 nodes even then: 2 Insufficient cpu, 1 some taint.",
             ],
         ),
         (
             FailedPreemption(reason="NothingGained", potential_victims=1, pods=2, looked_at=(LOOKED_AT,), placed=1),
-            ["With all of lower priority gone, 1 workload (2 pods), no more of its pods would find a place than do"],
+            ["With everything of lower priority evicted, 1 workload (2 pods), no more of its pods would fit"],
         ),
         (
             FailedPreemption(reason="NoLowerPriority", lowest_priority=7),
-            ["Nothing that runs has a priority below 5: the lowest is 7."],
+            ["No running pods have a priority below 5: the lowest is 7."],
         ),
-        (FailedPreemption(reason="NoLowerPriority"), ["Nothing runs that could make room."]),
-        (FailedPreemption(reason="PreemptionPolicyNever"), ["preemptionPolicy Never: it does not push out anybody."]),
-        (FailedPreemption(reason="UnderWay"), ["Room is being made for it already: its victims are still leaving."]),
+        (FailedPreemption(reason="NoLowerPriority"), ["No pods run that could be evicted."]),
+        (FailedPreemption(reason="PreemptionPolicyNever"), ["preemptionPolicy Never: it does not preempt other pods."]),
+        (FailedPreemption(reason="UnderWay"), ["Its earlier victims are still terminating."]),
     ],
     ids=lambda value: value.reason if isinstance(value, FailedPreemption) else "",
 )
 def test_why_nobody_is_pushed_out_for_a_group(found: FailedPreemption, expected: list[str]) -> None:
     text = plain(explanation_of(evidence(record(in_vain=found))))
-    assert "Nobody is pushed out for it" in text
+    assert "No pods are evicted for it" in text
     for sentence in expected:
         assert sentence in text
 
@@ -268,10 +268,10 @@ def test_why_nobody_is_pushed_out_for_a_group(found: FailedPreemption, expected:
     [
         (
             OrderRecord(search="Greedy", placed=3),
-            "In another order 3 pods would find a place: GangScheduling with tree",
+            "In another order 3 pods would fit: GangScheduling with tree",
         ),
-        (OrderRecord(search="Greedy"), "room. GangScheduling with treeSearch: Retry tries other orders."),
-        (OrderRecord(search="Retry"), "A few other orders were tried as well, in vain."),
+        (OrderRecord(search="Greedy"), "place. GangScheduling with treeSearch: Retry tries other orders."),
+        (OrderRecord(search="Retry"), "A few other orders were tried as well, without success."),
     ],
 )
 def test_a_gang_that_its_order_keeps_from_being_placed(order: OrderRecord, expected: str) -> None:
@@ -289,7 +289,7 @@ def test_a_member_of_a_whole_group_learns_that_it_went_with_it() -> None:
     found = Evidence(Asked("Pod", "default", "old-1"), records=[made], source="http://s")
     text = plain(explanation_of(found))
     assert "pod default/old-1 is gone: it was preempted." in text
-    assert "It went with its whole group default/old (2 pods): disruptionMode all." in text
+    assert "It was evicted with its whole group default/old (2 pods): disruptionMode all." in text
     assert helps(found) == ["With a priority of 9 or more it would not have been a potential victim."]
 
 
@@ -320,14 +320,14 @@ def test_states_of_a_pod(item: objects.Pod, state: str) -> None:
 @pytest.mark.parametrize(
     ("members", "sentence"),
     [
-        ([], "podgroup default/g was preempted: it has no pods any more."),
+        ([], "podgroup default/g was preempted: it has no pods left."),
         (
             [pod("a", group="g", node="n1", preempted=True), pod("b", group="g", node="n1", terminating=True)],
-            "podgroup default/g is being preempted: 2 pods of it still to leave.",
+            "podgroup default/g is being preempted: 2 pods of it still terminating.",
         ),
         (
             [pod("a", group="g", node="n1", preempted=True, terminating=True), pod("b", group="g")],
-            "podgroup default/g waits: 0 of its 1 pod on nodes. It needs 2 to start.",
+            "podgroup default/g is pending: 0 of its 1 pod on nodes. It needs 2 to start.",
         ),
         ([pod("a", group="g", node="n1"), pod("b", group="g", node="n1")],
          "podgroup default/g is scheduled: all its 2 pods are on nodes."),
@@ -356,7 +356,7 @@ def test_a_pod_of_another_scheduler_is_reported_as_such() -> None:
     """Whoever asks why nothing happens hears whose turn it is."""
     theirs = pod("a")
     theirs = replace(theirs, spec=replace(theirs.spec, scheduler_name="other"))
-    sentence = "It waits for the scheduler other, by its schedulerName."
+    sentence = "The scheduler other places it, by its schedulerName."
     assert sentence in plain(explanation_of(evidence(item=theirs)))
     assert "schedulerName" not in plain(explanation_of(evidence()))
     placed = replace(theirs, spec=replace(theirs.spec, node_name="n1"))
@@ -367,7 +367,7 @@ def test_a_pod_of_another_scheduler_is_reported_as_such() -> None:
     ("schedulers", "expected"),
     [
         (("default-scheduler", "default-scheduler"), None),
-        (("other", "other"), "It waits for the scheduler other, by the schedulerName of its pods."),
+        (("other", "other"), "The scheduler other places it, by the schedulerName of its pods."),
         (("other", "default-scheduler"), "Its pods ask for different schedulers, default-scheduler and other: none"),
     ],
 )
@@ -561,7 +561,7 @@ def test_reasons_that_are_not_listed_are_counted() -> None:
 @pytest.mark.parametrize(
     ("tried", "result", "expected"),
     [
-        (4, "Unschedulable", "Of 4 pods tried together 1 found a place."),
+        (4, "Unschedulable", "1 of 4 pods tried together fit."),
         (4, "Error", None),
         (None, "Unschedulable", None),
     ],

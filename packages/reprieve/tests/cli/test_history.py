@@ -82,7 +82,9 @@ def test_in_words(run: Run, records: str) -> None:
 
 
 def test_nothing_happened_lately(run: Run, records: str) -> None:
-    assert run("history", "--records", records, "--since", "2099-01-01T00:00:00Z").out.startswith("Nobody was evicted")
+    assert run("history", "--records", records, "--since", "2099-01-01T00:00:00Z").out.startswith(
+        "No pods were evicted"
+    )
 
 
 @pytest.mark.parametrize(
@@ -162,7 +164,7 @@ def test_preemptions_are_counted_with_all_their_pods() -> None:
     [section] = history_sections(PreemptionHistory(items=(ITEM, replace(ITEM, pods=3))), "7d")
     assert section.title == "2 preemptions since 7d: 5 pods evicted"
     [none] = history_sections(PreemptionHistory(), "7d")
-    assert (none.title, none.tone) == ("Nobody was evicted since 7d.", Tone.GOOD)
+    assert (none.title, none.tone) == ("No pods were evicted since 7d.", Tone.GOOD)
 
 
 @pytest.mark.parametrize("option", [(), ("--since", "24h")])

@@ -62,7 +62,7 @@ def test_a_cluster_that_is_watched_is_read_again_every_two_seconds(
     monkeypatch.setattr(queue, "MOST_OBJECTS", 3)
     ended = run(*ASKED, "-w")
     assert (ended.code, pauses, len(live)) == (130, [2.0] * 3, 3)
-    assert ended.out.count("1 waits\n") == 3
+    assert ended.out.count("1 pending workload\n") == 3
     assert ended.err.splitlines() == [
         "warning: leases are not readable",
         "in a cluster of more than 3 objects it is not tried what would help: ask explain",
@@ -171,27 +171,27 @@ SMALL = pod("small", "1")
 GATE = ("plan", "--kubeconfig", "k", "--no-suggest")
 GATES: dict[str, tuple[tuple[str, ...], dict[str, str], str, int]] = {
     "a pod that fits": (("-f", "new.yaml"), {"new.yaml": SMALL}, "The pod is placed.", 0),
-    "a pod that does not": (("-f", "new.yaml"), {"new.yaml": pod("big", "77")}, "0 of 1 pods placed, 1 waiting.", 1),
+    "a pod that does not": (("-f", "new.yaml"), {"new.yaml": pod("big", "77")}, "0 of 1 pods placed, 1 pending.", 1),
     "one of each": (
         ("-f", "new.yaml"),
         {"new.yaml": SMALL + pod("big", "77")},
-        "1 of 2 pods placed, 1 waiting.",
+        "1 of 2 pods placed, 1 pending.",
         1,
     ),
     "nothing that makes pods": (
         ("-f", "new.yaml"),
         {"new.yaml": "apiVersion: v1\nkind: Namespace\nmetadata: {name: more}\n"},
-        "Nothing waits to be placed.",
+        "No pods are pending.",
         0,
     ),
-    "a node that holds no pods": (("--add-nodes", "1", "--like", "n1", "--drain", "n1-1"), {}, "Nothing", 0),
+    "a node that holds no pods": (("--add-nodes", "1", "--like", "n1", "--drain", "n1-1"), {}, "No pods", 0),
     "a drain": (("--drain", "n2"), {}, "The pod is placed.", 0),
-    "a cordon is about all": (("--cordon", "n1"), {}, "0 of 1 pods placed, 1 waiting.", 1),
-    "so is nothing": ((), {}, "0 of 1 pods placed, 1 waiting.", 1),
+    "a cordon is about all": (("--cordon", "n1"), {}, "0 of 1 pods placed, 1 pending.", 1),
+    "so is nothing": ((), {}, "0 of 1 pods placed, 1 pending.", 1),
     "a taint that evicts": (("--taint", "n2 a=b:NoExecute"), {}, "The pod is placed.", 0),
-    "a taint that does not": (("--taint", "n2 a=b:NoSchedule"), {}, "0 of 1 pods placed, 1 waiting.", 1),
-    "the rank of the pod that waits": (("--set-priority", "pod/waiting=3"), {}, "0 of 1 pods placed, 1 waiting.", 1),
-    "the rank of another": (("--set-priority", "pod/low=3"), {}, "Nothing waits to be placed.", 0),
+    "a taint that does not": (("--taint", "n2 a=b:NoSchedule"), {}, "0 of 1 pods placed, 1 pending.", 1),
+    "the rank of the pod that waits": (("--set-priority", "pod/waiting=3"), {}, "0 of 1 pods placed, 1 pending.", 1),
+    "the rank of another": (("--set-priority", "pod/low=3"), {}, "No pods are pending.", 0),
 }
 
 
@@ -216,7 +216,7 @@ def test_a_gate_on_a_live_cluster_is_about_what_was_asked(run: Run, live: list[d
         lines = lines[lines.index("") + 1 :]
     assert lines[0].startswith(first)
     concerned = case in ABOUT_WAITING
-    assert ("  Not asked about: 1 pod that waits in the cluster, 1 waiting." in lines) is not concerned
+    assert ("  Not asked about: 1 pod already pending in the cluster, 1 still pending." in lines) is not concerned
     assert ("default/waiting" in "\n".join(lines[1:])) is concerned
     document = json.loads(run(*GATE, *arguments, "-o", "json").out)
     asked = {one["name"]: one["asked"] for one in document["pods"]}
@@ -232,9 +232,10 @@ def test_what_is_preempted_for_others_does_not_fail_a_gate(
     Path("new.yaml").write_text(SMALL)
     ended = run(*GATE, "-f", "new.yaml", "--fail-on-preemption", "--fail-on-pending")
     assert ended.code == 0, ended.out + ended.err
-    assert "Nobody is evicted." in ended.out
+    assert "No pods are evicted." in ended.out
     assert (
-        "Not asked about: 1 pod that waits in the cluster, 1 placed, 1 workload (1 pod) evicted for them." in ended.out
+        "Not asked about: 1 pod already pending in the cluster, 1 placed, 1 workload (1 pod) evicted for them."
+        in ended.out
     )
     assert run(*GATE, "--fail-on-preemption").code == 1
 

@@ -100,7 +100,7 @@ def test_what_could_not_be_read_is_a_warning_above_the_answer(run: Run, cluster:
     cluster.warnings = ["events could not be read", "nor records"]
     ended = run("explain", "pod/p")
     assert (ended.code, ended.err) == (0, "warning: events could not be read\nwarning: nor records\n")
-    assert ended.out.startswith("pod ours/p waits")
+    assert ended.out.startswith("pod ours/p is pending")
 
 
 def test_what_is_gone_is_explained_by_its_records_alone(run: Run, cluster: Cluster) -> None:
@@ -203,7 +203,7 @@ def test_a_cluster_as_it_would_be_is_that_of_the_namespace_of_its_context(
     ended = run(*asked, "-n", "default")
     assert ended.code == 0
     assert ended.out.startswith(
-        "Changes\n  --cordon n1  1 node: no new pods are placed there\n\npod default/waiting waits"
+        "Changes\n  --cordon n1  1 node: no new pods are placed there\n\npod default/waiting is pending"
     )
 
 

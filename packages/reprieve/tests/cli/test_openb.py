@@ -37,7 +37,7 @@ ASKED = ("import", "openb", "--nodes", "nodes.csv", "--pods", "pods.csv", "-o")
 def test_a_cluster_is_written_that_can_be_planned(run: Run, desk: Path, name: str) -> None:
     assert run(*ASKED, name) == Ended(0, "", f"{name}: 1 nodes, 2 running pods\n")
     assert Path(name).read_text().startswith("{") == name.endswith(".json")
-    assert run("plan", "-f", name).out.startswith("Nothing waits to be placed.\n")
+    assert run("plan", "-f", name).out.startswith("No pods are pending.\n")
 
 
 @pytest.mark.parametrize(

@@ -81,14 +81,14 @@ def group(name: str, outcome: str = "Scheduled", **more: Any) -> PodGroupOutcome
 @pytest.mark.parametrize(
     ("pods", "title", "tone"),
     [
-        ((), "Nothing waits to be placed.", Tone.PLAIN),
+        ((), "No pods are pending.", Tone.PLAIN),
         ((pod("p"),), "The pod is placed.", Tone.GOOD),
         ((pod("p"), pod("q")), "All 2 pods are placed.", Tone.GOOD),
-        ((pod("p"), pod("q", "Unschedulable")), "1 of 2 pods placed, 1 waiting.", Tone.WAITING),
-        ((pod("p", "Gated"), pod("q", "Unschedulable")), "0 of 2 pods placed, 2 waiting.", Tone.WAITING),
+        ((pod("p"), pod("q", "Unschedulable")), "1 of 2 pods placed, 1 pending.", Tone.WAITING),
+        ((pod("p", "Gated"), pod("q", "Unschedulable")), "0 of 2 pods placed, 2 pending.", Tone.WAITING),
         (
             (pod("p"), pod("q", "Nominated"), pod("r", "Nominated")),
-            "1 of 3 pods placed, 2 waiting for room that is being made.",
+            "1 of 3 pods placed, 2 waiting for victims to terminate.",
             Tone.WAITING,
         ),
     ],
@@ -96,7 +96,7 @@ def group(name: str, outcome: str = "Scheduled", **more: Any) -> PodGroupOutcome
 def test_the_verdict_counts_who_is_placed(pods: tuple[PodOutcome, ...], title: str, tone: Tone) -> None:
     found = verdict(Plan(pods=pods))
     assert (found.title, found.tone) == (title, tone)
-    assert found.notes == ("Nobody is evicted.", "Cluster: 2 nodes, 1 running pod before, 3 after.")
+    assert found.notes == ("No pods are evicted.", "Cluster: 2 nodes, 1 running pod before, 3 after.")
 
 
 def test_the_verdict_counts_evictions_losses_and_gangs_that_broke() -> None:
@@ -115,14 +115,14 @@ def test_the_verdict_counts_evictions_losses_and_gangs_that_broke() -> None:
     broken = group("g1", below_minimum=True), group("g2", below_minimum=True), group("g3")
     found = verdict(Plan(lost=tuple(lost), pod_groups=broken), account)
     assert found.notes == (
-        "2 workloads (3 pods) evicted to make room.",
+        "2 workloads (3 pods) evicted to free capacity.",
         "3 pods lost with n1, n2.",
         "2 gangs fell below their minimum.",
         "Cluster: 1 node, 0 running pods before, 1 after.",
     )
     found = verdict(Plan(lost=tuple(lost[:1]), pod_groups=broken[:1]), Account(1, 0, 1, (planned(unit("w")),)))
     assert found.notes[:3] == (
-        "1 workload (1 pod) evicted to make room.",
+        "1 workload (1 pod) evicted to free capacity.",
         "1 pod lost with n2.",
         "1 gang fell below its minimum.",
     )
@@ -134,20 +134,20 @@ LOST = (("p", "n2"), ("q", "n1"), ("r", "n2"))
 @pytest.mark.parametrize(
     ("seconds", "attempts", "terminating", "title", "notes"),
     [
-        (0, 1, (), "It takes 0 s of virtual time and 1 scheduling attempt.", ()),
+        (0, 1, (), "Simulated time: 0 s, 1 scheduling attempt.", ()),
         (
             90,
             2,
             ("a/v",),
-            "It takes 1 min 30 s of virtual time and 2 scheduling attempts.",
-            ("1 victim still running out the grace period.",),
+            "Simulated time: 1 min 30 s, 2 scheduling attempts.",
+            ("1 victim still terminating.",),
         ),
         (
             0,
             2,
             ("a/v", "a/w"),
-            "It takes 0 s of virtual time and 2 scheduling attempts.",
-            ("2 victims still running out the grace period.",),
+            "Simulated time: 0 s, 2 scheduling attempts.",
+            ("2 victims still terminating.",),
         ),
     ],
 )
@@ -265,7 +265,7 @@ def test_pods_waiting_for_one_reason_share_a_row() -> None:
         pod("g-3", pod_group="g"),
     )
     plan = Plan(pods=pods, pod_groups=(group("g", "Nominated", message="the group"),))
-    found = titled("Waiting", plan)
+    found = titled("Pending", plan)
     assert found is not None
     assert [(row.cells, row.below) for row in found.rows] == [
         (("gang a/g", "3 of 4 pods", "2 Nominated, 1 Gated: n1, n2"), ("the group", "m")),
@@ -276,8 +276,8 @@ def test_pods_waiting_for_one_reason_share_a_row() -> None:
         (("pod a/u", "1 pod", "Gated"), ("not tried yet",)),
     ]
     assert {row.tone for row in found.rows} == {found.tone} == {Tone.WAITING}
-    assert titled("Waiting", Plan(pods=(pod("p"),))) is None
-    two = titled("Waiting", Plan(pods=pods[:2]))
+    assert titled("Pending", Plan(pods=(pod("p"),))) is None
+    two = titled("Pending", Plan(pods=pods[:2]))
     assert cells(two) == [("pod a/p and 1 more", "2 pods", "Unschedulable")]
 
 
@@ -286,10 +286,10 @@ def test_the_most_frequent_messages_of_a_group_are_shown_and_none_within_another
     pods = tuple(
         pod(f"g-{number}", "Unschedulable", pod_group="g", message=text) for number, text in enumerate(messages)
     )
-    found = titled("Waiting", Plan(pods=pods))
+    found = titled("Pending", Plan(pods=pods))
     assert found is not None
     assert [row.below for row in found.rows] == [("a", "b", "c")]
-    found = titled("Waiting", Plan(pods=pods, pod_groups=(group("g", "Unschedulable", message="whole: a, b"),)))
+    found = titled("Pending", Plan(pods=pods, pod_groups=(group("g", "Unschedulable", message="whole: a, b"),)))
     assert found is not None
     assert [row.below for row in found.rows] == [("whole: a, b", "c")]
 
@@ -313,7 +313,7 @@ def reasons_of(plan: Plan, found: DecisionRecord | None) -> tuple[str, ...]:
         asked.append((who[0], who[1], who[2]))
         return found
 
-    [waiting] = [section for section in plan_sections(answer, record_of) if section.title == "Waiting"]
+    [waiting] = [section for section in plan_sections(answer, record_of) if section.title == "Pending"]
     assert asked == [("PodGroup", "a", "g")]
     return waiting.rows[0].below
 
@@ -325,15 +325,15 @@ TRIED = MemberCounts(tried=2, placed=1, min_count=2)
     ("number", "listed"),
     [
         (0, ""),
-        (1, " None of 3 nodes would do for the others: 1 r0."),
-        (6, " None of 3 nodes would do for the others: 1 r0, 1 r1, 1 r2, 1 r3, 1 r4, 1 r5."),
-        (8, " None of 3 nodes would do for the others: 1 r0, 1 r1, 1 r2, 1 r3, 1 r4, 1 r5 and 2 more reasons."),
+        (1, " The others fit none of 3 nodes: 1 r0."),
+        (6, " The others fit none of 3 nodes: 1 r0, 1 r1, 1 r2, 1 r3, 1 r4, 1 r5."),
+        (8, " The others fit none of 3 nodes: 1 r0, 1 r1, 1 r2, 1 r3, 1 r4, 1 r5 and 2 more reasons."),
     ],
 )
 def test_a_gang_that_waits_has_six_reasons_of_its_last_attempt(number: int, listed: str) -> None:
     reasons = [ReasonCount(reason=f"r{at}", nodes=1) for at in range(number)]
     below = reasons_of(of_gang(), attempt(members=TRIED, reasons=reasons))
-    assert below == (f"Of 2 pods tried together 1 found a place.{listed}", "m")
+    assert below == (f"1 of 2 pods tried together fit.{listed}", "m")
 
 
 def test_the_scarcest_resource_is_the_first_reason() -> None:
@@ -358,7 +358,7 @@ def test_the_scarcest_resource_is_the_first_reason() -> None:
 def test_messages_that_say_no_more_than_the_attempt_are_left_out(message: str, kept: tuple[str, ...]) -> None:
     found = attempt(members=TRIED, reasons=[ReasonCount(reason="Insufficient cpu", nodes=3)])
     first, *others = reasons_of(of_gang(messages=(message, message)), found)
-    assert first.startswith("Of 2 pods tried together 1 found a place. None of 3 nodes would do")
+    assert first.startswith("1 of 2 pods tried together fit. The others fit none of 3 nodes")
     assert tuple(others) == kept
 
 
@@ -368,7 +368,7 @@ def test_why_no_room_was_made_and_what_would_help_stand_below_the_attempt() -> N
         members=TRIED, in_vain=FailedPreemption(reason="NoLowerPriority"), order=OrderRecord(search="Retry"), reasons=[]
     )
     below = reasons_of(of_gang(help=helps), found)
-    assert below[:2] == ("Of 2 pods tried together 1 found a place.", "Nothing runs that could make room.")
+    assert below[:2] == ("1 of 2 pods tried together fit.", "No pods run that could be evicted.")
     assert below[2].startswith("A placement may exist: ")
     assert below[3:] == ("m", "would help: A priority of 9.")
 
@@ -397,7 +397,7 @@ def test_trees_that_wait_are_listed_roots_first_with_what_was_short() -> None:
     """At most six names; a tree of the basic policy needs one of its groups."""
     names = tuple(f"g{number}" for number in range(MOST_REASONS + 2))
     found = titled(
-        "Trees of groups that wait",
+        "Pending trees of groups",
         Plan(
             composite_pod_groups=(
                 tree("child", parent="root", succeeded=0, short=names[:MOST_REASONS]),
@@ -417,14 +417,14 @@ def test_trees_that_wait_are_listed_roots_first_with_what_was_short() -> None:
         (("compositepodgroup a/child", "0 of 2 groups needed", "Unschedulable"), (six,)),
     ]
     assert {row.tone for row in found.rows} == {found.tone} == {Tone.WAITING}
-    assert titled("Trees of groups that wait", Plan(composite_pod_groups=(tree("t", outcome="Scheduled"),))) is None
+    assert titled("Pending trees of groups", Plan(composite_pod_groups=(tree("t", outcome="Scheduled"),))) is None
 
 
 def test_only_those_who_wait_are_explained() -> None:
     """Of `explain --all-waiting`: trees first; nothing where nobody waits."""
     plan = Plan(pods=(pod("p", "Unschedulable"), pod("q")), composite_pod_groups=(tree("t"),))
     titles = [section.title for section in waiting_sections(Answer(plan, ACCOUNT))]
-    assert titles == ["Trees of groups that wait", "Waiting"]
+    assert titles == ["Pending trees of groups", "Pending"]
     assert waiting_sections(Answer(Plan(pods=(pod("q"),)), ACCOUNT)) == []
 
 
@@ -464,7 +464,7 @@ def test_a_budget_is_what_spares_first_and_is_overruled_last() -> None:
         "group a/y": (why,),
     }
     assert {row.cells[0]: row.below for row in spared.rows} == {
-        "pod a/s": ("first of all because a PodDisruptionBudget protects them",),
+        "pod a/s": ("spared first because a PodDisruptionBudget protects them",),
         "pod a/t": (),
     }
 
@@ -481,12 +481,12 @@ def test_spared_units_are_counted_with_those_that_are_not_listed() -> None:
     assert len(found[0].rows) == 5
     assert found[0].notes == (
         "... and 1 more",
-        "1 of them first of all because a PodDisruptionBudget protects them.",
+        "1 of them spared first because a PodDisruptionBudget protects them.",
     )
     one = planned(unit("s", evicted=False), protected=2)
     [found_one] = [section for section in sections(Plan(), Account(1, 0, 0, (one,))) if section.tone is Tone.GOOD]
     assert found_one.title == "Spared: 1 workload of lower priority, the most important first"
-    assert found_one.notes == ("2 of them first of all because a PodDisruptionBudget protects them.",)
+    assert found_one.notes == ("2 of them spared first because a PodDisruptionBudget protects them.",)
     more = planned(unit("s", evicted=False), more_spared=3)
     [found_more] = [section for section in sections(Plan(), Account(1, 0, 0, (more,))) if section.tone is Tone.GOOD]
     assert (found_more.title.split(" of ")[0], found_more.notes) == ("Spared: 4 workloads", ("... and 3 more",))
@@ -496,9 +496,9 @@ def test_spared_units_are_counted_with_those_that_are_not_listed() -> None:
     ("by_score", "needed", "evicted", "note"),
     [
         (None, "", ("v",), None),
-        ((3, 1), "", ("v",), "1 pod goes; placing by score would have cost 3."),
-        ((3, 2), "", ("v", "w"), "2 pods go; placing by score would have cost 3, of priority up to 2."),
-        ((3, 1), "4", ("v",), "1 pod (6 cpu) goes; placing by score would have cost 3."),
+        ((3, 1), "", ("v",), "1 pod is evicted; placing by score would evict 3."),
+        ((3, 2), "", ("v", "w"), "2 pods are evicted; placing by score would evict 3, of priority up to 2."),
+        ((3, 1), "4", ("v",), "1 pod (6 cpu) is evicted; placing by score would evict 3."),
         (None, "8", ("v",), None),
     ],
 )
@@ -527,31 +527,31 @@ PREEMPTOR = PreemptorName(kind="PodGroup", namespace="a", name="g", priority=9)
         ("PreemptionDelay", (), "its preemption-delay"),
         ("MinimumRuntime", (), "workloads within their minimum-runtime"),
         ("Completions", ("a/p", "a/q"), "a/p, a/q to end"),
-        ("Predecessor", ("a/p",), "a/p of the same owner to leave"),
+        ("Predecessor", ("a/p",), "a/p of the same owner to terminate"),
         ("Completions", ("a", "b", "c", "d"), "a, b, c, d to end"),
         ("Completions", ("a", "b", "c", "d", "e", "f"), "a, b, c, d and 2 more to end"),
     ],
 )
 def test_a_put_off_preemption_names_what_it_waits_for(reason: str, pods: tuple[str, ...], text: str) -> None:
     one = DeferredPreemption(preemptor=PREEMPTOR, reason=reason, message="", at=60, until=None, pods=pods)
-    found = titled("Waiting instead of evicting", Plan(put_off=(one, replace(one, until=120))))
+    found = titled("Deferred preemptions", Plan(put_off=(one, replace(one, until=120))))
     assert found is not None
-    assert (found.columns, found.tone) == (("preemptor", "waits for", "from", "at the latest until"), Tone.WAITING)
+    assert (found.columns, found.tone) == (("preemptor", "waits for", "from", "until at the latest"), Tone.WAITING)
     assert cells(found) == [("podgroup a/g", text, "1 min", ""), ("podgroup a/g", text, "1 min", "2 min")]
 
 
 def test_room_that_was_held_and_not_used_is_listed() -> None:
     one = ReleasedCapacity(preemptor=PREEMPTOR, nodes=("n1", "n2"), reason="NotUsed", message="its time is over", at=60)
-    found = titled("Held room released unused", Plan(released=(one,)))
+    found = titled("Reserved capacity released unused", Plan(released=(one,)))
     assert found is not None
-    assert (found.columns, found.tone) == (("held for", "on", "at", "why"), Tone.WAITING)
+    assert (found.columns, found.tone) == (("reserved for", "on", "at", "why"), Tone.WAITING)
     assert cells(found) == [("podgroup a/g", "n1, n2", "1 min", "its time is over")]
 
 
 def test_what_does_not_happen_has_no_section() -> None:
     assert [section.title for section in sections(Plan())] == [
-        "Nothing waits to be placed.",
-        "It takes 0 s of virtual time and 0 scheduling attempts.",
+        "No pods are pending.",
+        "Simulated time: 0 s, 0 scheduling attempts.",
     ]
 
 
@@ -571,19 +571,19 @@ def test_sections_stand_in_the_order_of_their_importance() -> None:
     )
     assert [section.title for section in sections(plan, Account(1, 0, 0, (planned(unit("v")),)))] == [
         "Changes",
-        "1 of 2 pods placed, 1 waiting.",
+        "1 of 2 pods placed, 1 pending.",
         "Displaced",
         "Gangs broken by the changes",
         "Placed",
         "Evicted for pod a/x (priority 9), 0 s in",
-        "Spared: nobody, everything of lower priority that pod a/x could push out has to go",
-        "Waiting instead of evicting",
-        "Held room released unused",
+        "No lower-priority pods could be kept.",
+        "Deferred preemptions",
+        "Reserved capacity released unused",
         "Lost with their node",
         "Below their minimum",
-        "Trees of groups that wait",
-        "Waiting",
-        "It takes 0 s of virtual time and 0 scheduling attempts.",
+        "Pending trees of groups",
+        "Pending",
+        "Simulated time: 0 s, 0 scheduling attempts.",
     ]
 
 

@@ -101,7 +101,7 @@ def test_the_queue_shows_creation_times_that_are_known(run: Run, tmp_path: Path)
 
 def test_an_empty_queue_is_reported_as_empty(run: Run, tmp_path: Path) -> None:
     (tmp_path / "c.yaml").write_text(CLUSTER)
-    assert run("queue", "-f", str(tmp_path / "c.yaml")).out == "Nothing waits.\n"
+    assert run("queue", "-f", str(tmp_path / "c.yaml")).out == "No pods are pending.\n"
 
 
 def test_a_drain_plan_begins_with_what_breaks_least(ask: Any) -> None:

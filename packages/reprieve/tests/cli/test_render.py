@@ -82,8 +82,8 @@ def test_a_victim_already_terminating_is_counted_once() -> None:
     first = planned(unit("v0"), unit("v1"))
     again = planned(unit("v0"), evicted_before=frozenset({"a/v0"}))
     shown = text(preemptions=(first, again))
-    assert "2 workloads (2 pods) evicted to make room." in shown
-    assert shown.count("leaving already for an earlier preemptor, whose room this is") == 1
+    assert "2 workloads (2 pods) evicted to free capacity." in shown
+    assert shown.count("already being evicted for an earlier preemptor; this one takes its capacity") == 1
 
 
 def test_the_most_important_spared_are_named_and_the_others_counted() -> None:
@@ -325,24 +325,24 @@ UNDATED_ORDER = "Of one priority those without a creation time are tried in the 
 @pytest.mark.parametrize(
     ("items", "title", "columns", "notes"),
     [
-        ((WAITS,), "1 waits", ("#", "who", "pods", "priority", "why"), ()),
-        ((DATED,), "1 waits", ("#", "who", "pods", "priority", "since", "why"), ()),
+        ((WAITS,), "1 pending workload", ("#", "workload", "pods", "priority", "why"), ()),
+        ((DATED,), "1 pending workload", ("#", "workload", "pods", "priority", "since", "why"), ()),
         (
             (WAITS, WAITS),
-            "2 wait, in the order they are tried",
-            ("#", "who", "pods", "priority", "why"),
+            "2 pending workloads, in the order they are tried",
+            ("#", "workload", "pods", "priority", "why"),
             (UNDATED_ORDER,),
         ),
         (
             (WAITS, replaced(WAITS, priority=4), DATED),
-            "3 wait, in the order they are tried",
-            ("#", "who", "pods", "priority", "since", "why"),
+            "3 pending workloads, in the order they are tried",
+            ("#", "workload", "pods", "priority", "since", "why"),
             (),
         ),
         (
             (replaced(DATED, evicts=("a/x",)), DATED),
-            "2 wait, in the order they are tried",
-            ("#", "who", "pods", "priority", "since", "why", "would evict"),
+            "2 pending workloads, in the order they are tried",
+            ("#", "workload", "pods", "priority", "since", "why", "would evict"),
             (),
         ),
     ],
@@ -380,4 +380,4 @@ def test_a_queue_names_three_victims_and_counts_the_others(evicts: tuple[str, ..
 
 def test_an_empty_queue_is_good_news() -> None:
     section = queue_section(Queue())
-    assert (section.title, section.tone, section.columns) == ("Nothing waits.", Tone.GOOD, ())
+    assert (section.title, section.tone, section.columns) == ("No pods are pending.", Tone.GOOD, ())

@@ -13,7 +13,7 @@ from reprieve.cli.terminal import drawn, show_sections
 LONG = "with it back, " + ", ".join(f"default/member-{i}" for i in range(12)) + " would not fit"
 LONG_NAME = "pod with-a-rather-long-name-" + "x" * 60
 SECTIONS = [
-    Section("All placed.", notes=("Nobody is evicted.",), tone=Tone.GOOD),
+    Section("All placed.", notes=("No pods are evicted.",), tone=Tone.GOOD),
     Section("Evicted", ("workload", "size", "on"), (Row(("pod a", "1 pod", "n1"), below=(LONG,)),), tone=Tone.BAD),
     Section("Spared", ("workload", "size", "on"), (Row((LONG_NAME, "1 pod", "n1")),)),
 ]
@@ -29,7 +29,7 @@ class Terminal(io.StringIO):
 def test_plain_text_aligns_columns_and_keeps_long_lines_whole() -> None:
     text = plain(SECTIONS)
     assert f"      {LONG}\n" in text
-    first = ["All placed.", "  Nobody is evicted.", "", "Evicted", "  workload  size   on", "  pod a     1 pod  n1"]
+    first = ["All placed.", "  No pods are evicted.", "", "Evicted", "  workload  size   on", "  pod a     1 pod  n1"]
     assert text.splitlines()[: len(first)] == first
     assert "\x1b" not in text
 
@@ -39,7 +39,7 @@ def test_a_terminal_folds_long_text_and_loses_nothing(width: int) -> None:
     shown = CONTROL.sub("", drawn(SECTIONS, width=width))
     assert max(map(len, shown.splitlines())) <= width
     letters = re.sub(r"[\s─]", "", shown)
-    assert all(word in letters for word in ("Nobody is evicted. " + LONG).split())
+    assert all(word in letters for word in ("No pods are evicted. " + LONG).split())
     assert letters.count("x") == 60
     assert "…" not in shown
 
@@ -68,7 +68,7 @@ def test_pipes_and_dumb_terminals_get_plain_text(out: io.StringIO, term: str, mo
 
 WIDE = Section(
     "Queue",
-    ("#", "who", "pods", "priority", "since", "why", "would evict"),
+    ("#", "workload", "pods", "priority", "since", "why", "would evict"),
     tuple(
         Row((str(i), f"podgroup default/pretrain-{i}", "24", "100", "2026-01-01T00:10:23Z", "Preempting", evicts))
         for i, evicts in enumerate(("", "default/train-0-x9k2d, default/train-1-b7c3f"))

@@ -96,7 +96,7 @@ def test_a_waiting_gang_is_explained(planned: Any) -> None:
     )
     assert "pod group is unschedulable" not in text
     assert (
-        "      Of 2 pods tried together 0 found a place. None of 2 nodes would do for the others: "
+        "      0 of 2 pods tried together fit. The others fit none of 2 nodes: "
         f"2 Insufficient {GPU}, 2 Insufficient cpu.\n"
     ) in text
     sentence = f"Free 8 more {GPU} and 32 more cpu on n1 or n2, where the least is missing: 2 more pods must be placed."
@@ -111,14 +111,14 @@ def test_a_waiting_gang_is_explained(planned: Any) -> None:
 @pytest.mark.parametrize(
     ("running", "size", "expected"),
     [
-        ((), 9, ["Nothing runs that could make room."]),
-        ((5,), 8, ["Nothing that runs has a priority below 5: the lowest is 5."]),
+        ((), 9, ["No pods run that could be evicted."]),
+        ((5,), 8, ["No running pods have a priority below 5: the lowest is 5."]),
         (
             (1,),
             8,
             [
-                "With all of lower priority gone, 1 workload (1 pod), 1 of its pods would find a place, and 2 must.",
-                f"default/g1 would find none of 1 node even then: 1 Insufficient {GPU}.",
+                "With everything of lower priority evicted, 1 workload (1 pod), 1 of its pods would fit, and 2 must.",
+                f"default/g1 would fit none of 1 node even then: 1 Insufficient {GPU}.",
             ],
         ),
     ],
@@ -162,7 +162,7 @@ def test_a_waiting_pod_is_explained(planned: Any) -> None:
 
 def test_a_smaller_min_count_that_would_start_a_gang_is_suggested(planned: Any) -> None:
     text, plan = planned(node("n1", gpu=8), gang("g", 3), *(pod(f"g{number}", 1, 4, group="g") for number in range(3)))
-    assert "Of 3 pods tried together 2 found a place." in text
+    assert "2 of 3 pods tried together fit." in text
     kinds = {help["kind"]: help for help in plan["podGroups"][0]["help"]}
     assert kinds["MinCount"]["minCount"] == 2
     assert "Free" not in kinds, "its own members take what there is"

@@ -38,7 +38,7 @@ def files(tmp_path: Path) -> Path:
 
 def test_the_text_names_both_costs(files: Path, run: Run) -> None:
     ended = run("plan", "-f", files / "cluster.yaml", "--config", files / "MinimizeVictims.yaml")
-    assert f"  1 pod (6 {GPU}) goes; placing by score would have cost 2.\n" in ended.out
+    assert f"  1 pod (6 {GPU}) is evicted; placing by score would evict 2.\n" in ended.out
 
 
 def test_the_document_has_the_other_placement(files: Path, run: Run) -> None:

@@ -80,7 +80,7 @@ def test_a_preemption_lists_its_victims_and_what_it_cost() -> None:
             "priority": 1,
             "pods": 1,
             "nodes": ("n1",),
-            "why": "a/high on n1 needed its room, 4 more CPUs",
+            "why": "a/high on n1 needed its capacity, 4 more CPUs",
             "runningSeconds": 60.0,
             "violatesPdb": True,
         }

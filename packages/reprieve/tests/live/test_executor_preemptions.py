@@ -186,7 +186,7 @@ def test_room_that_was_given_back_is_an_event() -> None:
         room = ReleasedReservation("pod/uid-a", None, ((record, "n1"),), Released.NOT_USED, "nobody came", stage.now)
         stage.executor.room_released(room)
         [event] = [found for found in stage.observer.events if found["reason"] == "RoomReleased"]
-        assert (event["regarding"]["name"], event["note"]) == ("a", "Room held on n1 is released: nobody came")
+        assert (event["regarding"]["name"], event["note"]) == ("a", "Capacity reserved on n1 is released: nobody came")
 
     play(test)
 

@@ -445,13 +445,13 @@ def test_room_that_is_released_names_six_nodes_on_the_group(nodes: int, text: st
     pods = tuple((seen.world.record(f"p{i}"), f"n{i}") for i in range(nodes))
     room = ReleasedReservation("group/default/crew", seen.group("crew"), pods, Released.MOVED, "why", START)
     seen.observer.room_released(room, now=START)
-    of_pods = [("RoomReleased", f"p{i}", f"Room held on n{i} is released: why") for i in range(nodes)]
-    assert seen.notes() == [*of_pods, ("RoomReleased", "crew", f"Room held on {text} is released: why")]
+    of_pods = [("RoomReleased", f"p{i}", f"Capacity reserved on n{i} is released: why") for i in range(nodes)]
+    assert seen.notes() == [*of_pods, ("RoomReleased", "crew", f"Capacity reserved on {text} is released: why")]
     assert {(body["type"], body["action"], body["reportingController"]) for body in seen.sent} == {
         ("Normal", "Preempting", PROFILE)
     }
     assert seen.lines() == [
-        f"info Released held room by=group/default/crew pods={nodes} nodes={nodes} reason=why",
+        f"info Released reserved capacity by=group/default/crew pods={nodes} nodes={nodes} reason=why",
     ]
 
 

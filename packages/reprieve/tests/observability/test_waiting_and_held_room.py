@@ -14,7 +14,7 @@ from reprieve.cli.explain_text import explanation_of
 from reprieve.cli.render import plan_sections
 from reprieve.cli.sections import plain
 from reprieve.decisions.records import CandidateRecord, Comparison, CostRecord, DecisionRecord, PreemptionRecord
-from reprieve.decisions.wording import in_vain_sentences
+from reprieve.decisions.wording import without_success
 from reprieve.preemption.default_preemption import DefaultPreemption
 from reprieve.preemption.options import PreemptionOptions
 from reprieve.preemption.outcome import NoRoom, WaitsFor
@@ -84,9 +84,9 @@ def test_released_room_is_an_event_on_the_pods_and_the_group() -> None:
     release(seen)
     why = "it was held for 60 s and not used"
     assert seen.events("RoomReleased") == [
-        ("Normal", "crew-0", f"Room held on n0 is released: {why}"),
-        ("Normal", "crew-1", f"Room held on n1 is released: {why}"),
-        ("Normal", "crew", f"Room held on n0, n1 is released: {why}"),
+        ("Normal", "crew-0", f"Capacity reserved on n0 is released: {why}"),
+        ("Normal", "crew-1", f"Capacity reserved on n1 is released: {why}"),
+        ("Normal", "crew", f"Capacity reserved on n0, n1 is released: {why}"),
     ]
     [of_group] = [body for body in seen.sent if body["regarding"]["kind"] == "PodGroup"]
     assert (of_group["action"], of_group["reportingController"]) == ("Preempting", "default-scheduler")
@@ -98,19 +98,21 @@ def test_the_record_has_until_when_room_is_held_and_how_it_was_released() -> Non
     assert preemption is not None
     assert preemption.held_until.startswith(at(90)[:-1])
     text = explained(seen.one("crew", "PodGroup"), pod("crew-0", group="crew", nominated="n0"))
-    assert "The room is held for it until 2020-09-13 12:28:10 UTC at the latest." in text
+    assert "Capacity is reserved for it until 2020-09-13 12:28:10 UTC at the latest." in text
     release(seen)
     preempted = next(one.preemption for one in seen.about("crew", "PodGroup") if one.preemption is not None)
     [released] = preempted.released
     assert (released.reason, released.nodes, released.nodes_total, released.pods) == ("NotUsed", ("n0", "n1"), 2, 2)
     record = next(one for one in seen.about("crew", "PodGroup") if one.preemption is not None)
     text = explained(record, pod("crew-0", group="crew"))
-    sentence = "The room held on n0, n1 was released at 2020-09-13 12:28:10 UTC: it was held for 60 s and not used."
+    sentence = (
+        "The capacity reserved on n0, n1 was released at 2020-09-13 12:28:10 UTC: it was held for 60 s and not used."
+    )
     assert sentence in text
     again = Evidence(Asked("Pod", "default", "crew-0"), pod=pod("crew-0", group="crew"), source="http://s")
     again.records = [replace(record, id=record.id + 1, preemption=PREEMPTED), record]
     text = " ".join(plain(explanation_of(again)).split())
-    assert f"Room that was held for it before {sentence}" in text
+    assert f"Capacity that was reserved for it before {sentence}" in text
     assert "podgroup default/crew n0, n1 1 min 30 s it was held for 60 s and not used" in text_of_plan(seen)
 
 
@@ -145,7 +147,7 @@ def _within() -> Recorded:
             "PreemptionDelay",
             300,
             [],
-            "Its preemption-delay ends at 2020-09-13 12:31:40 UTC; room that comes free by then is taken",
+            "Its preemption-delay ends at 2020-09-13 12:31:40 UTC; capacity that becomes free by then is used",
             "pod default/high its preemption-delay 0 s 5 min",
         ),
         (
@@ -153,17 +155,17 @@ def _within() -> Recorded:
             "Predecessor",
             600,
             ["default/old"],
-            "Pods of the same owner are leaving, and their room is held for it: default/old. If they are still there "
-            "at 2020-09-13 12:36:40 UTC, it looks for other room.",
-            "pod default/high default/old of the same owner to leave 0 s 10 min",
+            "Pods of the same owner are terminating, and their capacity is reserved for it: default/old. "
+            "If they still exist at 2020-09-13 12:36:40 UTC, it looks for other capacity.",
+            "pod default/high default/old of the same owner to terminate 0 s 10 min",
         ),
         (
             _completing,
             "Completions",
             121,
             ["default/ends"],
-            "They say when they end, and their room will do: default/ends. If they have not ended at 2020-09-13 "
-            "12:28:41 UTC, it evicts whom it has to. Nothing is held for it until then.",
+            "These pods state when they end, and their capacity is enough: default/ends. If they have not ended "
+            "at 2020-09-13 12:28:41 UTC, it preempts. Nothing is reserved for it until then.",
             "pod default/high default/ends to end 0 s 2 min 1 s",
         ),
         (
@@ -171,7 +173,7 @@ def _within() -> Recorded:
             "MinimumRuntime",
             300,
             [],
-            "Whom it might evict is within a minimum-runtime; the first has run it at 2020-09-13 12:31:40 UTC.",
+            "Its potential victims are within their minimum-runtime; the first ends at 2020-09-13 12:31:40 UTC.",
             "pod default/high workloads within their minimum-runtime 0 s 5 min",
         ),
     ],
@@ -195,7 +197,7 @@ def test_a_waiting_preemptor_is_reported_with_what_it_waits_for_and_until_when(
     assert record.message.removesuffix(".").endswith(waits.message)
     assert ("Warning", "high", record.message) in seen.events("FailedScheduling")
     text = explained(record, pod("high", cpu=4, priority=9))
-    assert "It waits instead of evicting anybody" in text
+    assert "Preemption is deferred" in text
     assert explained_as in text
     assert planned in text_of_plan(seen)
 
@@ -219,7 +221,7 @@ def test_a_group_that_respects_budgets_is_reported_as_blocked_by_them(budgets: d
     assert record.in_vain is not None
     assert (record.in_vain.reason, record.in_vain.potential_victims) == ("Budgets", 0)
     assert "a PodDisruptionBudget would be violated" in record.message
-    assert in_vain_sentences(record.in_vain, 9) == [
+    assert without_success(record.in_vain, 9) == [
         "Every eviction that would help violates a PodDisruptionBudget, and its class respects them."
     ]
 

@@ -80,7 +80,7 @@ def rolling(old: Owner = ("ReplicaSet", "web"), new: Owner = ("ReplicaSet", "web
 def test_5_6_a_replacement_takes_the_room_of_its_predecessor() -> None:
     world = rolling().drain()
     assert (world.nominated, world.evicted) == ({"new": "n1"}, [])
-    assert world.message("new").endswith("preemption: waiting for pod default/old of the same owner to leave")
+    assert world.message("new").endswith("preemption: waiting for pod default/old of the same owner to terminate")
     found = last_put_off(world)
     assert (found.why, [one.name for one in found.pods]) == (WaitsFor.PREDECESSOR, ["old"])
     world.settle()
@@ -186,7 +186,7 @@ def test_5_6_a_gang_takes_the_room_of_the_gang_it_replaces(whole: bool) -> None:
     ).drain()
     assert (sorted(world.nominated.values()), world.evicted) == (["n0", "n1"], [])
     names = "default/old-0, default/old-1"
-    assert world.condition("new")[2].endswith(f"unschedulable, waiting for pods {names} of the same owner to leave")
+    assert world.condition("new")[2].endswith(f"unschedulable, waiting for pods {names} of the same owner to terminate")
     world.settle()
     assert {world.where["new-0"], world.where["new-1"]} == {"n0", "n1"}
     assert world.evicted == []

@@ -155,6 +155,6 @@ def test_how_long_predecessors_are_waited_for(hold: float, graces: list[int], un
     found = until_predecessors_leave(cluster, leaving, both, hold)
     assert found.until == (None if until is None else START + until)
     assert (found.why, found.nominations, list(found.pods)) == (WaitsFor.PREDECESSOR, both, leaving)
-    assert found.message == "waiting for pods default/p0, default/p1 of the same owner to leave"
+    assert found.message == "waiting for pods default/p0, default/p1 of the same owner to terminate"
     assert list(until_predecessors_leave(cluster, leaving, both[1:], hold).pods) == leaving[1:]
     assert list(until_predecessors_leave(cluster, leaving, (), hold).pods) == leaving

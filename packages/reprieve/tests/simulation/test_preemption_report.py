@@ -47,6 +47,12 @@ def test_the_report_of_a_preemption_by_a_pod() -> None:
     assert list(outcome.needed) == ["cpu", "memory"], "the largest part of the cluster first"
     assert (account.outcome, account.at, account.free_before) == (outcome, 0.0, "")
     assert (account.protected, account.evicted_before) == (0, frozenset())
+    assert (account.preemptor, account.priority, account.domain, account.candidates) == ("pod default/high", 9, "n1", 1)
+    assert (account.nominations, account.cost_notes) == ((("default/high", "n1"),), ())
+    assert [(one.unit, one.evicted, one.pods, bool(one.why)) for one in account.units] == [
+        ("default/low", True, ("default/low",), True),
+        ("default/kept", False, ("default/kept",), False),
+    ]
     [low], [kept] = account.record.evicted, account.record.reprieved
     assert (low.unit, low.running_seconds) == ("default/low", 60.0)
     assert low.reason == "with it back, default/high would not fit on n1: Insufficient cpu (2 short)"

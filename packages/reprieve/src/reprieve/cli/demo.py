@@ -225,7 +225,7 @@ async def _perform(
     now = f"{count(len(before), 'pod')} running before, {len(scene.running())} now."
     if placed:
         title, tone = f"All {len(placed)} pods of {act.group} run.", Tone.GOOD
-        notes = [f"{count(len(evicted), 'workload')} ({pods}) evicted to make room.", now]
+        notes = [f"{count(len(evicted), 'workload')} ({pods}) evicted to free capacity.", now]
     else:
         title, tone = f"{act.group} waits: none of its {act.size} pods is placed.", Tone.WAITING
         message = scene.waits(act.group) or ""

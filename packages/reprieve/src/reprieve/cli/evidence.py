@@ -39,8 +39,8 @@ from reprieve.observability.store import evictions_in_file, find_in_file
 from reprieve.simulation.report import ChangeMade
 
 MANIFESTS: Final = "cluster they describe"
-"""What an answer was worked out on (`Evidence.worked_out_on`); another is the cluster as it would be when changed."""
-CHANGED: Final = "cluster as it would be"
+"""What an answer was worked out on (`Evidence.worked_out_on`); the other is the cluster after the changes."""
+CHANGED: Final = "changed cluster"
 EXTENSION: Final = "reprieve.dev/scheduler"
 """Of the kubeconfig's context: {"url": ..., "certificate-authority-data": ...} or {"records": FILE}."""
 _OURS: Final = "app.kubernetes.io/name=reprieve"

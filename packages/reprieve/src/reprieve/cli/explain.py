@@ -221,4 +221,4 @@ def _explain_all(source: "InputSource", namespace: str | None, output: Format, *
     from reprieve.cli.sections import Section, Tone
 
     sections = [*waiting_sections(shown, record_of), *([others] if others is not None else [])]
-    show_with_changes(gathered, sections or [Section("Nobody waits.", tone=Tone.GOOD)])
+    show_with_changes(gathered, sections or [Section("No pods are pending.", tone=Tone.GOOD)])

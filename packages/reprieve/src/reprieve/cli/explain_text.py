@@ -30,7 +30,7 @@ from reprieve.decisions.hints import helps_of
 from reprieve.decisions.outcomes import Help
 from reprieve.decisions.phrases import count, seconds_text
 from reprieve.decisions.records import API_VERSION, DecisionRecord, DeferralRecord, FailedPreemption, UnitRecord
-from reprieve.decisions.wording import MOST_REASONS, in_vain_sentences, order_sentence, time_text
+from reprieve.decisions.wording import MOST_REASONS, order_sentence, time_text, tried_together, without_success
 from reprieve.preemption.outcome import WaitsFor
 
 DEFAULT_SCHEDULER: Final = "default-scheduler"
@@ -133,7 +133,7 @@ def explanation_of(evidence: Evidence) -> list[Section]:
         sections += recorded_sections(record, would=would)
     released = [line for record in preemptions[1:] for line in release_sentences(record.preemption)]
     if released:
-        sections.append(Section("Room that was held for it before", notes=tuple(released[:MOST_EVENTS])))
+        sections.append(Section("Capacity that was reserved for it before", notes=tuple(released[:MOST_EVENTS])))
     for record in _preemptions_of(evidence):
         sections.append(_preempted(evidence, record))
     hints = helps(evidence)
@@ -240,7 +240,7 @@ def _owner_section(owner: Owned | None) -> list[Section]:
     """How an owner of several pods stands, of which only one, or one gang, is explained."""
     if owner is None or (owner.pods < 2 and not owner.refused):
         return []
-    waiting = f"{owner.waiting} wait" if owner.waiting != 1 else "1 waits"
+    waiting = f"{owner.waiting} pending"
     tone = Tone.WAITING if owner.waiting else Tone.GOOD
     return [
         Section(
@@ -264,11 +264,11 @@ def _pod_state(evidence: Evidence, pod: objects.Pod) -> tuple[str, str, Tone]:
         return "Scheduled", f"{asked} is scheduled: it is on {node}.", Tone.GOOD
     if pod.spec.scheduling_gates:
         names = ", ".join(gate.name for gate in pod.spec.scheduling_gates)
-        return "Gated", f"{asked} waits behind its scheduling gates: {names}.", Tone.WAITING
+        return "Gated", f"{asked} is gated by its scheduling gates: {names}.", Tone.WAITING
     nominated = pod.status.nominated_node_name
     if nominated:
-        return "Nominated", f"{asked} waits for room on {nominated} that is being made for it.", Tone.WAITING
-    return "Waiting", f"{asked} waits: it is on no node.", Tone.WAITING
+        return "Nominated", f"{asked} is nominated to {nominated}: it waits until capacity is free there.", Tone.WAITING
+    return "Waiting", f"{asked} is pending: it has no node.", Tone.WAITING
 
 
 def _group_state(evidence: Evidence) -> tuple[str, str, Tone]:
@@ -278,8 +278,12 @@ def _group_state(evidence: Evidence) -> tuple[str, str, Tone]:
     if not total and any(c.type == "DisruptionTarget" and c.status == "True" for c in _conditions(evidence)):
         leaving = len(evidence.members)
         if leaving:
-            return "Preempted", f"{asked} is being preempted: {count(leaving, 'pod')} of it still to leave.", Tone.BAD
-        return "Preempted", f"{asked} was preempted: it has no pods any more.", Tone.BAD
+            return (
+                "Preempted",
+                f"{asked} is being preempted: {count(leaving, 'pod')} of it still terminating.",
+                Tone.BAD,
+            )
+        return "Preempted", f"{asked} was preempted: it has no pods left.", Tone.BAD
     if not total:
         return "Waiting", f"{asked} has no pods.", Tone.WAITING
     if scheduled == total:
@@ -287,10 +291,14 @@ def _group_state(evidence: Evidence) -> tuple[str, str, Tone]:
     if evidence.composite is not None:
         least = evidence.composite.min_group_count
         needed = f" It needs {least} of its groups." if least is not None and least > 1 else ""
-        return "Waiting", f"{asked} waits: {scheduled} of its {count(total, 'pod')} on nodes.{needed}", Tone.WAITING
+        return (
+            "Waiting",
+            f"{asked} is pending: {scheduled} of its {count(total, 'pod')} on nodes.{needed}",
+            Tone.WAITING,
+        )
     minimum = evidence.group.min_count if evidence.group is not None else None
     needed = f" It needs {minimum} to start." if minimum is not None and scheduled < minimum else ""
-    return "Waiting", f"{asked} waits: {scheduled} of its {count(total, 'pod')} on nodes.{needed}", Tone.WAITING
+    return "Waiting", f"{asked} is pending: {scheduled} of its {count(total, 'pod')} on nodes.{needed}", Tone.WAITING
 
 
 def _all(total: int) -> str:
@@ -318,7 +326,7 @@ def _state_section(evidence: Evidence) -> Section:
         name = pod_group_name(pod)
         notes.append(f"Priority {pod.spec.priority or 0}" + (f", of podgroup {name}." if name else "."))
         if pod.spec.scheduler_name != DEFAULT_SCHEDULER and not pod.spec.node_name:
-            notes.append(f"It waits for the scheduler {pod.spec.scheduler_name}, by its schedulerName.")
+            notes.append(f"The scheduler {pod.spec.scheduler_name} places it, by its schedulerName.")
         if name and group is None:
             notes.append(f"There is no podgroup {name}: its pods wait until it appears.")
     elif group is not None:
@@ -344,7 +352,7 @@ def _state_section(evidence: Evidence) -> Section:
     if computed is not None and not evidence.source and computed.gated:
         notes.append(f"It is not tried: {computed.gated}")
     if computed is not None and not evidence.source and computed.fits:
-        notes.append("There is room for it now: a scheduler with the default configuration would place it.")
+        notes.append("It fits now: a scheduler with the default configuration would place it.")
     return Section(title, notes=tuple(notes), tone=tone)
 
 
@@ -354,7 +362,7 @@ def _schedulers(members: Sequence[objects.Pod]) -> list[str]:
     if len(names) > 1:
         return [f"Its pods ask for different schedulers, {' and '.join(names)}: none is placed until they ask for one."]
     if names and names[0] != DEFAULT_SCHEDULER:
-        return [f"It waits for the scheduler {names[0]}, by the schedulerName of its pods."]
+        return [f"The scheduler {names[0]} places it, by the schedulerName of its pods."]
     return []
 
 
@@ -373,8 +381,7 @@ def _why(record: DecisionRecord, suggested: Container[str]) -> list[Section]:
     if record.lack is not None and "Node" not in suggested:
         notes += [f"I{big.clause[1:]}." for big in record.lack.too_big]
     if record.members is not None and record.result != "Error":
-        members = record.members
-        notes.append(f"Of {count(members.tried, 'pod')} tried together {members.placed} found a place.")
+        notes.append(tried_together(record.members))
     rows = [Row((str(reason.nodes), reason.reason)) for reason in record.reasons[:MOST_REASONS]]
     others = [pods for pods in record.pods if pods.message != record.message]
     if not rows:
@@ -384,7 +391,7 @@ def _why(record: DecisionRecord, suggested: Container[str]) -> list[Section]:
             notes.append(f"... and {count(rest, 'pod')} with other messages (-o json lists them)")
     if len(record.reasons) > len(rows):
         notes.append(f"... and {count(len(record.reasons) - len(rows), 'more reason')} (-o json lists them all)")
-    title = f"Why: none of {count(record.nodes, 'node')} would do" if rows else "Why"
+    title = f"Why: it fits none of {count(record.nodes, 'node')}" if rows else "Why"
     if record.order is not None:
         notes.append(order_sentence(record.order))
     again = f" {record.repeated + 1} attempts ended like that." if record.repeated else ""
@@ -417,17 +424,17 @@ def _waits(found: DeferralRecord) -> Section:
         f" and {found.pods_total - len(found.pods)} more" if found.pods_total > len(found.pods) else ""
     )
     if found.reason == WaitsFor.DELAY.value:
-        notes = [f"Its preemption-delay ends {until}; room that comes free by then is taken without evicting anybody."]
+        notes = [f"Its preemption-delay ends {until}; capacity that becomes free by then is used without evictions."]
     elif found.reason == WaitsFor.MINIMUM_RUNTIME.value:
-        notes = [f"Whom it might evict is within a minimum-runtime; the first has run it {until}."]
+        notes = [f"Its potential victims are within their minimum-runtime; the first ends {until}."]
     elif found.reason == WaitsFor.PREDECESSOR.value:
-        notes = [f"Pods of the same owner are leaving, and their room is held for it: {names}."]
+        notes = [f"Pods of the same owner are terminating, and their capacity is reserved for it: {names}."]
         if until:
-            notes.append(f"If they are still there {until}, it looks for other room.")
+            notes.append(f"If they still exist {until}, it looks for other capacity.")
     else:
-        notes = [f"They say when they end, and their room will do: {names}."]
-        notes.append(f"If they have not ended {until}, it evicts whom it has to. Nothing is held for it until then.")
-    return Section("It waits instead of evicting anybody", notes=tuple(notes), tone=Tone.WAITING)
+        notes = [f"These pods state when they end, and their capacity is enough: {names}."]
+        notes.append(f"If they have not ended {until}, it preempts. Nothing is reserved for it until then.")
+    return Section("Preemption is deferred", notes=tuple(notes), tone=Tone.WAITING)
 
 
 def _potential_victims(found: FailedPreemption, priority: int) -> Section:
@@ -435,9 +442,9 @@ def _potential_victims(found: FailedPreemption, priority: int) -> Section:
     columns, rows = unit_table(map(unit_summary, shown), together=False)
     more = found.potential_victims - len(shown)
     notes = [f"... and {more} more"] if rows and more else []
-    notes += in_vain_sentences(found, priority)
+    notes += without_success(found, priority)
     columns = columns if rows else ()
-    return Section("Nobody is pushed out for it", columns, tuple(rows), tuple(notes), tone=Tone.WAITING)
+    return Section("No pods are evicted for it", columns, tuple(rows), tuple(notes), tone=Tone.WAITING)
 
 
 def _preempted(evidence: Evidence, record: DecisionRecord) -> Section:
@@ -452,14 +459,16 @@ def _preempted(evidence: Evidence, record: DecisionRecord) -> Section:
         notes.append(f"Evicted of {evidence.owner}: {unit.kind.lower()} {unit.unit} ({count(unit.pods, 'pod')}).")
     elif unit.kind in _GROUPS and unit.kind != evidence.asked.kind:
         whole = "group" if unit.kind == "PodGroup" else "tree"
-        notes.append(f"It went with its whole {whole} {unit.unit} ({count(unit.pods, 'pod')}): disruptionMode all.")
+        notes.append(
+            f"It was evicted with its whole {whole} {unit.unit} ({count(unit.pods, 'pod')}): disruptionMode all."
+        )
     notes.append(f"Why this one: {unit.reason or 'everything still fits with it'}.")
     if unit.violates_pdb:
-        notes.append(f"It had to go {BUDGET_OVERRULED}.")
+        notes.append(f"It was evicted {BUDGET_OVERRULED}.")
     notes += comparison_sentences(made)
     others = made.cost.units - 1
     if others:
-        notes.append(f"{count(others, 'other workload')} went as well, {made.reprieved_total} were spared.")
+        notes.append(f"{count(others, 'other workload')} evicted as well, {made.reprieved_total} spared.")
     if made.state == "Failed":
         notes.append(f"The preemption failed: {made.error}")
     return Section(f"Preempted by {by} {time_text(record.time)}", notes=tuple(notes), tone=Tone.BAD)
@@ -515,7 +524,7 @@ def _source(evidence: Evidence, own: DecisionRecord | None) -> Section:
         return Section(
             title,
             notes=(
-                f"What is said of why and what would help was worked out on the {on}, with the default configuration; "
+                f"The reasons and suggestions were computed on the {on}, with the default configuration; "
                 "the scheduler in charge may know more.",
             ),
             tone=Tone.QUIET,

@@ -101,7 +101,7 @@ def history_sections(history: "PreemptionHistory", since: str) -> "list[Section]
     from reprieve.decisions.phrases import count, seconds_text
 
     if not history.items:
-        return [Section(f"Nobody was evicted since {since}.", tone=Tone.GOOD)]
+        return [Section(f"No pods were evicted since {since}.", tone=Tone.GOOD)]
     rows = []
     for item in history.items:
         below = []

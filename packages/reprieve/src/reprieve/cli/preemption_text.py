@@ -11,8 +11,8 @@ from typing import Final
 
 from reprieve.cli.sections import BUDGET_OVERRULED, Row, Section, Tone
 from reprieve.cli.units import UnitSummary, unit_table
-from reprieve.decisions.phrases import count, seconds_text
-from reprieve.decisions.records import DecisionRecord, PreemptionRecord, UnitRecord
+from reprieve.decisions.phrases import count, names_text, seconds_text
+from reprieve.decisions.records import MOST_NAMES, DecisionRecord, PreemptionRecord, UnitRecord
 from reprieve.decisions.wording import order_sentence, time_text
 from reprieve.preemption.cost import BY_NAME
 from reprieve.preemption.outcome import CLUSTER_DOMAIN
@@ -23,8 +23,8 @@ MOST_ROWS: Final = 20
 MOST_UNITS: Final = 15
 MOST_SPARED: Final = 5
 _STATES: Final = {
-    "UnderWay": "the victims are being told to go",
-    "Done": "every victim was told to go",
+    "UnderWay": "the victims are being evicted",
+    "Done": "every victim was evicted",
 }
 
 # -- plan --------------------------------------------------------------------------------------------------------------
@@ -48,11 +48,9 @@ def planned_sections(made: PlannedPreemption) -> list[Section]:
 def _planned_spared(made: PlannedPreemption) -> Section:
     record = made.record
     if not record.reprieved_total:
-        return Section(
-            f"Spared: nobody, everything of lower priority that {made.outcome.preemptor} could push out has to go"
-        )
+        return Section("No lower-priority pods could be kept.")
     total = record.reprieved_total
-    notes = (f"{made.protected} of them first of all because a PodDisruptionBudget protects them.",)
+    notes = (f"{made.protected} of them spared first because a PodDisruptionBudget protects them.",)
     title = f"Spared: {count(total, 'workload')} of lower priority, the most important first"
     return _spared(record, title, notes if made.protected else ())
 
@@ -67,9 +65,9 @@ def _saved(made: PlannedPreemption) -> tuple[str, ...]:
     if (gone, highest or 0) == (other.pods, other.highest_priority or 0):
         return ()
     freed = next((f" ({amount} {resource})" for resource, amount in made.outcome.freed.items()), "")
-    verb = "goes" if gone == 1 else "go"
+    verb = "is" if gone == 1 else "are"
     higher = f", of priority up to {other.highest_priority}" if other.highest_priority != highest else ""
-    return (f"{count(gone, 'pod')}{freed} {verb}; placing by score would have cost {other.pods}{higher}.",)
+    return (f"{count(gone, 'pod')}{freed} {verb} evicted; placing by score would evict {other.pods}{higher}.",)
 
 
 def _domain(made: PlannedPreemption) -> tuple[str, ...]:
@@ -129,7 +127,7 @@ def recorded_sections(record: DecisionRecord, *, would: bool) -> list[Section]:
     if not would:
         notes.append(f"Decided {time_text(record.time)}; {_STATES.get(made.state, made.state)}.")
     if cost.pdb_violations:
-        notes.append(f"{count(cost.pdb_violations, 'workload')} although a PodDisruptionBudget forbids it.")
+        notes.append(f"{count(cost.pdb_violations, 'workload')} evicted although a PodDisruptionBudget forbids it.")
     if cost.running_seconds_lost >= 1:
         notes.append(f"{seconds_text(cost.running_seconds_lost)} of running time is lost, over all pods.")
     notes += comparison_sentences(made)
@@ -138,7 +136,7 @@ def recorded_sections(record: DecisionRecord, *, would: bool) -> list[Section]:
     notes += _held(made) if not would else []
     if record.order is not None:
         notes.append(order_sentence(record.order))
-    title = f"To make room: {count(cost.units, 'workload')} ({count(cost.pods, 'pod')}) {verb}"
+    title = f"Preemption: {count(cost.units, 'workload')} ({count(cost.pods, 'pod')}) {verb}"
     sections = [_victims(title, made, (), notes)]
     if made.reprieved_total:
         title = f"Spared: {count(made.reprieved_total, 'workload')} of lower priority; with them running everything "
@@ -171,19 +169,17 @@ def _victims(title: str, made: PreemptionRecord, before: Sequence[str], after: S
 def _held(made: PreemptionRecord) -> list[str]:
     """Return for how long capacity is reserved, or how it was released."""
     if not made.released and made.held_until:
-        return [f"The room is held for it until {time_text(made.held_until)[3:]} at the latest."]
+        return [f"Capacity is reserved for it until {time_text(made.held_until)[3:]} at the latest."]
     return release_sentences(made)
 
 
 def release_sentences(made: PreemptionRecord | None) -> list[str]:
     """Return a sentence for each time that capacity of a preemption was released."""
-    lines = []
-    for one in made.released if made is not None else ():
-        more = f" and {one.nodes_total - len(one.nodes)} more" if one.nodes_total > len(one.nodes) else ""
-        lines.append(
-            f"The room held on {', '.join(one.nodes)}{more} was released {time_text(one.time)}: {one.message}."
-        )
-    return lines
+    return [
+        f"The capacity reserved on {names_text(one.nodes, MOST_NAMES, one.nodes_total)} was released "
+        f"{time_text(one.time)}: {one.message}."
+        for one in (made.released if made is not None else ())
+    ]
 
 
 def comparison_sentences(made: PreemptionRecord) -> list[str]:
@@ -216,10 +212,12 @@ def unit_summary(unit: UnitRecord, evicted_before: Iterable[str] = ()) -> UnitSu
     """Return the row of a unit, with lines on why it is evicted or what spares it first."""
     below = []
     if unit.outcome == "Reprieved":
-        below += ["first of all because a PodDisruptionBudget protects them"] if unit.violates_pdb else []
+        below += ["spared first because a PodDisruptionBudget protects them"] if unit.violates_pdb else []
     elif unit.reason:
         below += [f"why: {unit.reason}"] + [BUDGET_OVERRULED] * unit.violates_pdb
-        below += ["leaving already for an earlier preemptor, whose room this is"] * (unit.unit in evicted_before)
+        below += ["already being evicted for an earlier preemptor; this one takes its capacity"] * (
+            unit.unit in evicted_before
+        )
     kind = {"PodGroup": "group", "CompositePodGroup": "tree"}.get(unit.kind, "pod")
     total = unit.nodes_total or len(unit.nodes)
     ran = unit.running_seconds

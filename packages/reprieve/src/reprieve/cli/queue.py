@@ -107,7 +107,7 @@ def queue_section(queue: "Queue") -> "Section":
     from reprieve.cli.sections import Row, Section, Tone
 
     if not queue.items:
-        return Section("Nothing waits.", tone=Tone.GOOD)
+        return Section("No pods are pending.", tone=Tone.GOOD)
     rows = tuple(
         Row(
             (
@@ -124,7 +124,7 @@ def queue_section(queue: "Queue") -> "Section":
         )
         for item in queue.items
     )
-    columns = ("#", "who", "pods", "priority", "since", "why", "would evict")
+    columns = ("#", "workload", "pods", "priority", "since", "why", "would evict")
     empty = {"since"} if all(item.since is None for item in queue.items) else set()
     empty |= set() if any(item.evicts for item in queue.items) else {"would evict"}
     shown = [turn for turn, name in enumerate(columns) if name not in empty]
@@ -132,5 +132,5 @@ def queue_section(queue: "Queue") -> "Section":
     undated = Counter(item.priority for item in queue.items if item.since is None)
     order = "Of one priority those without a creation time are tried in the order of the input."
     notes = (order,) if any(number > 1 for number in undated.values()) else ()
-    title = "1 waits" if len(rows) == 1 else f"{len(rows)} wait, in the order they are tried"
+    title = "1 pending workload" if len(rows) == 1 else f"{len(rows)} pending workloads, in the order they are tried"
     return Section(title, tuple(columns[turn] for turn in shown), rows, notes)

@@ -13,7 +13,7 @@ from reprieve.cluster.resources import insufficient
 from reprieve.decisions.outcomes import NONE, SOME, DeferredPreemption, Help
 from reprieve.decisions.phrases import count, seconds_text
 from reprieve.decisions.records import DecisionRecord
-from reprieve.decisions.wording import in_vain_sentences, order_sentence
+from reprieve.decisions.wording import order_sentence, tried_together, without_success
 from reprieve.preemption.outcome import WaitsFor
 from reprieve.simulation.report import (
     Account,
@@ -84,21 +84,21 @@ def _verdict(plan: Plan, account: Account) -> Section:
     outcomes = Counter(pod.outcome for pod in plan.asked_pods)
     placed, asked = outcomes["Scheduled"], len(plan.asked_pods)
     if not asked:
-        title, tone = "Nothing waits to be placed.", Tone.PLAIN
+        title, tone = "No pods are pending.", Tone.PLAIN
     elif placed == asked:
         title, tone = f"{'The pod is' if asked == 1 else f'All {asked} pods are'} placed.", Tone.GOOD
     else:
         refused, waiting = outcomes["Refused"], asked - placed - outcomes["Refused"]
         parts = [f"{refused} refused"] if refused else []
         if outcomes["Nominated"]:
-            parts.append(f"{outcomes['Nominated']} waiting for room that is being made")
+            parts.append(f"{outcomes['Nominated']} waiting for victims to terminate")
         elif waiting:
-            parts.append(f"{waiting} waiting")
+            parts.append(f"{waiting} pending")
         title, tone = f"{placed} of {asked} pods placed, {', '.join(parts)}.", Tone.WAITING
     others = {f"pod {one.namespace}/{one.name}" for one in plan.pods if not one.asked}
     others |= {f"podgroup {one.namespace}/{one.name}" for one in plan.pod_groups if not one.asked}
     evicted = _evicted_units(made for made in account.preemptions if str(made.outcome.preemptor) not in others)
-    notes = [f"{evicted} evicted to make room." if evicted else "Nobody is evicted."]
+    notes = [f"{evicted} evicted to free capacity." if evicted else "No pods are evicted."]
     if plan.lost:
         nodes = sorted({pod.node_name for pod in plan.lost})
         notes.append(f"{count(len(plan.lost), 'pod')} lost with {nodes_text(nodes)}.")
@@ -131,10 +131,9 @@ def _beside(plan: Plan, evicted: str) -> list[str]:
         return []
     placed = sum(pod.outcome == "Scheduled" for pod in others)
     parts = [f"{placed} placed"] if placed else []
-    parts += [f"{len(others) - placed} waiting"] if len(others) > placed else []
+    parts += [f"{len(others) - placed} still pending"] if len(others) > placed else []
     parts += [f"{evicted} evicted for them"] if evicted else []
-    waits = "waits" if len(others) == 1 else "wait"
-    return [f"Not asked about: {count(len(others), 'pod')} that {waits} in the cluster, {', '.join(parts)}."]
+    return [f"Not asked about: {count(len(others), 'pod')} already pending in the cluster, {', '.join(parts)}."]
 
 
 # -- changes -----------------------------------------------------------------------------------------------------------
@@ -253,8 +252,8 @@ def _put_off(plan: Plan) -> Section | None:
         for found in plan.put_off
     ]
     shown, notes = first_rows(rows)
-    columns = ("preemptor", "waits for", "from", "at the latest until")
-    return Section("Waiting instead of evicting", columns, shown, notes, tone=Tone.WAITING)
+    columns = ("preemptor", "waits for", "from", "until at the latest")
+    return Section("Deferred preemptions", columns, shown, notes, tone=Tone.WAITING)
 
 
 def _reason_to_wait(found: DeferredPreemption) -> str:
@@ -263,7 +262,7 @@ def _reason_to_wait(found: DeferredPreemption) -> str:
     if found.reason == WaitsFor.MINIMUM_RUNTIME.value:
         return "workloads within their minimum-runtime"
     more = f" and {len(found.pods) - MOST_NAMES} more" if len(found.pods) > MOST_NAMES else ""
-    verb = "to end" if found.reason == WaitsFor.COMPLETIONS.value else "of the same owner to leave"
+    verb = "to end" if found.reason == WaitsFor.COMPLETIONS.value else "of the same owner to terminate"
     return f"{', '.join(found.pods[:MOST_NAMES])}{more} {verb}"
 
 
@@ -276,7 +275,9 @@ def _released(plan: Plan) -> Section | None:
         for found in plan.released
     ]
     shown, notes = first_rows(rows)
-    return Section("Held room released unused", ("held for", "on", "at", "why"), shown, notes, tone=Tone.WAITING)
+    return Section(
+        "Reserved capacity released unused", ("reserved for", "on", "at", "why"), shown, notes, tone=Tone.WAITING
+    )
 
 
 # -- lost --------------------------------------------------------------------------------------------------------------
@@ -335,7 +336,7 @@ def _trees(plan: Plan) -> Section | None:
         rows.append(Row(cells, below=below, tone=Tone.WAITING))
     if not rows:
         return None
-    return Section("Trees of groups that wait", ("", "", ""), *first_rows(rows), tone=Tone.WAITING)
+    return Section("Pending trees of groups", ("", "", ""), *first_rows(rows), tone=Tone.WAITING)
 
 
 # -- refused -----------------------------------------------------------------------------------------------------------
@@ -380,7 +381,7 @@ def _waiting(
         rows.append(Row(cells, below=(message or NOT_TRIED, *helps), tone=Tone.WAITING))
     if not rows:
         return None
-    return Section("Waiting", ("", "", ""), *first_rows(rows), tone=Tone.WAITING)
+    return Section("Pending", ("", "", ""), *first_rows(rows), tone=Tone.WAITING)
 
 
 _WAITS_FOR_OTHERS = "waiting for minCount pods from a gang to be scheduled"
@@ -399,15 +400,15 @@ def _group_messages(
     messages = _messages(pods, group.message if group is not None else None)
     if record is None or record.members is None or group is None or group.outcome != "Unschedulable":
         return messages
-    attempt = f"Of {count(record.members.tried, 'pod')} tried together {record.members.placed} found a place."
+    attempt = tried_together(record.members)
     if record.reasons:
         scarcest = list(record.lack.closest.missing) if record.lack is not None and record.lack.closest else []
         order = {insufficient(resource): place for place, resource in enumerate(scarcest)}
         reasons = sorted(record.reasons, key=lambda one: order.get(one.reason, len(order)))
         counts = ", ".join(f"{one.nodes} {one.reason}" for one in reasons[:MOST_REASONS])
         more = f" and {len(reasons) - MOST_REASONS} more reasons" if len(reasons) > MOST_REASONS else ""
-        attempt += f" None of {count(record.nodes, 'node')} would do for the others: {counts}{more}."
-    why = in_vain_sentences(record.in_vain, record.entity.priority) if record.in_vain is not None else []
+        attempt += f" The others fit none of {count(record.nodes, 'node')}: {counts}{more}."
+    why = without_success(record.in_vain, record.entity.priority) if record.in_vain is not None else []
     if record.order is not None:
         why.append(order_sentence(record.order))
     kept = [text.removeprefix(_ONLY_PLACEMENT).removeprefix(f"{_UNSCHEDULABLE}, ") for text in messages]
@@ -453,9 +454,9 @@ def _with_node(pod: PodOutcome) -> str:
 
 def _closing(plan: Plan, account: Account) -> Section:
     took = seconds_text(plan.stats.virtual_seconds)
-    title = f"It takes {took} of virtual time and {count(plan.stats.attempts, 'scheduling attempt')}."
+    title = f"Simulated time: {took}, {count(plan.stats.attempts, 'scheduling attempt')}."
     still = len(account.terminating)
-    notes = (f"{count(still, 'victim')} still running out the grace period.",) if still else ()
+    notes = (f"{count(still, 'victim')} still terminating.",) if still else ()
     return Section(title, notes=notes, tone=Tone.QUIET)
 
 

@@ -1,4 +1,4 @@
-"""Who evicted whom, when, why and at what cost, from decision records (whatif.md 9)."""
+"""Preemptions of the past: preemptor, victims, time, reason and cost, from decision records (whatif.md 9)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from reprieve.decisions.records import DecisionRecord, UnitRecord
 
 
 class Evicted(Document, frozen=True, kw_only=True):
-    """A unit that went. `why`: who needed its room; `running_seconds`: how long its oldest pod ran."""
+    """An evicted unit. `why`: which pod needed its capacity; `running_seconds`: how long its oldest pod ran."""
 
     unit: str
     kind: str
@@ -80,7 +80,7 @@ def _item(record: DecisionRecord) -> HistoryItem | None:
 
 def _evicted(unit: UnitRecord) -> Evicted:
     why = unit.why
-    text = f"{why.pod} on {why.node} needed its room, {why.text}" if why is not None else ""
+    text = f"{why.pod} on {why.node} needed its capacity, {why.text}" if why is not None else ""
     return Evicted(
         unit=unit.unit,
         kind=unit.kind,

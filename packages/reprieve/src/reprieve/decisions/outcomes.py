@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import msgspec
 
-from reprieve.decisions.phrases import would_not_fit
-from reprieve.decisions.records import AvoidedEviction, EvictionInTurn
+from reprieve.decisions.records import AvoidedEviction, EvictionInTurn, would_not_fit
 
 
 class Document(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

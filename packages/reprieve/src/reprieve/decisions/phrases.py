@@ -1,8 +1,6 @@
-"""Parts of sentences, the same wherever a decision is reported: numbers, times, names, why a victim is evicted."""
+"""Parts of sentences, the same wherever a decision is reported: numbers, times, names."""
 
-from collections.abc import Mapping, Sequence
-
-from reprieve.cluster.resources import shortages_text
+from collections.abc import Sequence
 
 
 def count(number: int, noun: str) -> str:
@@ -12,7 +10,7 @@ def count(number: int, noun: str) -> str:
 
 def names_text(names: Sequence[str], most: int, total: int = 0) -> str:
     """Return the first `most` names, and how many more there are of `total`."""
-    more = max(total, len(names)) - most
+    more = max(total, len(names)) - min(most, len(names))
     return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
 
 
@@ -27,11 +25,3 @@ def seconds_text(seconds: float) -> str:
             parts.append((left // size, name))
             left %= size
     return " ".join(f"{number} {name}" for number, name in parts[:2] if number)
-
-
-def would_not_fit(pod: str, node: str, missing: Mapping[str, str], reason: str) -> str:
-    """Return why a victim is not spared: with it back, `pod` would not fit on `node`.
-
-    `missing`: amounts by resource, the scarcest first; where there are none, `reason` says why.
-    """
-    return f"with it back, {pod} would not fit on {node}: {shortages_text(missing) if missing else reason}"

@@ -9,11 +9,12 @@ the evicted units are all listed.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 import msgspec
 
-from reprieve.decisions.phrases import would_not_fit
+from reprieve.cluster.resources import shortages_text
 
 API_VERSION: Final = "reprieve.dev/v1alpha1"
 KIND: Final = "DecisionRecord"
@@ -24,6 +25,14 @@ MOST_NOMINATIONS: Final = 200
 MOST_MESSAGES: Final = 20
 MOST_RELEASED: Final = 10
 MOST_LEVELS: Final = 50
+
+
+def would_not_fit(pod: str, node: str, missing: Mapping[str, str], reason: str) -> str:
+    """Return why a victim is not spared: with it back, `pod` would not fit on `node`.
+
+    `missing`: amounts by resource, the scarcest first; where there are none, `reason` says why.
+    """
+    return f"with it back, {pod} would not fit on {node}: {shortages_text(missing) if missing else reason}"
 
 
 class RecordPart(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True):

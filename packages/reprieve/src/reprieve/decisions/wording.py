@@ -1,4 +1,4 @@
-"""Why a group still waits although victims were looked for, in sentences: of `explain` and of `plan`.
+"""Sentences about a decision, one function each: of `explain` and of `plan`.
 
 Invariant: every sentence follows from the decision record (preemption.md 2, scheduling.md 3.9).
 """
@@ -8,48 +8,55 @@ from __future__ import annotations
 from typing import Final
 
 from reprieve.decisions.phrases import count
-from reprieve.decisions.records import FailedPreemption, OrderRecord
+from reprieve.decisions.records import FailedPreemption, MemberCounts, OrderRecord
 from reprieve.plugins.gang_scheduling import RETRY
 from reprieve.preemption.outcome import NoRoom
 
 MOST_REASONS: Final = 12
 
-_OUT_OF_THE_QUESTION: Final = {
-    NoRoom.POLICY_NEVER.value: "preemptionPolicy Never: it does not push out anybody.",
-    NoRoom.UNDER_WAY.value: "Room is being made for it already: its victims are still leaving.",
+_NOT_TRIED: Final = {
+    NoRoom.POLICY_NEVER.value: "preemptionPolicy Never: it does not preempt other pods.",
+    NoRoom.UNDER_WAY.value: "Its earlier victims are still terminating.",
     NoRoom.BUDGETS.value: "Every eviction that would help violates a PodDisruptionBudget, and its class respects them.",
-    NoRoom.ERROR.value: "A plugin failed while victims were looked for.",
+    NoRoom.ERROR.value: "A plugin failed during the search for victims.",
 }
 
 
-def in_vain_sentences(found: FailedPreemption, priority: int) -> list[str]:
-    """Why no room was made for a group of that priority: the potential victims, and why they did not help."""
-    if found.reason in _OUT_OF_THE_QUESTION:
-        return [_OUT_OF_THE_QUESTION[found.reason]]
-    if found.reason == NoRoom.NO_LOWER_PRIORITY.value:
-        if found.lowest_priority is None:
-            return ["Nothing runs that could make room."]
-        return [f"Nothing that runs has a priority below {priority}: the lowest is {found.lowest_priority}."]
-    potential = f"{count(found.potential_victims, 'workload')} ({count(found.pods, 'pod')})"
-    gone = f"With all of lower priority gone, {potential},"
-    if found.reason == NoRoom.NOTHING_GAINED.value:
-        sentences = [f"{gone} no more of its pods would find a place than do without."]
+def tried_together(members: MemberCounts) -> str:
+    """Return how many pods of a group fit in an attempt."""
+    return f"{members.placed} of {count(members.tried, 'pod')} tried together fit."
+
+
+def without_success(failed: FailedPreemption, priority: int) -> list[str]:
+    """Return why preemption does not help a group of that priority: the potential victims, and why they do not."""
+    if failed.reason in _NOT_TRIED:
+        return [_NOT_TRIED[failed.reason]]
+    if failed.reason == NoRoom.NO_LOWER_PRIORITY.value:
+        if failed.lowest_priority is None:
+            return ["No pods run that could be evicted."]
+        return [f"No running pods have a priority below {priority}: the lowest is {failed.lowest_priority}."]
+    potential = f"{count(failed.potential_victims, 'workload')} ({count(failed.pods, 'pod')})"
+    evicted = f"With everything of lower priority evicted, {potential},"
+    if failed.reason == NoRoom.NOTHING_GAINED.value:
+        sentences = [f"{evicted} no more of its pods would fit than now."]
     else:
-        sentences = [f"{gone} {found.placed} of its pods would find a place, and {found.needed} must."]
-    if found.pod and found.reasons:
-        reasons = ", ".join(f"{reason.nodes} {reason.reason}" for reason in found.reasons[:MOST_REASONS])
-        sentences.append(f"{found.pod} would find none of {count(found.nodes, 'node')} even then: {reasons}.")
+        sentences = [f"{evicted} {failed.placed} of its pods would fit, and {failed.needed} must."]
+    if failed.pod and failed.reasons:
+        reasons = ", ".join(f"{reason.nodes} {reason.reason}" for reason in failed.reasons[:MOST_REASONS])
+        sentences.append(f"{failed.pod} would fit none of {count(failed.nodes, 'node')} even then: {reasons}.")
     return sentences
 
 
 def order_sentence(order: OrderRecord) -> str:
-    """Of a gang that nothing but the order of its pods is known to keep from being placed (scheduling.md 3.9)."""
-    text = "A placement may exist: pods are tried one after another, and an early one may have taken a later one's room"
+    """Return why a gang may fit in another order of its pods (scheduling.md 3.9)."""
+    text = (
+        "A placement may exist: pods are tried one after another, and an early one may have taken a later one's place"
+    )
     if order.search == RETRY:
-        return f"{text}. A few other orders were tried as well, in vain."
+        return f"{text}. A few other orders were tried as well, without success."
     retry = "GangScheduling with treeSearch: Retry tries other orders"
     if order.placed:
-        return f"{text}. In another order {count(order.placed, 'pod')} would find a place: {retry}."
+        return f"{text}. In another order {count(order.placed, 'pod')} would fit: {retry}."
     return f"{text}. {retry}."
 
 

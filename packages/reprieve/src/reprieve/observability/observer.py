@@ -277,12 +277,12 @@ class Observer:
     def room_released(self, room: ReleasedReservation, *, now: float) -> None:
         """Room that was held for a preemptor is free for others again (cost.md 5): events on the group and its pods."""
         for pod, node in room.pods:
-            note = f"Room held on {node} is released: {room.message}"
+            note = f"Capacity reserved on {node} is released: {room.message}"
             self._event(pod, None, NORMAL, "RoomReleased", "Preempting", note, now)
         nodes = room.nodes
         if room.group is not None and room.group.spec is not None and room.group.spec.foreign != "":
             more = f" and {len(nodes) - _MOST_NODES} more" if len(nodes) > _MOST_NODES else ""
-            note = f"Room held on {', '.join(nodes[:_MOST_NODES])}{more} is released: {room.message}"
+            note = f"Capacity reserved on {', '.join(nodes[:_MOST_NODES])}{more} is released: {room.message}"
             about = group_reference(room.group, self._versions[room.group.kind])
             name = room.pods[0][0].scheduler_name
             self._events.record(
@@ -296,7 +296,12 @@ class Observer:
                 controller=self._profile(name),
             )
         self.log.info(
-            "Released held room", v=DECISIONS, by=room.key, pods=len(room.pods), nodes=len(nodes), reason=room.message
+            "Released reserved capacity",
+            v=DECISIONS,
+            by=room.key,
+            pods=len(room.pods),
+            nodes=len(nodes),
+            reason=room.message,
         )
         if self._records is not None:
             self._records.room_released(room)

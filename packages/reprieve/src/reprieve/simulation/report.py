@@ -249,6 +249,24 @@ class Plan(Document, frozen=True, kw_only=True):
 
 
 @dataclass(frozen=True, slots=True)
+class UnitAccount:
+    """One potential victim: deprecated, use the units of `PlannedPreemption.record`."""
+
+    unit: str
+    """`namespace/name` of the pod, or of the group that is evicted as a whole."""
+    whole_group: bool
+    pods: tuple[str, ...]
+    """`namespace/name`; of a spared unit the first of them."""
+    nodes: tuple[str, ...]
+    priority: int
+    violates_pdb: bool
+    evicted: bool
+    why: str
+    running_seconds: float | None
+    evicted_before: bool
+
+
+@dataclass(frozen=True, slots=True)
 class PlannedPreemption:
     """One preemption decision with what its text says beyond the document."""
 
@@ -263,6 +281,58 @@ class PlannedPreemption:
     """Spared units that a PodDisruptionBudget protects."""
     evicted_before: frozenset[str] = frozenset()
     """Victims that were evicted already for an earlier preemptor: a more important one takes their capacity."""
+
+    @property
+    def preemptor(self) -> str:
+        """Deprecated: use `outcome.preemptor`."""
+        return str(self.outcome.preemptor)
+
+    @property
+    def priority(self) -> int:
+        """Deprecated: use `outcome.preemptor.priority`."""
+        return self.outcome.preemptor.priority
+
+    @property
+    def domain(self) -> str:
+        """Deprecated: use `outcome.domain`."""
+        return self.outcome.domain
+
+    @property
+    def nominations(self) -> tuple[tuple[str, str], ...]:
+        """Deprecated: use `outcome.nominations`."""
+        return tuple(self.outcome.nominations.items())
+
+    @property
+    def candidates(self) -> int:
+        """Deprecated: use `record.comparison.candidates`."""
+        return self.record.comparison.candidates
+
+    @property
+    def cost_notes(self) -> tuple[str, ...]:
+        """Deprecated: use `record.cost_notes`."""
+        return self.record.cost_notes
+
+    @property
+    def units(self) -> tuple[UnitAccount, ...]:
+        """Deprecated: use `record.evicted` and `record.reprieved`."""
+        pods: dict[str, list[str]] = {}
+        for victim in self.outcome.victims:
+            pods.setdefault(victim.unit, []).append(f"{victim.namespace}/{victim.name}")
+        return tuple(
+            UnitAccount(
+                unit=unit.unit,
+                whole_group=unit.kind != "Pod",
+                pods=tuple(pods.get(unit.unit, unit.pod_names)),
+                nodes=unit.nodes,
+                priority=unit.priority,
+                violates_pdb=unit.violates_pdb,
+                evicted=unit.outcome == "Evicted",
+                why=unit.reason,
+                running_seconds=unit.running_seconds,
+                evicted_before=unit.unit in self.evicted_before,
+            )
+            for unit in (*self.record.evicted, *self.record.reprieved)
+        )
 
 
 @dataclass(frozen=True, slots=True)
