@@ -20,9 +20,9 @@ from kube_rules import objects as o
 from kube_rules.errors import FieldError, InputError, Origin, excerpt
 from kube_rules.foreign_groups import FOREIGN
 from kube_rules.group_owners import OWNER_KINDS
-from kube_rules.input_checks import validate
 from kube_rules.meta import KubernetesObject
 from kube_rules.typed_defaults import apply_defaults
+from kube_rules.validation.typed import validate
 from kube_rules.versions import INTERNAL_VERSION, VERSIONS_WITHOUT_POLICY, is_converted_kind, to_internal
 from kube_rules.yamltext import MAX_DEPTH
 

@@ -2,7 +2,7 @@
 
 Invariants: an `InputError` names in one line which file, which document and which field is wrong, what was
 found and what is allowed (api.md "Errors"). However long the names and values in the input are, the line is not:
-what others wrote is quoted in excerpts (`excerpt`, `quote`).
+texts of the input are quoted in excerpts (`excerpt`).
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 _LONGEST = 700
 _LONGEST_PATH = 300
-_QUOTED = 128
 
 
 class Origin(NamedTuple):
@@ -88,45 +87,3 @@ def excerpt(text: str, longest: int = 64) -> str:
 def one_line(text: str, longest: int) -> str:
     """The text in one line, an excerpt if it has more than `longest` characters."""
     return excerpt(" ".join(excerpt(text, 4 * longest).split()), longest)
-
-
-def invalid(path: str, found: object, reason: str) -> FieldError:
-    """`path: Invalid value: found: reason`."""
-    return FieldError(path, f"Invalid value: {quote(found)}: {reason}")
-
-
-def required(path: str, reason: str = "") -> FieldError:
-    """`path: Required value: reason`."""
-    return FieldError(path, f"Required value: {reason}" if reason else "Required value")
-
-
-def forbidden(path: str, reason: str) -> FieldError:
-    """`path: Forbidden: reason`."""
-    return FieldError(path, f"Forbidden: {reason}")
-
-
-def unsupported(path: str, found: object, supported: tuple[str, ...]) -> FieldError:
-    """`path: Unsupported value: found: supported values: ...`."""
-    values = ", ".join(f'"{value}"' for value in supported)
-    return FieldError(path, f"Unsupported value: {quote(found)}: supported values: {values}")
-
-
-def duplicate(path: str, found: object) -> FieldError:
-    """`path: Duplicate value: found`."""
-    return FieldError(path, f"Duplicate value: {quote(found)}")
-
-
-def too_many(path: str, found: int, allowed: int) -> FieldError:
-    """`path: Too many: found: must have at most N items`."""
-    return FieldError(path, f"Too many: {found}: must have at most {allowed} item{'s' if allowed > 1 else ''}")
-
-
-def quote(found: object) -> str:
-    """A value as an API server shows it: strings quoted and shortened, the rest as JSON would have it."""
-    if isinstance(found, str):
-        return f'"{found[:_QUOTED]}..."' if len(found) > _QUOTED else f'"{found}"'
-    if found is None:
-        return "null"
-    if isinstance(found, bool):
-        return "true" if found else "false"
-    return excerpt(str(found), _QUOTED)

@@ -11,7 +11,7 @@ from typing import ClassVar
 import msgspec
 
 from kube_rules.foreign_groups import CUSTOM, FOREIGN, ForeignGroup
-from kube_rules.meta import Condition, Empty, KubernetesObject, Struct
+from kube_rules.meta import Condition, Empty, Int32, KubernetesObject, Struct
 
 NO_POLICY_FIELD = ""
 """`preemption_policy` of a PodGroup read in a version without that field: it never has one of its own."""
@@ -20,7 +20,7 @@ NO_POLICY_FIELD = ""
 class GangSchedulingPolicy(Struct, frozen=True, kw_only=True):
     """schedulingPolicy.gang: all or nothing from `min_count` pods on."""
 
-    min_count: int = 0
+    min_count: Int32 = 0
 
 
 class PodGroupSchedulingPolicy(Struct, frozen=True, kw_only=True):
@@ -63,7 +63,7 @@ class GroupTerms(Struct, frozen=True, kw_only=True):
     scheduling_constraints: PodGroupSchedulingConstraints = PodGroupSchedulingConstraints()
     disruption_mode: DisruptionMode | None = None
     priority_class_name: str = ""
-    priority: int | None = None
+    priority: Int32 | None = None
     preemption_policy: str | None = None
 
 
@@ -78,7 +78,7 @@ class PodGroupTemplate(GroupTerms, frozen=True, kw_only=True):
 class CompositeGangSchedulingPolicy(Struct, frozen=True, kw_only=True):
     """schedulingPolicy.gang of a composite: all or nothing from `min_group_count` child groups on."""
 
-    min_group_count: int = 0
+    min_group_count: Int32 = 0
 
 
 class CompositePodGroupSchedulingPolicy(Struct, frozen=True, kw_only=True):

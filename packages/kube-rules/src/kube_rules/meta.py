@@ -6,12 +6,14 @@ Invariants: see `kube_rules.objects`, which re-exports every public name here. R
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any, ClassVar, Final, NamedTuple, NoReturn, Self
+from typing import Annotated, Any, ClassVar, Final, NamedTuple, NoReturn, Self
 
 import msgspec
 
 QuantityText = str | int | float
 """A quantity as a manifest has it: `"1500m"`, `4`, `0.5`."""
+
+Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
 
 ResourceList = dict[str, QuantityText]
 """Resource name to quantity, as written."""

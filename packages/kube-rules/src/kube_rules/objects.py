@@ -53,6 +53,7 @@ from kube_rules.meta import EMPTY_MAP as EMPTY_MAP
 from kube_rules.meta import EMPTY_META as EMPTY_META
 from kube_rules.meta import Condition as Condition
 from kube_rules.meta import Empty as Empty
+from kube_rules.meta import Int32 as Int32
 from kube_rules.meta import KubernetesObject as KubernetesObject
 from kube_rules.meta import LabelSelector as LabelSelector
 from kube_rules.meta import LabelSelectorRequirement as LabelSelectorRequirement
@@ -108,8 +109,8 @@ class ContainerPort(Struct, frozen=True, kw_only=True):
     """containers[].ports[]; `host_port` 0 means none."""
 
     name: str = ""
-    container_port: int = 0
-    host_port: int = 0
+    container_port: Int32 = 0
+    host_port: Int32 = 0
     host_ip: str = msgspec.field(default="", name="hostIP")
     protocol: str = "TCP"
 
@@ -147,7 +148,7 @@ class EphemeralContainer(Struct, frozen=True, kw_only=True):
 class PreferredSchedulingTerm(Struct, frozen=True, kw_only=True):
     """A node selector term with a weight of 1..100."""
 
-    weight: int = 0
+    weight: Int32 = 0
     preference: NodeSelectorTerm = NodeSelectorTerm()
 
 
@@ -172,7 +173,7 @@ class PodAffinityTerm(Struct, frozen=True, kw_only=True):
 class WeightedPodAffinityTerm(Struct, frozen=True, kw_only=True):
     """A pod affinity term with a weight of 1..100."""
 
-    weight: int = 0
+    weight: Int32 = 0
     pod_affinity_term: PodAffinityTerm = PodAffinityTerm()
 
 
@@ -211,11 +212,11 @@ class Toleration(Struct, frozen=True, kw_only=True):
 class TopologySpreadConstraint(Struct, frozen=True, kw_only=True):
     """spec.topologySpreadConstraints[]."""
 
-    max_skew: int = 1
+    max_skew: Int32 = 0
     topology_key: str = ""
-    when_unsatisfiable: str = "DoNotSchedule"
+    when_unsatisfiable: str = ""
     label_selector: LabelSelector | None = None
-    min_domains: int | None = None
+    min_domains: Int32 | None = None
     node_affinity_policy: str = "Honor"
     node_taints_policy: str = "Ignore"
     match_label_keys: tuple[str, ...] = ()
@@ -332,7 +333,7 @@ class PodSpec(Struct, frozen=True, kw_only=True):
     node_selector: dict[str, str] = map_field()
     affinity: Affinity | None = None
     tolerations: tuple[Toleration, ...] = ()
-    priority: int | None = None
+    priority: Int32 | None = None
     priority_class_name: str = ""
     preemption_policy: str | None = None
     scheduler_name: str = DEFAULT_SCHEDULER
@@ -479,7 +480,7 @@ class PriorityClass(KubernetesObject, frozen=True, kw_only=True):
     KIND: ClassVar[str] = "PriorityClass"
     API_VERSION: ClassVar[str] = "scheduling.k8s.io/v1"
 
-    value: int
+    value: Int32
     """Required, as the API has no default for it (api.md)."""
     global_default: bool = False
     preemption_policy: str = "PreemptLowerPriority"

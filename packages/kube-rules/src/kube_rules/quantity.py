@@ -30,6 +30,12 @@ FORMAT_MESSAGE: Final = "quantities must match the regular expression '^([+-]?[0
 
 _MAX_TEXT: Final = 256
 _QUANTITY = re.compile(r"([+-]?)(\d*)(?:\.(\d*))?([a-zA-Z]*)([+-]?\d*)", re.ASCII)
+_PLAIN = re.compile(r"([1-9][0-9]{0,8})(m|[KMG]i|)")
+_PLAIN_UNITS: Final = {
+    "": (NANO, DECIMAL_SI),
+    "m": (10**6, DECIMAL_SI),
+    **{f"{letter}i": (NANO << 10 * power, BINARY_SI) for power, letter in enumerate("KMG", start=1)},
+}
 _DECIMAL_EXPONENTS: Final = {
     suffix: 3 * step for step, suffix in enumerate(("n", "u", "m", "", "k", "M", "G", "T", "P", "E"), start=-3)
 }
@@ -128,6 +134,12 @@ def _scaled(nano: int, unit: int) -> int:
 
 @lru_cache(maxsize=16384)
 def _parse(text: str) -> Quantity:
+    plain = _PLAIN.fullmatch(text)
+    if plain is not None:  # most quantities; what follows gives the same result
+        digits, suffix = plain.groups()
+        number, (unit, form) = int(digits), _PLAIN_UNITS[suffix]
+        if number & 7 if form is BINARY_SI else not digits.endswith("000"):
+            return Quantity(number * unit, form, text)
     stripped = text.strip()  # an API server trims what stands between the quotes
     if len(text) > 2 * _MAX_TEXT or len(stripped) > _MAX_TEXT:
         raise QuantityError(text, f"must be no more than {_MAX_TEXT} characters")

@@ -10,10 +10,10 @@ from collections.abc import Collection, Iterable
 from kube_rules.decoding import name_of
 from kube_rules.errors import FieldError, InputError, Origin
 from kube_rules.group_sources import pod_group_name
-from kube_rules.input_checks import validate
 from kube_rules.manifests import Loaded
 from kube_rules.meta import KubernetesObject
 from kube_rules.objects import Pod, PodGroup
+from kube_rules.validation.typed import validate
 
 _FINISHED = ("Succeeded", "Failed")
 

@@ -64,7 +64,10 @@ def _pod(pod: Pod) -> Pod:
 
 def _containers(containers: tuple[Container, ...], host_network: bool) -> tuple[Container, ...]:
     """Requests from limits; with the host's network every container port is a host port."""
-    if not any(container.resources.limits or (host_network and container.ports) for container in containers):
+    for container in containers:
+        if container.resources.limits or (host_network and container.ports):
+            break
+    else:
         return containers
     completed = tuple(_container(container, host_network) for container in containers)
     return containers if all(map(operator.is_, completed, containers)) else completed

@@ -14,7 +14,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from kube_rules.errors import FieldError, unsupported
+from kube_rules.errors import FieldError
+from kube_rules.field_errors import not_supported
 from kube_rules.foreign_groups import (
     COSCHEDULING_VERSION,
     CUSTOM,
@@ -120,7 +121,7 @@ def _mode_up(path: str) -> Callable[[Any], Any]:
         if mode is None:
             return None
         if not isinstance(mode, str) or mode not in _MODES:
-            raise unsupported(path, mode, tuple(_MODES))
+            raise not_supported(path, mode, tuple(_MODES))
         return {_MODES[mode]: {}}
 
     return convert

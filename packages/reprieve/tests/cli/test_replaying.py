@@ -219,7 +219,7 @@ def test_a_quota_that_makes_no_sense_is_refused_before_anything_runs(
     (desk / "quota.yaml").write_text((desk / "nodes.yaml").read_text() + quota)
     ended = run("replay", "jobs.csv", "--cluster", "quota.yaml", *policies)
     assert (ended.code, ended.out, ran) == (2, "", [])
-    assert ended.err.startswith('error: quota.yaml: document 2 (line 5): ResourceQuota "default/q": spec.hard.cpu: ')
+    assert ended.err.startswith('error: quota.yaml: document 2 (line 5): ResourceQuota "default/q": spec.hard[cpu]: ')
 
 
 @pytest.mark.parametrize(

@@ -165,8 +165,8 @@ ALL_BASIC = "{schedulingPolicy: {basic: {}}, disruptionMode: {all: {}}}"
 def test_all_with_basic_is_refused_unless_an_older_server_admitted_it() -> None:
     group = GROUP % ("v1beta1", ALL_BASIC)
     member = ", schedulingGroup: {podGroupName: g}"
-    assert "spec.disruptionMode.all: Forbidden" in refused(group)
-    assert "spec.disruptionMode.all: Forbidden" in refused(NODE, group, POD % ("a", member))
+    assert "spec.disruptionMode: Forbidden" in refused(group)
+    assert "spec.disruptionMode: Forbidden" in refused(NODE, group, POD % ("a", member))
     found = read(NODE, group, POD % ("a", member + ", nodeName: n1"))  # bound: stored objects stay as they are
     assert found.pod_groups[0].object.disrupts_all
     assert read(group.replace("name: g", "name: g, uid: u")).pod_groups  # a UID is given when an object is stored

@@ -98,4 +98,4 @@ MEMBER: dict[str, Any] = {"schedulingGroup": {"podGroupName": "g"}}
 )
 def test_a_group_that_an_older_server_admitted_stays(documents: list[dict[str, Any]], refused: bool) -> None:
     """It has a UID, or a pod that names it is bound or has one (preemption.md)."""
-    assert ("spec.disruptionMode.all: Forbidden" in error(*documents)) is refused
+    assert ("spec.disruptionMode: Forbidden" in error(*documents)) is refused

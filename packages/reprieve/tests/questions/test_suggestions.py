@@ -525,7 +525,12 @@ def test_many_rules_of_a_pod_cost_as_objects_do(
         "requiredDuringSchedulingIgnoredDuringExecution": [TERM] * required,
         "preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "podAffinityTerm": TERM}] * preferred,
     }
-    rules = pod("p0", 0, affinity={side: affinity}, topologySpreadConstraints=[CONSTRAINT] * spread)
+    rules = pod(
+        "p0",
+        0,
+        affinity={side: affinity},
+        topologySpreadConstraints=[{**CONSTRAINT, "topologyKey": f"rack{i}"} for i in range(spread)],
+    )
     assert cost_of(node("n1"), node("n2"), rules, pod("p1", 0)) == 4 + more
 
 

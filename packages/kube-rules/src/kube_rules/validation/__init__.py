@@ -35,7 +35,7 @@ from kube_rules.validation import (
     storage,
     workloads,
 )
-from kube_rules.validation.rows import Change, Check, below, fixed, locked, of_new
+from kube_rules.validation.rows import Change, Check, Found, below, fixed, locked, of_new
 
 __all__ = ["FieldError", "validate_create", "validate_update"]
 
@@ -141,15 +141,23 @@ RULES: dict[tuple[str, str], Rules] = {
 
 
 def validate_create(kind: KindName, obj: Json) -> list[FieldError]:
-    """Everything wrong with a new object, metadata first; its name is set by now.
+    """Return all errors of a new object, those of its metadata first; its name is set already.
 
     Custom resources: their metadata only; their schema is checked by `Schema.structural.validate`.
     """
+    return [*errors_of_metadata(kind, obj), *errors_of_new(kind, obj)]
+
+
+def errors_of_metadata(kind: KindName, obj: Json) -> Found:
+    """Return the errors of the metadata of a new object."""
     rules = RULES.get((kind.group, kind.kind), _DEFAULT)
-    found = list(metadata.create(obj, namespaced=kind.namespaced, name_check=rules.name))
-    if rules.create is not None:
-        found += rules.create(obj, "")
-    return found
+    return metadata.create(obj, namespaced=kind.namespaced, name_check=rules.name)
+
+
+def errors_of_new(kind: KindName, obj: Json) -> Found:
+    """Return the errors of a new object, metadata apart."""
+    rules = RULES.get((kind.group, kind.kind), _DEFAULT)
+    return rules.create(obj, "") if rules.create is not None else ()
 
 
 def validate_update(kind: KindName, new: Json, old: Json, subresource: str | None) -> list[FieldError]:

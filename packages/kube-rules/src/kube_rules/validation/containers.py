@@ -120,6 +120,7 @@ def _lifecycle(hooks: Json, place: str) -> r.Found:
 
 _BEFORE_MOUNTS = r.all_of(
     _image,
+    r.enum("restartPolicy", ("Always", "OnFailure", "Never"), missing=None),
     r.choice("terminationMessagePolicy", ("File", "FallbackToLogsOnError")),
     r.listed(
         "ports",
@@ -230,7 +231,9 @@ def _host_ports(spec: Json, path: str) -> r.Found:
     """A pod has each port of its node once; with the network of the node, ports are those of the node."""
     taken: set[tuple[str, str, int]] = set()
     for index, container in enumerate(spec.get("containers", ())):
-        for at, port in enumerate(container.get("ports", ())):
+        if "ports" not in container:
+            continue
+        for at, port in enumerate(container["ports"]):
             number = port.get("hostPort", 0)
             place = f"{path}.containers[{index}].ports[{at}].hostPort"
             if spec.get("hostNetwork") and number != port.get("containerPort", 0):

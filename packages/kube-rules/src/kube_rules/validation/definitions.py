@@ -8,7 +8,6 @@ from typing import Any
 
 from kube_rules import field_errors as fe
 from kube_rules import patterns
-from kube_rules.cel import schema_rules
 from kube_rules.json import Json
 from kube_rules.validation import names
 from kube_rules.validation import rows as r
@@ -76,6 +75,8 @@ _COLUMNS = r.listed("additionalPrinterColumns", r.required("name", "jsonPath"), 
 
 
 def _versions(versions: list[Json]) -> r.Found:
+    from kube_rules.cel import schema_rules  # a plan starts without it
+
     same = len({repr(version.get("schema")) for version in versions}) <= 1
     name = r.Unique("name").fresh()
     for index, version in enumerate(versions):

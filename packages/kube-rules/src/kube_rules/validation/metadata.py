@@ -26,12 +26,12 @@ def create(obj: Json, *, namespaced: bool, name_check: NameCheck) -> Found:
     name = meta.get("name", "")
     if not name:
         yield fe.required("metadata.name", "name or generateName is required")
-    else:
+    elif name_check(name):
         yield from fe.malformed("metadata.name", name, name_check)
     namespace = meta.get("namespace", "")
-    if namespaced:
+    if namespaced and (not namespace or names.dns_label(namespace)):
         yield from fe.wanted("metadata.namespace", namespace, names.dns_label)
-    elif namespace:
+    elif namespace and not namespaced:
         yield fe.forbidden("metadata.namespace", "not allowed on this type")
     if len(meta) > 2:
         yield from _common(meta)
@@ -51,8 +51,9 @@ def _common(meta: Json) -> Found:
 def label_map(given: Json, path: str) -> Found:
     """Keys are qualified names, values label values."""
     for key, value in given.items():
-        yield from fe.malformed(path, key, names.qualified)
-        yield from fe.malformed(path, value, names.label_value)
+        if names.qualified(key) or names.label_value(value):  # hardly ever
+            yield from fe.malformed(path, key, names.qualified)
+            yield from fe.malformed(path, value, names.label_value)
 
 
 def annotation_map(given: Json, path: str) -> Found:

@@ -79,11 +79,13 @@ def _whole(pod: Json, path: str) -> r.Found:
 _CONTAINERS = ("containers", "initContainers")
 
 
-def _sharing(pod: Json, path: str) -> r.Found:
-    """What of its node a pod shares fits together."""
+def _shared_processes(pod: Json, path: str) -> r.Found:
     if pod.get("shareProcessNamespace") and pod.get("hostPID"):
         detail = "ShareProcessNamespace and HostPID cannot both be enabled"
         yield fe.invalid(f"{path}.securityContext.shareProcessNamespace", True, detail)
+
+
+def _own_users(pod: Json, path: str) -> r.Found:
     if pod.get("hostUsers") is False:
         for name in ("hostNetwork", "hostPID", "hostIPC"):
             if pod.get(name):
@@ -97,11 +99,6 @@ def _claim_source(claim: Json, path: str) -> r.Found:
     yield from r.exactly_one(path, sources, none, several, claim)
     for name in sources:
         yield from fe.malformed(f"{path}.{name}", claim[name], names.subdomain)
-
-
-def _grace(pod: Json, path: str) -> r.Found:
-    if pod.get("terminationGracePeriodSeconds") is None:
-        yield fe.required(f"{path}.terminationGracePeriodSeconds")
 
 
 def _gate(gate: Json, path: str) -> r.Found:
@@ -132,9 +129,9 @@ _FIELDS = r.all_of(
     r.listed("resourceClaims", r.wanted("name", names.dns_label), r.Unique("name"), _claim_source),
     r.choice("restartPolicy", RESTART_POLICIES),
     r.choice("dnsPolicy", _DNS_POLICIES),
-    _grace,
     r.given("securityContext", security.of_pod),
-    _sharing,
+    r.IfThere("shareProcessNamespace", _shared_processes),
+    r.IfThere("hostUsers", _own_users),
     r.given("nodeSelector", metadata.label_map),
     r.given("affinity", selectors.affinity),
     r.listed("readinessGates", r.formed("conditionType", names.qualified, "always")),
@@ -143,7 +140,7 @@ _FIELDS = r.all_of(
     r.formed("serviceAccountName", names.subdomain),
     r.formed("nodeName", names.subdomain),
     r.within(1, 2**31 - 1, "activeDeadlineSeconds"),
-    network.resolution,
+    r.IfThere("dnsPolicy", network.resolution),
     network.host_aliases,
     r.formed("hostname", names.dns_label),
     r.formed("subdomain", names.dns_label),
@@ -152,6 +149,6 @@ _FIELDS = r.all_of(
     r.formed("runtimeClassName", names.subdomain),
     r.enum("preemptionPolicy", PREEMPTION, missing=None),
     r.given("overhead", _overhead),
-    _gated,
+    r.IfThere("schedulingGates", _gated),
     r.given("schedulingGroup", _group),
 )

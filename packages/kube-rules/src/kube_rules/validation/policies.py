@@ -80,6 +80,7 @@ def quota(obj: Json, _: str) -> r.Found:
         yield from fe.malformed(path, name, names.qualified)
         if "/" not in name and name not in _POD_QUOTA | _OBJECT_QUOTA and not _huge(name):
             yield fe.invalid(path, name, "must be a standard resource for quotas")
+        yield from resources.well_formed(text, path)
         if resources.nano(text) < 0:
             yield fe.invalid(path, text, r.NOT_NEGATIVE)
         if resources.nano(text) % 10**9 and (name.startswith("count/") or name == "pods" or name in _OBJECT_QUOTA):
@@ -157,10 +158,14 @@ def _no_defaults(item: Json, path: str) -> r.Found:
 
 
 _ORDERED_BOUNDS = tuple(combinations(("min", "defaultRequest", "default", "max"), 2))
+_BOUND_PARTS = ("min", "max", "default", "defaultRequest", "maxLimitRequestRatio")
 _BOUND_WORDS = {"min": "min", "max": "max", "default": "default", "defaultRequest": "default request"}
 
 
 def _bounds(item: Json, place: str) -> r.Found:
+    for part in _BOUND_PARTS:
+        for name, text in item.get(part, {}).items():
+            yield from resources.well_formed(text, f"{place}.{part}[{name}]")
     for low, high in _ORDERED_BOUNDS:
         for name, text in item.get(low, {}).items():
             above = item.get(high, {}).get(name)

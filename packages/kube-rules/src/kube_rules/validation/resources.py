@@ -5,18 +5,27 @@ from __future__ import annotations
 from kube_rules import field_errors as fe
 from kube_rules import quantity
 from kube_rules.caching import remembered
+from kube_rules.errors import FieldError
 from kube_rules.json import Json
 from kube_rules.validation import names
 from kube_rules.validation.rows import NOT_NEGATIVE, POSITIVE, Found, Unique, listed, required
 
 _CONTAINER_RESOURCES = frozenset({"cpu", "memory", "ephemeral-storage"})
+NO_LIMIT = "Limit must be set for non overcommitable resources"
 _NATIVE_PREFIX = "kubernetes.io/"
 
 
-@remembered(16384)
 def nano(text: str) -> int:
-    """An amount in units of 10^-9; the text is canonical already (decoding has seen to it)."""
-    return quantity.parse(text).nano
+    """Return an amount in units of 10^-9, 0 for a malformed quantity: `well_formed` reports it."""
+    return _nano(text) if type(text) is str else _nano(str(text))
+
+
+@remembered(16384)
+def _nano(text: str) -> int:
+    try:
+        return quantity.parse(text).nano
+    except quantity.QuantityError:
+        return 0
 
 
 @remembered(1024)
@@ -49,8 +58,20 @@ def _container_name_errors(name: str) -> tuple[str, ...]:
     return ()
 
 
+def well_formed(text: str, path: str) -> list[FieldError]:
+    """Check the form of a quantity, which a server has seen to in decoding and an input has not."""
+    try:
+        quantity.parse(text)
+    except quantity.QuantityError as error:
+        return [fe.invalid(path, error.text, error.reason)]
+    return []
+
+
 def amount(name: str, text: str, path: str) -> Found:
-    """Not negative; whole for what comes in ones."""
+    """Check that an amount is a quantity, not negative, and whole for resources that are counted in ones."""
+    malformed = well_formed(text, path)
+    if malformed:
+        return malformed
     value = nano(text)
     found = [fe.invalid(path, text, NOT_NEGATIVE)] if value < 0 else []
     if value % quantity.NANO and (is_extended(name) or name == "pods"):
@@ -62,14 +83,17 @@ def requirements(given: Json, path: str) -> Found:
     """Requests and limits of a container or a pod."""
     limits, requests = given.get("limits", {}), given.get("requests", {})
     for name, text in limits.items():
-        yield from _one(name, text, f"{path}.limits[{name}]")
+        if name not in _CONTAINER_RESOURCES or nano(text) <= 0:
+            yield from _one(name, text, f"{path}.limits[{name}]")
     for name, text in requests.items():
-        yield from _one(name, text, f"{path}.requests[{name}]")
+        value = nano(text)
+        if name not in _CONTAINER_RESOURCES or value <= 0:
+            yield from _one(name, text, f"{path}.requests[{name}]")
         if name in limits:
             limit = limits[name]
             if limit == text:
                 continue
-            above = nano(text) - nano(limit)
+            above = value - nano(limit)
             if above and not _may_overcommit(name):
                 detail = f"must be equal to {name} limit of {limit}"
                 yield fe.invalid(f"{path}.requests", text, detail)
@@ -77,7 +101,7 @@ def requirements(given: Json, path: str) -> Found:
                 detail = f"must be less than or equal to {name} limit of {limit}"
                 yield fe.invalid(f"{path}.requests", text, detail)
         elif not _may_overcommit(name):
-            yield fe.required(f"{path}.limits", "Limit must be set for non overcommitable resources")
+            yield fe.required(f"{path}.limits", NO_LIMIT)
     mentioned = {*limits, *requests}
     if mentioned.isdisjoint(("cpu", "memory")) and any(name.startswith("hugepages-") for name in mentioned):
         yield fe.forbidden(path, "HugePages require cpu or memory")

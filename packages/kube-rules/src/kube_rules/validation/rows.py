@@ -204,13 +204,13 @@ def enum(name: str, allowed: Collection[str], missing: str | None = "") -> Check
 
 
 def choice(name: str, allowed: Collection[str]) -> Check:
-    """There, and one of the known values."""
+    """Check that a field with a default is one of the known values."""
 
     def check(holder: Json, path: str) -> Found:
         value = holder.get(name) or ""
         return () if value in allowed else fe.one_of(at(path, name), value, allowed)
 
-    return check
+    return IfThere(name, check)
 
 
 def at_least(low: int, *names: str, detail: str = NOT_NEGATIVE, missing: int | None = None) -> Check:

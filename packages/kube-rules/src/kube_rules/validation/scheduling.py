@@ -10,14 +10,13 @@ a group.
 from __future__ import annotations
 
 from kube_rules import field_errors as fe
+from kube_rules.admission import HIGHEST_USER_PRIORITY, SYSTEM_CLASSES
 from kube_rules.group_templates import COMPOSITES, GROUPS, templates
 from kube_rules.json import Json
 from kube_rules.validation import devices, names
 from kube_rules.validation import rows as r
 from kube_rules.validation.pods import PREEMPTION
 
-HIGHEST_USER_PRIORITY = 1_000_000_000
-SYSTEM_CLASSES = {"system-node-critical": 2_000_001_000, "system-cluster-critical": 2_000_000_000}
 _MAX_TEMPLATES = 8
 _MAX_DEPTH = 4
 """Levels of a tree: three of composites and the pod groups."""
@@ -81,7 +80,7 @@ def _policy(holder: Json, path: str, count: str = "minCount") -> r.Found:
 _CONSTRAINTS = r.below("schedulingConstraints", r.listed("topology", r.wanted("key", names.qualified), most=1))
 
 
-_ALL_OF_BASIC = "`all` may not be set together with the `basic` scheduling policy"
+ALL_OF_BASIC = "`all` may not be set together with the `basic` scheduling policy"
 
 
 def _disruption(holder: Json, path: str, api_version: str) -> r.Found:
@@ -95,7 +94,7 @@ def _disruption(holder: Json, path: str, api_version: str) -> r.Found:
         return
     yield from _MODE(holder, path)
     if "all" in mode and "single" not in mode and "basic" in holder.get("schedulingPolicy", {}):
-        yield fe.forbidden(place, _ALL_OF_BASIC)
+        yield fe.forbidden(place, ALL_OF_BASIC)
 
 
 def _priority(holder: Json, path: str) -> r.Found:
@@ -139,7 +138,7 @@ def of_a_job(holder: Json, path: str) -> r.Found:
     yield from _MODE(holder, path)
     mode = holder.get("disruptionMode") or {}
     if "all" in mode and "single" not in mode and "gang" not in (policy or {}):
-        yield fe.forbidden(f"{path}.disruptionMode", _ALL_OF_BASIC)
+        yield fe.forbidden(f"{path}.disruptionMode", ALL_OF_BASIC)
     yield from devices.group_claims(holder, path)
 
 

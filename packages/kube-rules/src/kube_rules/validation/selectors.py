@@ -10,7 +10,7 @@ from kube_rules.validation import rows as r
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
-_COMPARISONS = ("Lt", "Gt")
+COMPARISONS = ("Lt", "Gt")
 _INCLUSION = ("Honor", "Ignore")
 _NO_OPERATOR = "not a valid selector operator"
 _NO_SELECTOR = "must not be specified when labelSelector is not set"
@@ -41,7 +41,7 @@ def operands(comparisons: bool = False, forbidden: bool = True, about: str = "")
             elif values:
                 detail = f"must be no value when `operator` is 'Exists' or 'DoesNotExist'{about}"
                 yield fe.invalid(f"{path}.values", values, detail)
-        elif comparisons and operator in _COMPARISONS:
+        elif comparisons and operator in COMPARISONS:
             if len(values) != 1:
                 yield fe.required(f"{path}.values", "must be specified single value when `operator` is 'Lt' or 'Gt'")
         else:
@@ -148,7 +148,7 @@ def _toleration(toleration: Json, place: str) -> r.Found:
         if value:
             detail = "value must be empty when `operator` is 'Exists'"
             yield fe.invalid(f"{place}.operator", value, detail)
-    elif operator in _COMPARISONS:
+    elif operator in COMPARISONS:
         yield fe.not_supported(f"{place}.operator", operator, ("Equal", "Exists", "Lt", "Gt"))
     else:
         yield fe.not_supported(f"{place}.operator", operator, ("Equal", "Exists"))

@@ -173,7 +173,9 @@ def _in_slot(pod: objects.Pod, slot: int) -> objects.Pod:
             pod_anti_affinity=objects.PodAntiAffinity(required_during_scheduling_ignored_during_execution=(apart,))
         ),
         topology_spread_constraints=(
-            objects.TopologySpreadConstraint(max_skew=_MAX_SKEW, topology_key=ZONE, label_selector=alike),
+            objects.TopologySpreadConstraint(
+                max_skew=_MAX_SKEW, topology_key=ZONE, when_unsatisfiable="DoNotSchedule", label_selector=alike
+            ),
         ),
     )
     return replace(pod, metadata=replace(pod.metadata, labels={"slot": str(slot)}), spec=spec)

@@ -25,10 +25,10 @@ from kube_rules.admission.quotas import QuotaError, charge_for, counted
 from kube_rules.admission.refusals import forbidden_message, resource_of
 from kube_rules.admission.usage import classes_of_groups, usage_of
 from kube_rules.errors import FieldError
-from kube_rules.input_checks import validate
 from kube_rules.json import Json
 from kube_rules.manifests import PodMaker
 from kube_rules.meta import KubernetesObject
+from kube_rules.validation.typed import validate
 
 ObjectT = TypeVar("ObjectT", bound=KubernetesObject)
 Key = tuple[str, str, str]

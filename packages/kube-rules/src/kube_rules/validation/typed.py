@@ -1,0 +1,110 @@
+"""Validation of typed objects: the rules of an API server for the fields that are read here.
+
+A typed object has the fields that a scheduler reads. An input is not refused for a missing image, a missing limit of an
+extended resource, an owner without UID, a source of volumes that is not read here, or an operator of tolerations that
+depends on a feature gate (`_is_needed`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import cache
+from typing import Final, NamedTuple
+
+import msgspec
+
+from kube_rules import field_errors as fe
+from kube_rules import objects as o
+from kube_rules.caching import remembered
+from kube_rules.errors import FieldError
+from kube_rules.json import Json
+from kube_rules.meta import KubernetesObject
+from kube_rules.selectors import parse_integer
+from kube_rules.validation import errors_of_metadata, errors_of_new, pods
+from kube_rules.validation.resources import NO_LIMIT
+from kube_rules.validation.rows import NOT_NEGATIVE
+from kube_rules.validation.scheduling import ALL_OF_BASIC
+from kube_rules.validation.selectors import COMPARISONS
+
+_CHECKED: Final = (
+    o.Node, o.PriorityClass, o.PodDisruptionBudget, o.ResourceQuota, o.LimitRange, o.DeviceClass, o.DeviceTaintRule,
+    o.Workload, o.PodGroup, o.CompositePodGroup,
+)  # fmt: skip
+"""Kinds besides Pod with all the fields that their rules ask for; of other kinds only the metadata is checked."""
+_OPERATOR: Final = re.compile(r"spec\.tolerations\[\d+\]\.operator")
+
+
+class TypedKind(NamedTuple):
+    """See `kinds.KindName`."""
+
+    group: str
+    kind: str
+    namespaced: bool
+
+
+def validate(typed: KubernetesObject, *, stored_groups: bool = False) -> None:
+    """Raise `FieldError` for the first rule that the object breaks.
+
+    `stored_groups`: accept `all` with the `basic` policy, which API servers of 1.36 did. A group that one has admitted
+    is stored, and stored objects are not validated again.
+    """
+    for error in _errors(typed):
+        if _is_needed(error) and not (stored_groups and error.message.endswith(ALL_OF_BASIC)):
+            raise error
+
+
+def _errors(typed: KubernetesObject) -> Iterator[FieldError]:
+    kind = _kind_of(type(typed))
+    yield from errors_of_metadata(kind, {"metadata": msgspec.to_builtins(typed.metadata)})
+    if isinstance(typed, o.Pod):
+        try:
+            text = msgspec.json.encode(typed.spec)
+        except (UnicodeEncodeError, OverflowError):  # YAML has texts and numbers that JSON has not
+            yield from _errors_of_spec(msgspec.to_builtins(typed.spec))
+        else:
+            yield from _errors_of_text(text)
+    elif isinstance(typed, _CHECKED):
+        plain: Json = {**msgspec.to_builtins(typed), "apiVersion": typed.API_VERSION}
+        if "spec" in plain and plain["spec"].get("preemptionPolicy") == o.NO_POLICY_FIELD:
+            del plain["spec"]["preemptionPolicy"]
+        yield from errors_of_new(kind, plain)
+
+
+@cache
+def _kind_of(kind: type[KubernetesObject]) -> TypedKind:
+    return TypedKind(kind.API_VERSION.rpartition("/")[0], kind.KIND, kind.NAMESPACED)
+
+
+@remembered(4096, 4096)
+def _errors_of_text(spec: bytes) -> tuple[FieldError, ...]:
+    """Return the errors of the spec of a pod, given as JSON; pods of one controller have the same."""
+    return tuple(_errors_of_spec(msgspec.json.decode(spec)))
+
+
+def _errors_of_spec(spec: Json) -> Iterator[FieldError]:
+    if "workloadRef" in spec:
+        why = "scheduling.k8s.io/v1alpha1 is not served: name the group in spec.schedulingGroup.podGroupName"
+        yield fe.forbidden("spec.workloadRef", why)
+    yield from pods.create({"spec": spec}, "")
+    yield from _needs_of_a_plan(spec)
+
+
+def _needs_of_a_plan(spec: Json) -> Iterator[FieldError]:
+    """Yield what an API server accepts, or refuses altogether, and a plan cannot calculate with."""
+    for index, toleration in enumerate(spec.get("tolerations", ())):
+        if toleration.get("operator") in COMPARISONS and parse_integer(toleration.get("value", "")) is None:
+            yield fe.invalid(f"spec.tolerations[{index}].value", toleration.get("value", ""), "must be an integer")
+    grace = spec.get("terminationGracePeriodSeconds", 0)
+    if grace < 0:
+        yield fe.invalid("spec.terminationGracePeriodSeconds", grace, NOT_NEGATIVE)
+
+
+def _is_needed(error: FieldError) -> bool:
+    """Whether a plan needs what an error is about."""
+    if error.path.endswith((".image", ".ownerReferences.uid")) or error.path.startswith("spec.volumes["):
+        return False
+    if error.message.endswith(NO_LIMIT):
+        return False
+    gated = _OPERATOR.fullmatch(error.path) and error.reason == "FieldValueNotSupported"
+    return not gated or not any(f'value: "{name}"' in error.message for name in COMPARISONS)
