@@ -449,7 +449,7 @@ def test_waiting_pods_of_others_are_counted(run: Run, tmp_path: Path) -> None:
     file.write_text(SHARED.replace("PRIORITY", "0"))
     out = run("explain", "--all-waiting", "--redact", "-n", "default", "-f", file).out
     assert out.splitlines() == [
-        "Others who wait",
+        "Pending in other namespaces",
         "  1 podgroup  of priority 2  Unschedulable",
         "  1 pod       of priority 1  Unschedulable",
         "  1 pod       of priority 0  Unschedulable",

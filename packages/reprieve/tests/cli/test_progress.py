@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from reprieve.cli import apiserver, bench, history, importing, outcome, progress, up
+from reprieve.cli import apiserver, bench, history, outcome, progress, trace_import, up
 from reprieve.cli.progress import working
 from reprieve.observability.store import open_store
 from tests.cli.conftest import Run
@@ -150,7 +150,7 @@ def reported(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         yield
         found.append(f"-{what}")
 
-    for module in (apiserver, bench, history, importing, up):
+    for module in (apiserver, bench, history, trace_import, up):
         monkeypatch.setattr(module, "working", recorded)
     return found
 

@@ -14,7 +14,7 @@ from kube_rules import objects
 from kube_rules.errors import Origin
 from kube_rules.manifests import Loaded, Manifests
 from reprieve.cli.evidence import Asked, Evidence, Occurrence, Owned
-from reprieve.cli.redacting import Redaction, redacted, redacted_waiting
+from reprieve.cli.redaction import Redaction, redacted, redacted_waiting
 from reprieve.cli.sections import plain
 from reprieve.cli.whatif import Answered
 from reprieve.decisions.outcomes import Help

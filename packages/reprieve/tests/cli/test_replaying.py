@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from reprieve.cli import replay, replay_text, replaying
+from reprieve.cli import replay, replay_runs, replay_text
 from reprieve.cli.outcome import CommandError
 from tests.cli.conftest import Run
 
@@ -127,13 +127,15 @@ def test_each_form_has_its_file(run: Run, desk: Path, form: str, name: str | Non
 
 def test_an_interrupted_replay_reports_how_far_it_came(run: Run, desk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Pressed before anything is simulated, it is heard nevertheless."""
-    before = replaying._run_here
+    before = replay_runs._run_here
 
-    def pressed(given: object, name: str, policy: object, interrupt: replaying._Interrupt) -> replaying.ReplayAnswer:
+    def pressed(
+        given: object, name: str, policy: object, interrupt: replay_runs._Interrupt
+    ) -> replay_runs.ReplayAnswer:
         interrupt.pressed(2, None)
         return before(given, name, policy, interrupt)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(replaying, "_run_here", pressed)
+    monkeypatch.setattr(replay_runs, "_run_here", pressed)
     ended = run("replay", "jobs.csv", "--cluster", "nodes.yaml")
     assert ended.code == 130
     assert "interrupted: this is what was simulated so far (default at " in ended.err
@@ -141,7 +143,7 @@ def test_an_interrupted_replay_reports_how_far_it_came(run: Run, desk: Path, mon
 
 def test_an_interrupt_before_anything_runs_takes_effect_later() -> None:
     heard: list[str] = []
-    interrupt = replaying._Interrupt()
+    interrupt = replay_runs._Interrupt()
     interrupt.then(lambda: heard.append("first"))
     assert heard == []
     interrupt.pressed(2, None)
@@ -152,7 +154,7 @@ def test_an_interrupt_before_anything_runs_takes_effect_later() -> None:
 
 @pytest.mark.parametrize(("code", "text"), [(3, "with exit code 3"), (0, "with exit code 0"), (-9, "by signal 9")])
 def test_the_end_of_a_process_is_described_by_signal_or_exit_code(code: int, text: str) -> None:
-    assert replaying._how(code) == text
+    assert replay_runs._how(code) == text
 
 
 class Terminal(io.StringIO):
@@ -164,7 +166,7 @@ def test_progress_is_shown_on_a_terminal_and_taken_away(monkeypatch: pytest.Monk
     """All policies together; a pipe is told nothing."""
     for stream in (Terminal(), io.StringIO()):
         monkeypatch.setattr(sys, "stderr", stream)
-        line = replaying._ReplayLine(2, 10)
+        line = replay_runs._ReplayLine(2, 10)
         line.clear()
         assert stream.getvalue() == ""
         line.update(0, 3, 86_400_000)
@@ -176,9 +178,9 @@ def test_progress_is_shown_on_a_terminal_and_taken_away(monkeypatch: pytest.Monk
 
 def test_progress_is_reported_twice_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [10.0]
-    monkeypatch.setattr("reprieve.cli.replaying.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("reprieve.cli.replay_runs.time.monotonic", lambda: now[0])
     shown: list[int] = []
-    progress = replaying._paced(lambda done, _: shown.append(done))
+    progress = replay_runs._paced(lambda done, _: shown.append(done))
     for at in (10.0, 10.25, 10.5, 10.75, 11.0, 11.25):
         now[0] = at
         progress(int(at * 100), 0)
@@ -213,8 +215,8 @@ def test_a_quota_that_makes_no_sense_is_refused_before_anything_runs(
     run: Run, desk: Path, monkeypatch: pytest.MonkeyPatch, policies: tuple[str, ...]
 ) -> None:
     ran: list[str] = []
-    monkeypatch.setattr(replaying, "_run_here", lambda *_: ran.append("here"))
-    monkeypatch.setattr(replaying, "_run_apart", lambda *_: ran.append("apart"))
+    monkeypatch.setattr(replay_runs, "_run_here", lambda *_: ran.append("here"))
+    monkeypatch.setattr(replay_runs, "_run_apart", lambda *_: ran.append("apart"))
     quota = "---\napiVersion: v1\nkind: ResourceQuota\nmetadata: {name: q}\nspec: {hard: {cpu: many}}\n"
     (desk / "quota.yaml").write_text((desk / "nodes.yaml").read_text() + quota)
     ended = run("replay", "jobs.csv", "--cluster", "quota.yaml", *policies)
@@ -269,8 +271,8 @@ def test_the_line_of_progress_is_that_of_one_policy_and_goes_at_the_end(
         def clear(self) -> None:
             happened.append("clear")
 
-    monkeypatch.setattr(replaying, "_Line", Line)
-    monkeypatch.setattr(replaying, "_EVERY", 0.0)
+    monkeypatch.setattr(replay_runs, "_ReplayLine", Line)
+    monkeypatch.setattr(replay_runs, "_EVERY", 0.0)
     run("replay", "jobs.csv", "--cluster", "nodes.yaml")
     assert happened[0] == ("line", 1, 2)
     assert set(happened[1:-1]) == {("update", 0)}
@@ -281,13 +283,13 @@ def test_what_is_replayed_without_options_is_what_was_typed(
     run: Run, desk: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each option's default, and that each is passed on."""
-    tasks: list[replaying.Task] = []
+    tasks: list[replay_runs.Task] = []
 
-    def noting(task: replaying.Task) -> None:
+    def noting(task: replay_runs.Task) -> None:
         tasks.append(task)
         raise CommandError("noted")
 
-    monkeypatch.setattr(replaying, "answer_of", noting)
+    monkeypatch.setattr(replay_runs, "answer_of", noting)
     assert run("replay", "jobs.csv").err == "error: noted\n"
     [plain] = tasks
     assert (plain.jobs, plain.cluster, plain.policies) == (Path("jobs.csv"), (), (("default", None),))
@@ -345,4 +347,4 @@ def test_a_configuration_is_warned_of_once_for_each_policy(run: Run, desk: Path,
     assert ended.code == 0, ended.err
     warnings = [line for line in ended.err.splitlines() if line.startswith("warning: ")]
     assert len(warnings) == len(policies) // 2
-    assert all(line.startswith("warning: c.yaml: ") and "extenders are not asked" in line for line in warnings)
+    assert all(line.startswith("warning: c.yaml: ") and "extenders are not called" in line for line in warnings)

@@ -267,11 +267,11 @@ def test_pictures_are_as_large_as_their_places(monkeypatch: pytest.MonkeyPatch) 
     line.close(DAY)
     found = Figures(monkeypatch, an_outcome("a", [row("j")], line))
     sizes = {title: [figure.size for figure in both] for title, both in found.figures.items()}
-    strip = sizes.pop("Who ran when: a")
+    strip = sizes.pop("Jobs over time: a")
     assert {tuple(both) for both in sizes.values()} == {((8.6, 2.9), (3.9, 2.9))}
     assert [size[0] for size in strip] == [8.6, 3.9]
     assert strip[0][1] == strip[1][1] == pytest.approx(0.9 + 20 * 0.15)
-    assert '<figure role="img" aria-label="Who ran when: a. 20 of 20 nodes, days 0.0 to 1.0. Blue: ' in found.text
+    assert '<figure role="img" aria-label="Jobs over time: a. 20 of 20 nodes, days 0.0 to 1.0. Blue: ' in found.text
 
 
 # -- who ran when --------------------------------------------------------------------------------------------------
@@ -296,7 +296,7 @@ BLUE, LIGHT_BLUE, LIGHT_RED, GREY, LIGHT_YELLOW = "#2f81d6", "#62a5ea", "#e07784
 def strip(monkeypatch: pytest.MonkeyPatch, line: Timeline, *table: JobRow) -> tuple[str, Any]:
     """The text and the axes."""
     found = Figures(monkeypatch, an_outcome("a", table, line))
-    title = "Who ran when: a"
+    title = "Jobs over time: a"
     (text,) = re.findall(rf"<h2>{title}</h2><p>(.*?)</p>", found.text)
     return text, found.axes(title)
 
@@ -399,7 +399,7 @@ def test_few_nodes_have_room_for_their_text(monkeypatch: pytest.MonkeyPatch) -> 
     line.placed("u", 0, 0, "n", 0)
     line.close(DAY)
     found = Figures(monkeypatch, an_outcome("a", [row("j")], line))
-    assert found.figures["Who ran when: a"][0].size[1] == pytest.approx(0.9 + 12 * 0.15)
+    assert found.figures["Jobs over time: a"][0].size[1] == pytest.approx(0.9 + 12 * 0.15)
 
 
 @pytest.mark.parametrize(("most", "days"), [(8, "0.0 to 8.0"), (7, "2.0 to 6.0"), (3, "3.000 to 5.000")])
@@ -475,7 +475,7 @@ def test_the_head_states_how_much_was_simulated(monkeypatch: pytest.MonkeyPatch)
     text = Figures(monkeypatch, PolicyOutcome(first, []), PolicyOutcome(second, [])).text
     assert "<title>Replay: &lt;a&gt;, b</title>" in text
     assert (
-        "<h1>Replay</h1><p>1,234 jobs on 5 nodes, 2.0 h of virtual time. "
+        "<h1>Replay</h1><p>1,234 jobs on 5 nodes, 2.0 h of simulated time. "
         "Interrupted: b; this is what was simulated so far.</p>"
     ) in text
     assert "Interrupted" not in Figures(monkeypatch, PolicyOutcome(first, [])).text

@@ -19,7 +19,7 @@ def test_a_plan_of_each_act_ends_as_it_must(act: demo.Act) -> None:
     short = demo.check_plan(replace(act, scheduled=act.scheduled + 1, evicted=("default/x",)), found)
     assert short == [
         f"{act.scheduled} pods placed, expected {act.scheduled + 1}",
-        f"evicted: {', '.join(act.evicted) or 'nobody'}; expected: default/x",
+        f"evicted: {', '.join(act.evicted) or 'no pods'}; expected: default/x",
     ]
 
 

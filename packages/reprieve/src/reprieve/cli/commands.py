@@ -21,7 +21,6 @@ from reprieve.cli import (
     drain_plan,
     explain,
     history,
-    importing,
     openb,
     plan,
     queue,
@@ -29,6 +28,7 @@ from reprieve.cli import (
     scheduler,
     snapshot,
     topics,
+    trace_import,
     up,
 )
 from reprieve.cli.options import Command
@@ -46,7 +46,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 imports = typer.Typer(
-    cls=importing.Import, help="Make job lists for replay of public traces; openb: manifests.", rich_markup_mode=None
+    cls=trace_import.Import, help="Make job lists for replay of public traces; openb: manifests.", rich_markup_mode=None
 )
 
 
@@ -66,7 +66,7 @@ app.command("bench", cls=Command)(bench.command)
 app.command("replay", cls=Command)(replay.command)
 app.command("completion", cls=Command)(completion.command)
 app.command("help", cls=Command)(topics.command)
-imports.command("trace", cls=Command, hidden=True)(importing.command)
+imports.command("trace", cls=Command, hidden=True)(trace_import.command)
 imports.command("openb", cls=Command)(openb.command)
 app.add_typer(imports, name="import")
 
@@ -101,7 +101,7 @@ def with_only(name: str) -> typer.Typer:
 def call(arguments: Sequence[str], program: str) -> int:
     """Run the command that these arguments name and return its exit code.
 
-    Bad usage and errors are lines on stderr, whoever finds them; only a bug is a traceback.
+    Bad usage and errors are lines on stderr; only a bug is a traceback.
     """
     if completion.VARIABLE in os.environ:
         completion.answer_shells()

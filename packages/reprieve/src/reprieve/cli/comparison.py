@@ -81,7 +81,7 @@ def compare_plans(
 
 
 def comparison_sections(found: "PlanComparison", *, only_different: bool) -> "list[Section]":
-    """The table of who, and the numbers below."""
+    """Return the table of outcomes, and the numbers below it."""
     from reprieve.cli.render import changes_section
     from reprieve.cli.sections import Row, Section, Tone
 

@@ -89,7 +89,7 @@ async def _play_in_time(log: int) -> list[str]:
 
 
 async def _play(log: int) -> list[str]:
-    """All acts on a cluster of their own, whose scheduler logs to a descriptor; what came out other than expected."""
+    """Play all acts on a cluster of their own; its scheduler logs to a descriptor. Return unexpected outcomes."""
     from kube_standin.kubelet import KubeletOptions
     from kube_standin.server.serving import ServeOptions
     from reprieve.cli.terminal import show_sections
@@ -206,16 +206,16 @@ async def _perform(
     if act.scheduled:
         await scene.until(lambda: len(scene.running(*act.groups)) >= act.scheduled, f"{act.group} running")
         if act.leaves:
-            await scene.until(lambda: scene.tree_is_scheduled(act.group), f"{act.group} saying that it is scheduled")
+            await scene.until(lambda: scene.tree_is_scheduled(act.group), f"{act.group} marked as scheduled")
         gone = {pod.metadata.uid for pod in scene.preempted.values()}
-        await scene.until(lambda: not gone & {pod.metadata.uid for pod in scene.pods()}, "the victims gone")
+        await scene.until(lambda: not gone & {pod.metadata.uid for pod in scene.pods()}, "the victims deleted")
     else:
-        await scene.until(lambda: scene.waits(act.group) is not None, f"{act.group} told that it cannot be scheduled")
+        await scene.until(lambda: scene.waits(act.group) is not None, f"{act.group} marked as unschedulable")
     placed, evicted = scene.running(*act.groups), scene.units()
     different = differences(act, scheduled=len(placed), evicted=evicted)
     kept = {pod.metadata.uid for pod in scene.running()} & before
     if kept != before - {pod.metadata.uid for pod in scene.preempted.values()}:
-        different.append("pods that nobody preempted do not run any more")
+        different.append("pods that were not preempted do not run any more")
     made = await _recorded(act, scheduler_url) or foreseen
     for named, source in ((foreseen, "the plan for the same cluster"), (made, "the scheduler's record")):
         units = named[1].evicted if named is not None else ()
@@ -238,7 +238,7 @@ async def _perform(
 
 
 async def _recorded(act: "Act", scheduler_url: str) -> "tuple[int, PreemptionRecord] | None":
-    """What the scheduler wrote down when it decided; None if it cannot be asked, or nobody was to go."""
+    """Return the scheduler's record of its decision; None if it cannot be read, or without preemption."""
     import aiohttp
     import msgspec
 

@@ -78,7 +78,7 @@ def command(
             f'{asked.kind.lower()} "{asked.name}" not found in namespace "{asked.namespace}"', Exit.NOT_SO
         )
     if redact:
-        from reprieve.cli.redacting import redacted
+        from reprieve.cli.redaction import redacted
 
         evidence = redacted(evidence)
     for warning in evidence.warnings:
@@ -206,7 +206,7 @@ def _explain_all(source: "InputSource", namespace: str | None, output: Format, *
     if redact:
         from dataclasses import replace
 
-        from reprieve.cli.redacting import redacted_waiting
+        from reprieve.cli.redaction import redacted_waiting
 
         own = namespace or (_namespace_of(source) if source.live else "default")
         found = redacted_waiting(answer.plan, records.of, gathered.manifests, own)

@@ -40,7 +40,7 @@ def main(program: str = "reprieve") -> None:
 
 
 def _end() -> None:
-    """What is left goes as a whole: to look through it for cycles first takes a tenth of a second."""
+    """Skip the last garbage collection, which takes a tenth of a second."""
     gc.freeze()
     _end_quietly_on_interrupt()
 

@@ -21,7 +21,7 @@ def command(
 ) -> None:
     """Fill the trace's nodes with its tasks and write the cluster for `reprieve plan -f`.
 
-    Tasks arrive in order of creation and nobody leaves: those that find no room are left out and counted on stderr.
+    Tasks arrive in order of creation and none leaves; tasks that do not fit are left out and counted on stderr.
     """
     from reprieve.cli.options import read_size
     from reprieve.simulation.openb import TraceError, fill, read_nodes, read_tasks, write
@@ -41,4 +41,4 @@ def command(
     note(f"{output}: {len(machines)} nodes, {filled.placed} running pods")
     if filled.left_out:
         shown = ", ".join(filled.left_out[:3]) + (", ..." if len(filled.left_out) > 3 else "")
-        note(f"{len(filled.left_out)} tasks found no room when they arrived and are left out: {shown}")
+        note(f"{len(filled.left_out)} tasks did not fit when they arrived and are left out: {shown}")

@@ -25,17 +25,17 @@ DEFAULT_PLUGIN_TIMEOUT = "10s"
 PluginOption = Annotated[
     list[str] | None,
     typer.Option(
-        "--plugin", metavar="MODULE:CLASS", help="A plugin of your own, enabled in every profile. Repeatable."
+        "--plugin", metavar="MODULE:CLASS", help="A third-party plugin, enabled in every profile. Repeatable."
     ),
 ]
 PluginTimeoutOption = Annotated[
-    str, typer.Option(metavar="DURATION", help="Give up a call of a plugin that does not come with reprieve.")
+    str, typer.Option(metavar="DURATION", help="Time limit for a call of a third-party plugin.")
 ]
 CompatibleOption = Annotated[
     bool,
     typer.Option(
         "--compatible",
-        help="Make room for groups exactly where kube-scheduler would, instead of where the fewest have to go.",
+        help="Preempt for groups exactly where kube-scheduler would, instead of where the fewest pods are evicted.",
     ),
 ]
 NOT_ASKED = (
@@ -79,7 +79,7 @@ def read_options(
     call_extenders: bool = False,
     compatible: bool = False,
 ) -> "PlanOptions":
-    """How to plan. Extenders of the configuration are asked only with `call_extenders`.
+    """Return how to plan. Extenders of the configuration are called only with `call_extenders`.
 
     `compatible`: `placement: Compatible` in every profile, whatever the configuration has.
     """
@@ -118,9 +118,9 @@ def read_profiles(
     call_extenders: bool = True,
     compatible: bool = False,
 ) -> "tuple[tuple[Profile, ...], ExtenderCalls | None]":
-    """The profiles of a configuration (read from `file`), with the third-party plugins it enables or that are named.
+    """Return the profiles of a configuration (read from `file`) with plugins, and the caller of its extenders.
 
-    And the way to its extenders, if it has any; without `call_extenders` they are left out.  `compatible`: as for
+    Without `call_extenders` extenders are left out.  `compatible`: as for
     `read_options`.
     """
     from reprieve.framework.configuration import ConfigurationError

@@ -30,8 +30,7 @@ def command(
         bool,
         typer.Option(
             "--first-decision/--settle",
-            help="Stop at the first decision to preempt, victims still running, or let virtual time pass until nothing "
-            "changes.",
+            help="Stop at the first decision to preempt, victims still running, or simulate until nothing changes.",
         ),
     ] = False,
     output: Annotated[Format, typer.Option("-o", "--output", help="How to show the answer.")] = Format.TEXT,
@@ -50,11 +49,11 @@ def command(
         ),
     ] = None,
     fail_on_preemption: Annotated[
-        bool, typer.Option("--fail-on-preemption", help="Exit 1 if anything would be preempted for a pod asked about.")
+        bool, typer.Option("--fail-on-preemption", help="Exit 1 if anything would be preempted for a planned pod.")
     ] = False,
     fail_on_pending: Annotated[
         bool,
-        typer.Option("--fail-on-pending", help="Exit 1 if a pod asked about would wait, or is lost with its node."),
+        typer.Option("--fail-on-pending", help="Exit 1 if a planned pod would stay pending, or is lost with its node."),
     ] = False,
     compare: Annotated[
         list[str] | None,
@@ -65,7 +64,7 @@ def command(
         typer.Option("--compare-to", metavar="FILE", help="Plan with these manifests too, side by side. Repeatable."),
     ] = None,
     only_different: Annotated[
-        bool, typer.Option("--diff", help="Of plans side by side only that in which they differ.")
+        bool, typer.Option("--diff", help="Show only the differences of plans side by side.")
     ] = False,
     suggest: SuggestOption = True,
     compatible: CompatibleOption = False,
@@ -73,13 +72,12 @@ def command(
     plugin_timeout: PluginTimeoutOption = DEFAULT_PLUGIN_TIMEOUT,
     call_extenders: Annotated[
         bool,
-        typer.Option("--call-extenders", help="Ask the HTTP extenders of the configuration, which are else left out."),
+        typer.Option("--call-extenders", help="Call the HTTP extenders of the configuration; else they are left out."),
     ] = False,
-) -> None:
-    """Show what would happen, and why, without touching anything.
+) -> None:  # long: one parameter for each option, as typer wants them
+    """Show what the scheduler would do, and why, without changing anything.
 
-    Pods with a nodeName run; pods without one are what is asked about. Without -f it asks about the live cluster that
-    kubectl finds.
+    Pods with a nodeName run; pods without one are pending. Without -f the live cluster that kubectl finds is planned.
     """
     codes = [("--fail-on-preemption", fail_on_preemption), ("--fail-on-pending", fail_on_pending)]
     source = answering_for_all(source_of(context), codes)
@@ -122,7 +120,7 @@ def command(
         evicts = fail_on_preemption and any(each.evicted for each in sides.variants)
         raise typer.Exit(Exit.NOT_SO if waits or evicts else Exit.DONE)
     if only_different:
-        refuse("--diff: there is nothing to compare: --compare CONFIGURATION or --compare-to MANIFESTS")
+        refuse("--diff: nothing to compare: want --compare CONFIGURATION or --compare-to MANIFESTS")
     from reprieve.python.waiting_records import WaitingRecords
 
     records = WaitingRecords()

@@ -78,7 +78,7 @@ class _Line(threading.Thread):
         try:
             sys.stderr.write(text)
             sys.stderr.flush()
-        except (OSError, ValueError):  # nobody reads it any more
+        except (OSError, ValueError):  # the terminal is closed
             self._done.set()
 
 

@@ -1,4 +1,4 @@
-"""`reprieve replay`: months of a job list in virtual time, policies side by side (replay.md)."""
+"""`reprieve replay`: months of a job list in simulated time, policies side by side (replay.md)."""
 
 from enum import StrEnum
 from pathlib import Path
@@ -10,7 +10,7 @@ from reprieve.cli.options import DEFAULT_PLUGIN_TIMEOUT, PluginOption, PluginTim
 from reprieve.cli.outcome import CommandError, Exit, note, reason_of, refuse, show
 
 if TYPE_CHECKING:
-    from reprieve.cli.replaying import ReplayAnswer, Task
+    from reprieve.cli.replay_runs import ReplayAnswer, Task
 
 MOST_POLICIES = 32
 
@@ -91,9 +91,9 @@ def command(
     ] = "",
     plugin: PluginOption = None,
     plugin_timeout: PluginTimeoutOption = DEFAULT_PLUGIN_TIMEOUT,
-) -> None:
-    """Run a list of jobs through the engine in virtual time, and compare what each policy would have meant."""
-    from reprieve.cli.replaying import Task, answer_of
+) -> None:  # long: one parameter for each option, as typer wants them
+    """Run a list of jobs through the engine in simulated time, and compare policies."""
+    from reprieve.cli.replay_runs import Task, answer_of
 
     if not 0.001 <= load <= 1000:
         refuse(f"--load: want a number from 0.001 to 1000, found {load}")

@@ -54,12 +54,12 @@ def command(
         bool | None,
         typer.Option("--leader-elect/--no-leader-elect", help="Act only while holding the lease (default: yes)."),
     ] = None,
-    leader_elect_lease_duration: Annotated[str | None, typer.Option(metavar="15s", help="Of the lease.")] = None,
+    leader_elect_lease_duration: Annotated[str | None, typer.Option(metavar="15s", help="Its duration.")] = None,
     leader_elect_renew_deadline: Annotated[
-        str | None, typer.Option(metavar="10s", help="Who could not renew for so long steps down.")
+        str | None, typer.Option(metavar="10s", help="Give up leadership after this long without a renewal.")
     ] = None,
     leader_elect_retry_period: Annotated[
-        str | None, typer.Option(metavar="2s", help="Between attempts to take or renew the lease.")
+        str | None, typer.Option(metavar="2s", help="The pause between attempts to acquire or renew the lease.")
     ] = None,
     leader_elect_resource_name: Annotated[
         str | None, typer.Option(metavar="NAME", help="The lease's name (default: reprieve-scheduler).")
@@ -68,34 +68,33 @@ def command(
         str | None, typer.Option(metavar="NAMESPACE", help="The lease's namespace (default: kube-system).")
     ] = None,
     bind_address: Annotated[
-        str, typer.Option(metavar="ADDRESS", help="Where metrics and health are served.")
+        str, typer.Option(metavar="ADDRESS", help="The address on which metrics and health are served.")
     ] = "127.0.0.1",
     port: Annotated[
-        int, typer.Option("--secure-port", "--port", min=0, max=65535, help="Its port; 0: they are not served.")
+        int,
+        typer.Option("--secure-port", "--port", min=0, max=65535, help="Its port; 0: do not serve them."),
     ] = 10259,
     tls_cert_file: Annotated[str | None, typer.Option(metavar="FILE", help="The certificate to serve with.")] = None,
     tls_private_key_file: Annotated[str | None, typer.Option(metavar="FILE", help="Its key.")] = None,
     records: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE", help="Keep what was decided and why in this file, over restarts (default: in memory)."
-        ),
+        typer.Option(metavar="FILE", help="Keep decision records in this file, over restarts (default: in memory)."),
     ] = None,
     seed: Annotated[
         int | None, typer.Option(help="Choose among equally good nodes by this seed instead of by name.")
     ] = None,
     verbosity: Annotated[
-        int, typer.Option("-v", "--v", min=0, max=10, help="How much to log: 0 trouble, 2 every decision, 4 details.")
+        int, typer.Option("-v", "--v", min=0, max=10, help="How much to log: 0 problems, 2 every decision, 4 details.")
     ] = 2,
     log_format: Annotated[LogFormat, typer.Option(help="The format of log lines.")] = LogFormat.TEXT,
     compatible: CompatibleOption = False,
     plugin: PluginOption = None,
     plugin_timeout: PluginTimeoutOption = DEFAULT_PLUGIN_TIMEOUT,
-) -> None:
+) -> None:  # long: one parameter for each option, as typer wants them
     """Schedule the pods of a cluster until interrupted.
 
-    Ctrl-C or SIGTERM stops it: writes under way end, the lease is given back. Who loses the lease ends with exit code 1
-    and is to be started again.
+    Ctrl-C or SIGTERM stops it: running writes end and the lease is released. When it loses the lease it exits with
+    code 1; restart it.
     """
     from reprieve.client.errors import ConfigError
     from reprieve.framework.configuration import ConfigurationError

@@ -56,6 +56,6 @@ def command(
 
 
 def _write(path: str, text: str) -> None:
-    """Write a file that only its owner may read, if it is new: a cluster's inner life is nobody else's business."""
+    """Write a file; a new one is readable for its owner only."""
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
         file.write(text)

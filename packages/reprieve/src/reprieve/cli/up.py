@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 _NAMES_OF_OTHERS = ("volcano", "scheduler-plugins-scheduler")
-"""Operators write these into pods; nobody else schedules here (workloads.md 3.3)."""
+"""Operators write these into pods; this cluster has no other scheduler (workloads.md 3.3)."""
 
 
 def command(
@@ -55,7 +55,7 @@ def command(
         bool, typer.Option("--reset", help="Start empty: what an earlier run left in the data directory is removed.")
     ] = False,
     verbose: standin.Verbose = False,
-) -> None:
+) -> None:  # long: one parameter for each option, as typer wants them
     """Run a cluster on this machine until interrupted: Kubernetes API, simulated nodes, controllers and scheduler.
 
     Prints how to use kubectl once everything is ready. Ctrl-C or SIGTERM stops it; nothing acknowledged is lost.
@@ -159,4 +159,4 @@ async def _run(options: "LocalOptions", read_only_kubeconfig: "Path | None") -> 
     except ChildRefusedError as error:
         raise CommandError(f"the scheduler {error}", Exit.BAD_INPUT) from None
     except TimeoutError:
-        raise CommandError("the scheduler does not become ready", Exit.NOT_SO) from None
+        raise CommandError("the scheduler did not become ready", Exit.NOT_SO) from None

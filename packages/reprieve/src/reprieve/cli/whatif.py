@@ -34,7 +34,7 @@ from reprieve.simulation.workloads.rows import Rows
 from reprieve.simulation.workloads.table import TABLE
 
 MOST_OBJECTS = 10_000
-"""In clusters with more, only what is, not what might be, is worked out: somebody waits for the answer."""
+"""In larger clusters suggestions are not tried, so that the answer comes soon."""
 MOST_OF_PRIORITIES = 5_000
 """In clusters with more, a priority that helps is one of few trials, and is not looked for beside them."""
 HIGHEST_PRIORITY = 1_000_000_000
@@ -100,7 +100,7 @@ def ask(
     in_tree = len(_one_tree(items, kind, namespace, name)) > 1
     most = MOST_OF_PRIORITIES if in_tree else MOST_OBJECTS
     if len(items) > most:
-        note(f"in a cluster of more than {most:,} objects it is not tried what would help")
+        note(f"in a cluster of more than {most:,} objects suggestions are not tried")
         return Answered(record=turn.record)
     if in_tree:  # what is changed has to be changed in all of the tree
         return Answered(record=turn.record, priority_that_helps=_priority(items, kind, namespace, name, now))

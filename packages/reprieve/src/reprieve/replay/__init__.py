@@ -1,4 +1,4 @@
-"""Replay: a list of jobs through the engine in virtual time, policies side by side (replay.md).
+"""Replay: a list of jobs through the engine in simulated time, policies side by side (replay.md).
 
 The way of the data: `job_list` reads jobs, `selection` chooses among them, `world` lets them arrive in a
 `VirtualCluster` and keeps `accounts` of each, `statistics` sums up, and `page`, `perfetto` and the command write it

@@ -70,7 +70,7 @@ class ReplayAccount:
         self.at = 0
         """Up to when GPU-time is accounted for."""
         self.holding = 0
-        """Pods that hold room on a node."""
+        """Pods that occupy a node."""
         self.working = 0
         """Those of them that count: the size of `counted`."""
         self.done = 0
@@ -138,12 +138,12 @@ class ReplayAccount:
     def forget(self) -> None:
         """It has ended: what only matters while it is there is no more."""
         self.pods = _NO_PODS
-        self.counted = _NOBODY
+        self.counted = _NO_UIDS
         self.group = ""
 
 
 _NO_PODS: dict[str, tuple[PodRecord, int]] = {}
-_NOBODY: set[str] = set()
+_NO_UIDS: set[str] = set()
 
 
 class Series:
@@ -194,7 +194,7 @@ class Series:
 
 
 class Timeline:
-    """Who ran where and when, and who preempted whom: for pictures of a run. Parallel lists, an entry per stay."""
+    """Where and when pods ran, and their preemptors, for figures. Parallel lists, an entry for each stay on a node."""
 
     def __init__(self) -> None:
         self.job: list[int] = []

@@ -40,7 +40,7 @@ class Failures:
 def read_failures(path: Path, *, begin: int, dated: bool, faster: float = 1.0) -> Failures:
     """A list: CSV `node,down,up`, `up` empty for a node that stays away. Raises JobListError, OSError.
 
-    Times are like those of the job list, whose first job is submitted at `begin`.  Nodes fail `faster` times as fast
+    Times are like those of the job list, with the first job submitted at `begin`.  Nodes fail `faster` times as fast
     (replay.md 1.4), but are down as long.
     """
     file = str(path)

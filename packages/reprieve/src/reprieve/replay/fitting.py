@@ -87,7 +87,7 @@ def node_document(name: str, amounts: Mapping[str, str], labels: Mapping[str, st
 
 
 def class_documents(jobs: Iterable[ReplayJob]) -> list[Document]:
-    """PriorityClass manifests for the classes whose value the jobs have."""
+    """Return PriorityClass manifests for the classes of the jobs."""
     values: dict[str, int] = {}
     for job in jobs:
         shape = job.shape

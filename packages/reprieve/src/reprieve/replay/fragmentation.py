@@ -67,7 +67,7 @@ class Fragmentation:
         """Of waiting and of workload: share × milliseconds, and the milliseconds."""
 
     def sample(self, now: int, waiting: Iterable[tuple[Shape, int]]) -> None:
-        """The picture as it has been until now; `waiting` is how many workers of each shape do."""
+        """Return the fragmentation until now; `waiting`: how many workers of each shape are pending."""
         mix = _by_kind(((shape, n) for shape, n in waiting if shape.gpu and n), self._terms)[:MOST_KINDS]
         found = Sample(now, *self._shares((mix, self._workload)))
         for sums, share in zip(self._sums, (found.by_waiting, found.by_workload), strict=True):

@@ -408,7 +408,7 @@ def csv_rows(path: Path, *, delimiter: str = ",") -> Iterator[tuple[int, list[st
 
 
 _PACKED: Final = {b"PK\x03\x04": "zip", b"BZh": "bzip2", b"\xfd7zXZ": "xz", b"\x28\xb5\x2f\xfd": "zstd"}
-"""What files begin with that nobody unpacks here."""
+"""First bytes of compressed files, which are not unpacked."""
 
 
 def _unpacked(file: str, stream: BinaryIO) -> BinaryIO:

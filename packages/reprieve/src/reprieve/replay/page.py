@@ -80,7 +80,9 @@ td span{display:block}}
 
 def _head(reports: Sequence[PolicyReport], setting: Mapping[str, Any]) -> str:
     ended = max(report.ended for report in reports)
-    intro = f"{setting.get('jobs', 0):,} jobs on {setting.get('nodes', 0):,} nodes, {time_text(ended)} of virtual time."
+    intro = (
+        f"{setting.get('jobs', 0):,} jobs on {setting.get('nodes', 0):,} nodes, {time_text(ended)} of simulated time."
+    )
     cut = [report.name for report in reports if report.interrupted]
     if cut:
         intro += f" Interrupted: {', '.join(cut)}; this is what was simulated so far."
@@ -173,7 +175,7 @@ def _pictures(outcomes: Sequence[PolicyOutcome]) -> list[Picture]:
     for outcome in outcomes:
         if outcome.timeline is not None and outcome.timeline.node:
             strip = _Strip(outcome)
-            found.append((f"Who ran when: {outcome.report.name}", strip.text, strip.draw, strip.height))
+            found.append((f"Jobs over time: {outcome.report.name}", strip.text, strip.draw, strip.height))
     return found
 
 
@@ -195,7 +197,7 @@ def _finish(axes: Any, narrow: bool, legend: bool, label: str, below: str = "day
     axes.set_ylim(bottom=0, top=None if axes.dataLim.ymax > 0 else 1)
     if below == "days":
         axes.set_xlim(left=0)
-    if legend:  # above the picture: inside there is always a curve in the way
+    if legend:  # above the figure: inside there is always a curve in the way
         names = [str(line.get_label()) for line in axes.get_lines()]
         across = max(1, min(len(names), _LEGEND[narrow] // (max(map(len, names)) + 6)))
         axes.figure.legend(loc="outside upper left", ncols=across)

@@ -15,7 +15,7 @@ from reprieve.replay.running import PolicyOutcome
 
 Event = dict[str, Any]
 _DECISION = 1000
-"""Milliseconds that a decision is drawn with; it takes no virtual time."""
+"""Milliseconds that a decision is drawn with; it takes no simulated time."""
 
 
 def as_trace(outcomes: Sequence[PolicyOutcome]) -> str:
@@ -78,18 +78,18 @@ def _policy(events: list[Event], prefix: str, timeline: Timeline, names: Sequenc
     drawn = lanes((when, when + _DECISION, number) for number, (when, _, _) in enumerate(timeline.preemptions))
     flow = first << 24
     for number, (when, preemptor, victims) in enumerate(timeline.preemptions):
-        who = names[preemptor] if 0 <= preemptor < len(names) else "a pod of the cluster file"
+        preemptor_name = names[preemptor] if 0 <= preemptor < len(names) else "a pod of the cluster file"
         lane = drawn[number]
         events.append(
             {
                 "ph": "X",
-                "name": f"{who} preempts",
+                "name": f"{preemptor_name} preempts",
                 "cat": "preemption",
                 "pid": decisions,
                 "tid": lane,
                 "ts": when * 1000,
                 "dur": _DECISION * 1000,
-                "args": {"preemptor": who, "victims": len(victims)},
+                "args": {"preemptor": preemptor_name, "victims": len(victims)},
             }
         )
         for victim in victims:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from kube_rules import objects
+from kube_rules.requests import resource_list
 from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.state import ClusterState
 from reprieve.framework.gates import FeatureGates
@@ -53,7 +54,7 @@ class WorldSettings:
     failures: Failures = field(default_factory=Failures)
     seed: int | None = None
     timeline: bool = False
-    """Keep who ran where and when."""
+    """Keep where and when pods ran."""
     tolerations: tuple[Tolerated, ...] = ()
     """Of jobs that list none."""
 
@@ -81,6 +82,23 @@ class Counts:
     """Evicted pods of the cluster file."""
 
 
+def _engine(policy: Policy, seed: int | None) -> Engine:
+    # Nothing changes by itself in here: no pod need be tried because time has passed (replay.md 3.9).
+    timing = Timing(policy.initial_backoff, policy.max_backoff, flush_after=NEVER)
+    profiles = {profile.name: profile for profile in policy.profiles}
+    return Engine(EngineOptions(profiles, policy.gates, timing, seed=seed, any_scheduler=True, current_reasons=False))
+
+
+def _accounts(jobs: Sequence[ReplayJob]) -> list[ReplayAccount]:
+    accounts = [ReplayAccount(index, job) for index, job in enumerate(jobs)]
+    first = 0
+    for account in accounts:
+        if account.job.submit != jobs[first].submit:
+            first = account.index
+        account.beside = min(account.index - first, _MOST_TICKS)
+    return accounts
+
+
 class Replay:
     """One run; see the module docstring. `jobs` in order of submit, times since the replay's beginning.
 
@@ -96,19 +114,9 @@ class Replay:
         *,
         start: float = 0.0,
         quotas: JobQuotas | None = None,
-    ) -> None:
+    ) -> None:  # long: the accounts of a run, each with its meaning
         policy, self.settings = policy or Policy(), settings or WorldSettings()
-        self.engine = Engine(
-            EngineOptions(
-                {profile.name: profile for profile in policy.profiles},
-                policy.gates,
-                # Nothing changes by itself in here: no pod need be tried because time has passed (replay.md 3.9).
-                Timing(policy.initial_backoff, policy.max_backoff, flush_after=NEVER),
-                seed=self.settings.seed,
-                any_scheduler=True,
-                current_reasons=False,
-            )
-        )
+        self.engine = _engine(policy, self.settings.seed)
         self._world = VirtualCluster(self.engine, start)
         self._start = start
         items = in_order(cluster)
@@ -128,12 +136,7 @@ class Replay:
             self._world.add(item, created)
         self._world.watcher = self
         self._world.keep = lambda _: None
-        self.accounts = [ReplayAccount(index, job) for index, job in enumerate(jobs)]
-        first = 0
-        for account in self.accounts:
-            if account.job.submit != jobs[first].submit:
-                first = account.index
-            account.beside = min(account.index - first, _MOST_TICKS)
+        self.accounts = _accounts(jobs)
         self._of: dict[str, ReplayAccount] = {}
         """By UID of the pods there are, but for those of the cluster file."""
         self._by_group: dict[str, ReplayAccount] = {}
@@ -159,12 +162,9 @@ class Replay:
         """GPU-time that there was."""
         self.series = Series(SERIES)
         self.timeline = Timeline() if self.settings.timeline else None
-        if self.timeline is not None:
-            for pod in self.engine.cluster.pods.values():
-                if pod.row >= 0:
-                    self.timeline.placed(pod.uid, -1, 0, self.engine.cluster.nodes.names[pod.row], 0, pod.key)
+        self._note_running()
         self.on_end: Callable[[], None] = lambda: None
-        """Called whenever a job has ended: for whoever shows progress."""
+        """Called whenever a job has ended, to show progress."""
         self._gpus_of_node = {name: self._gpus(item) for name, item in self._node_objects.items()}
         self._free_gpus: FreeGpus | None = None
         """Where GPUs are shared and no plugin keeps their room."""
@@ -173,6 +173,12 @@ class Replay:
         for name in sorted(self._node_objects):
             self._await_failure(name, self.settings.failures.of(name, self.settings.seed or 0))
         self._await_arrival()
+
+    def _note_running(self) -> None:
+        """Note the pods of the cluster file on the timeline."""
+        for pod in self.engine.cluster.pods.values() if self.timeline is not None else ():
+            if self.timeline is not None and pod.row >= 0:
+                self.timeline.placed(pod.uid, -1, 0, self.engine.cluster.nodes.names[pod.row], 0, pod.key)
 
     # -- running -----------------------------------------------------------------------------------------------------
 
@@ -510,8 +516,6 @@ class Replay:
 
     def _gpus(self, node: objects.Node) -> int:
         """Milli-GPUs of a node."""
-        from kube_rules.requests import resource_list
-
         amounts = resource_list(node.status.allocatable or {})
         return amounts.get(self.terms.gpu, 0) * 1000 // self.terms.per_gpu
 

@@ -1,7 +1,7 @@
 """A cluster from the public "openb" GPU trace: two CSV files in, manifests that `plan` reads out.
 
 The trace lists machines and tasks; it does not say which task ran where.  `fill` finds that out with the engine
-itself: tasks arrive in order of `creation_time` (ties: file order), one at a time, nobody leaves and nobody is
+itself: tasks arrive in order of `creation_time` (ties: file order), one at a time, none leaves and none is
 preempted, and every task the engine places runs on its node from then on.  A task that finds no room when its turn
 comes is left out: a replay without departures asks for more than the real cluster ever had to hold at one time.
 
@@ -273,7 +273,7 @@ def _demand(task: TraceTask) -> _Demand:
 
 
 def _place(engine: Engine, task: TraceTask, spec: objects.PodSpec) -> str | None:
-    """The node the engine gives the task now. All have priority 0 here, so nobody makes way for anybody."""
+    """Return the node that the engine gives the task now. All have priority 0 here, so none is preempted."""
     now = float(task.created)
     pod = objects.Pod(metadata=objects.ObjectMeta(name=task.name, namespace="default", uid=task.name), spec=spec)
     engine.set(pod, now, created=now)

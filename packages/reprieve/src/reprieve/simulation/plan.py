@@ -121,25 +121,18 @@ def plan(manifests: Manifests, options: PlanOptions | None = None) -> Answer:
             raise InputError(problem.origin, problem.reason, subject=problem.subject)
     manifests = expansion.manifests
     scenarios = read_scenarios(manifests, options.rows)
-    engine = Engine(
-        EngineOptions(
-            {profile.name: profile for profile in options.profiles},
-            options.gates,
-            options.timing,
-            options.sources,
-            seed=options.seed,
-            share=options.share,
-            any_scheduler=options.any_scheduler or not options.profiles,
-        )
-    )
+    engine = _engine(options)
     everything = manifests.all()
     for loaded in everything:
         refuse_unsupported(loaded.object, loaded.origin, options.gates)
         refuse_unsized(loaded.object, loaded.origin, engine.sources)
         if options.on_object is not None:
             options.on_object(loaded.object)
-    for item in (item for scenario in scenarios for step in scenario.steps for item in step.create):
-        if options.on_object is not None:
+    created: list[objects.KubernetesObject] = [
+        item for scenario in scenarios for step in scenario.steps for item in step.create
+    ]
+    if options.on_object is not None:
+        for item in created:
             options.on_object(item)
     start = starts_at(everything) if options.now is None else not_before(options.now, everything)
     world = VirtualCluster(engine, start)
@@ -153,31 +146,22 @@ def plan(manifests: Manifests, options: PlanOptions | None = None) -> Answer:
         world.observer = options.observer.decided
     for job in manifests.jobs:
         world.keep_effects(engine.set_job(job, start))
-    created: list[objects.KubernetesObject] = [
-        item for scenario in scenarios for step in scenario.steps for item in step.create
-    ]
     world.load(((loaded.object, loaded.created) for loaded in everything), manifests, created)
     world.note_complete()
     running = sum(1 for pod in world.records.values() if pod.row >= 0)
     pending = {pod.uid: pod for pod in world.records.values() if pod.row < 0}
-    if scenarios:
-        for scenario in scenarios:
-            _play(scenario, world, pending)
-    else:
+    for scenario in scenarios:
+        _play(scenario, world, pending)
+    if not scenarios:
         world.settle()
     later = [each for scenario in scenarios for step in scenario.steps for each in step.remarks]
     remarks = input_remarks(manifests, engine.sources, later) if options.account else []
     warnings = [*remarks, *options.warnings, *_incidents(world), *world.admission.refused_objects]
     answer = _answer(world, ledger, pending, running, warnings, time.perf_counter() - began)
     idle = [*manifests.suspended, *(each for one in scenarios for step in one.steps for each in step.suspended)]
-    document = msgspec.structs.replace(
-        answer.plan,
-        suspended=suspended_workloads(idle),
-        refused=refused_workloads(
-            world.admission,
-            [*manifests.expanded, *(each for one in scenarios for step in one.steps for each in step.makers)],
-        ),
-    )
+    makers = [*manifests.expanded, *(each for one in scenarios for step in one.steps for each in step.makers)]
+    refused = refused_workloads(world.admission, makers)
+    document = msgspec.structs.replace(answer.plan, suspended=suspended_workloads(idle), refused=refused)
     return Answer(document, answer.account)
 
 
@@ -185,6 +169,20 @@ def _incidents(world: VirtualCluster) -> list[str]:
     """Return what went wrong in plugins, each text once."""
     counts = Counter(incident.text for incident in world.incidents)
     return [text if count == 1 else f"{text} ({count} times)" for text, count in counts.items()]
+
+
+def _engine(options: PlanOptions) -> Engine:
+    return Engine(
+        EngineOptions(
+            {profile.name: profile for profile in options.profiles},
+            options.gates,
+            options.timing,
+            options.sources,
+            seed=options.seed,
+            share=options.share,
+            any_scheduler=options.any_scheduler or not options.profiles,
+        )
+    )
 
 
 def _play(scenario: ScenarioScript, world: VirtualCluster, pending: dict[str, PodRecord]) -> None:

@@ -84,7 +84,7 @@ def make_pods(
 
 
 def metadata_named(name: str) -> objects.ObjectMeta:
-    """Of an object in the namespace `default` whose uid is its name."""
+    """Return the metadata of an object in the namespace `default` with its name as UID."""
     return objects.ObjectMeta(name=name, namespace="default", uid=name)
 
 

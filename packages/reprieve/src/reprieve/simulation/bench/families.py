@@ -111,7 +111,7 @@ def _trees(nodes: int, pods: int) -> BenchCluster:
 
 
 def _tree_preempt(nodes: int, pods: int) -> BenchCluster:
-    """`_gang_preempt` where who needs the room is a tree: gangs of ten under one root that wants them all."""
+    """`_gang_preempt` where the preemptor is a tree: gangs of ten under one root that wants them all."""
     machines = gpu_nodes(nodes)
     running_groups, running = running_gangs(machines)
     leaves, work = _leaves("tree", pods, {"cpu": "1", "memory": "1Gi", GPU: str(GPUS_PER_NODE)})
@@ -141,10 +141,10 @@ def _leaves(root: str, pods: int, requests: objects.ResourceList) -> tuple[list[
 
 
 def _constrained(nodes: int, pods: int) -> BenchCluster:
-    """`_gang_preempt` where everybody carries a zone spread, an anti-affinity on the hostname and a host port.
+    """`_gang_preempt` where every pod carries a zone spread, an anti-affinity on the hostname and a host port.
 
     The eight pods of a node have a slot each; pods of one slot keep apart.  The gang is of slot 0: it shares the port,
-    the anti-affinity and the count by zone with those of the victims that are, so who is put back matters to it.
+    the anti-affinity and the count by zone with those of the victims that are, so the choice of those put back matters.
     """
     machines = tuple(
         make_node(i, gpus=GPUS_PER_NODE, labels={HOSTNAME: f"node-{i:05d}", ZONE: f"zone-{i % ZONES}"})
@@ -204,7 +204,7 @@ def _unlike(nodes: int, pods: int) -> BenchCluster:
 
 
 def _waiting(nodes: int, pods: int) -> BenchCluster:
-    """Nodes full of 1-GPU pods that nobody may evict, and gangs of four 8-GPU pods that wait for whole nodes.
+    """Nodes full of 1-GPU pods that must not be evicted, and gangs of four 8-GPU pods that wait for whole nodes.
 
     No two gangs ask for the same.
     """
@@ -223,7 +223,7 @@ def _waiting(nodes: int, pods: int) -> BenchCluster:
 
 
 def _waiting_spread(nodes: int, pods: int) -> BenchCluster:
-    """Ten zones, the first full of pods that nobody may evict, and gangs of twelve that spread over them.
+    """Ten zones, the first full of pods that must not be evicted, and gangs of twelve that spread over them.
 
     Each gang spreads by itself and asks for amounts of its own; in every other zone there is room for many.
     """
@@ -259,7 +259,7 @@ def _waiting_spread(nodes: int, pods: int) -> BenchCluster:
 
 
 def _racks(nodes: int, pods: int) -> BenchCluster:
-    """Racks of five full nodes, and a gang that has to have one of them: everybody who runs there may be evicted.
+    """Racks of five full nodes, and a gang that needs one of them: all running pods may be evicted.
 
     Running pods have one of nine priorities.
     """

@@ -25,7 +25,7 @@ _NODES_PER_CHURN = 10
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """What comes at one moment of virtual time (seconds): a single pod, or a gang with its group."""
+    """What comes at one moment of simulated time (seconds): a single pod, or a gang with its group."""
 
     at: float
     pods: tuple[objects.Pod, ...]
@@ -61,7 +61,7 @@ def churn_work(nodes: int, pods: int) -> Iterator[Arrival]:
 
 @dataclass(frozen=True, slots=True)
 class WhileWaiting:
-    """What happens beside gangs of `size` that wait: of `ending` a pod each second, which helps nobody.
+    """What happens beside gangs of `size` that wait: of `ending` a pod each second, which helps none of them.
 
     `changing`: nodes of which one each second gets another label, too. `helping`: pods that end last, so that one gang
     can start.

@@ -29,7 +29,7 @@ from reprieve.simulation.bench.over_time import churn_work, running_elsewhere, s
 from reprieve.simulation.bench.scenarios import BenchScenario
 
 _WAITING_SECONDS = 60
-"""Virtual time of `waiting` in which a pod ends each second."""
+"""Simulated time of `waiting` in which a pod ends each second."""
 _HOTTEST = 25
 """Functions of a profile that are shown."""
 _BATCH = 500
@@ -81,7 +81,7 @@ class BenchMeasurement(msgspec.Struct, frozen=True, rename="camel"):
     kept_entries: dict[str, int] | msgspec.UnsetType = msgspec.UNSET
     """Of `churn` alone: how much the engine keeps at the end, as the gauge scheduler_kept_entries shows it."""
     cpu_per_second: float | msgspec.UnsetType = msgspec.UNSET
-    """Of `waiting` and `waiting-spread` alone: processor time that a second of virtual time costs, in seconds."""
+    """Of `waiting` and `waiting-spread` alone: processor time that a second of simulated time costs, in seconds."""
     taken_in_seconds: float | msgspec.UnsetType = msgspec.UNSET
     """Of `big` alone: real time until nodes and running pods were in the cache, which `seconds` does not count."""
     cpu_seconds: float | msgspec.UnsetType = msgspec.UNSET
@@ -167,7 +167,7 @@ def _watch(profiler: Profile | None) -> None:
 
 
 def run_steady(scenario: BenchScenario, profiler: Profile | None = None) -> BenchMeasurement:
-    """Pods come and as many end, the oldest first, in virtual time; each is to be placed the moment it comes.
+    """Pods come and as many end, the oldest first, in simulated time; each is to be placed the moment it comes.
 
     `seconds` is the real time of all of it, the API's reports of bindings and ends included; `attempt_ms` are the
     decisions.  Raises NotBoundError.
@@ -222,7 +222,7 @@ def run_steady(scenario: BenchScenario, profiler: Profile | None = None) -> Benc
 
 
 def run_waiting(scenario: BenchScenario, profiler: Profile | None = None) -> BenchMeasurement:
-    """Gangs wait that cannot be placed, and every second of virtual time something happens, which helps nobody.
+    """Gangs wait that cannot be placed, and every second of simulated time something happens that helps none of them.
 
     A pod ends somewhere; where they wait for a spread a node changes, too.  Then room for one gang becomes free, and it
     is to be placed in the cycle that follows.  `seconds` is the real time of all that; what went before, one attempt

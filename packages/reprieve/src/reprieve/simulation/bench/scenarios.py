@@ -1,7 +1,7 @@
 """What is measured: clusters and work of the table in performance.md, as data.
 
 Terms: a *family* is a kind of cluster and work (`bench.families`); a *scenario* is a family at one size.  Running pods
-are there from the start; the work arrives at once, but for `steady` and `churn`, where it comes over virtual time while
+are there from the start; the work arrives at once, but for `steady` and `churn`, where it comes over time while
 as many pods end (`bench.over_time`).
 
 Invariant: a scenario is the same, object by object, on every machine and in every run.

@@ -1,7 +1,7 @@
 """Clusters in which no two pods are alike, as real ones are.
 
 Every pod has requests, labels, an image and a name of its own; ten of a kind share an application, its ReplicaSet as
-owner and its Service, and of every application half the pods prefer to keep away from their like, a quarter ask for
+owner and its Service, and of every application half the pods prefer to keep away from similar pods, a quarter ask for
 certain machine types and a quarter spread over zones.  Nodes have one of twenty shapes and hold some of the images.
 
 Invariant: what is built depends on the sizes alone (seeded draws).
@@ -108,7 +108,7 @@ def pods(
 
 
 def with_own_anti_affinity(pods: Iterable[objects.Pod]) -> Iterator[objects.Pod]:
-    """The same pods, of which each refuses its like on its node, in a term that no other pod states."""
+    """The same pods, of which each refuses similar pods on its node, in a term that no other pod states."""
     for pod in pods:
         alike = objects.LabelSelector(match_labels={"pod": pod.metadata.labels["pod"]})
         term = objects.PodAffinityTerm(label_selector=alike, topology_key=HOSTNAME)

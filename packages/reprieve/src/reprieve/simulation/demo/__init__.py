@@ -46,7 +46,7 @@ class Act:
 
     @property
     def groups(self) -> tuple[str, ...]:
-        """The PodGroups whose pods arrive."""
+        """The PodGroups that arrive with their pods."""
         return self.leaves or (self.group,)
 
 
@@ -69,30 +69,30 @@ ACTS = (
             "default/nightly",
         ),
         lesson=(
-            "nightly goes as a whole; sweep on the same nodes is more important and stays.",
-            "eval makes way because the notebooks' budget allows no disruption.",
-            "Of the batch pods those that started last go; the other half stays.",
+            "nightly is evicted as a whole; sweep on the same nodes has a higher priority and stays.",
+            "eval is evicted because the notebooks' budget allows no disruption.",
+            "Of the batch pods those that started last are evicted; the other half stays.",
         ),
     ),
     Act(
         title="Act 2: a gang that cannot fit",
         story=(
             "The gang giant asks for 13 whole nodes at priority 1000. Serving holds 4 of",
-            "the 16 at a higher priority, and train is as important: whoever else goes,",
-            "there is no room for 13.",
+            "the 16 at a higher priority, and train has the same priority: even without",
+            "all other pods 13 nodes are not free.",
         ),
         file="giant.yaml",
         group="default/giant",
         size=13,
         scheduled=0,
         evicted=(),
-        lesson=("An eviction that would not help is not made: everybody keeps running.",),
+        lesson=("Evictions would not help, so no pods are evicted: all keep running.",),
     ),
     Act(
-        title="Act 3: a model whose prefill and decode workers need each other",
+        title="Act 3: a model with prefill and decode workers that need each other",
         story=(
             "The tree chat has two gangs under one root: 2 prefill and 2 decode workers,",
-            "a whole node each, at priority 1000. Either alone would serve nobody.",
+            "a whole node each, at priority 1000. Either gang alone is of no use.",
         ),
         file="chat.yaml",
         group="default/chat",
@@ -100,8 +100,8 @@ ACTS = (
         scheduled=4,
         evicted=("default/ablation",),
         lesson=(
-            "The tree makes room as one: both of its gangs get their nodes, or neither.",
-            "ablation goes as a whole; what serves more important users stays.",
+            "The tree preempts as one: both of its gangs get their nodes, or neither.",
+            "ablation is evicted as a whole; pods of higher priority stay.",
         ),
         leaves=("default/chat-decode", "default/chat-prefill"),
         after=("train.yaml",),
@@ -116,7 +116,7 @@ def differences(act: Act, *, scheduled: int, evicted: Iterable[str]) -> list[str
     if scheduled != act.scheduled:
         found.append(f"{scheduled} pods placed, expected {act.scheduled}")
     if gone != act.evicted:
-        found.append(f"evicted: {', '.join(gone) or 'nobody'}; expected: {', '.join(act.evicted) or 'nobody'}")
+        found.append(f"evicted: {', '.join(gone) or 'no pods'}; expected: {', '.join(act.evicted) or 'no pods'}")
     return found
 
 
@@ -150,7 +150,7 @@ def furniture() -> list[Json]:
 
 
 def waves() -> list[list[Json]]:
-    """The pods of the cluster as they are created, in waves with time between them: who starts later is less important.
+    """Return the pods of the cluster in waves with time between them: pods that start later are less important.
 
     Each asks for the node it runs on in the manifest, by a node selector: it is scheduled like any other pod.
     """

@@ -61,7 +61,7 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class ReplayAnswer:
-    """What the policies came to, in their order; messages on who died."""
+    """The results of the policies in their order, and messages about processes that died."""
 
     outcomes: "list[PolicyOutcome]"
     setting: Mapping[str, Any]
@@ -479,7 +479,7 @@ def _apart(task: Task, name: str, config: str | None, pipe: "Connection") -> Non
         except CommandError as error:
             pipe.send(("error", str(error)))
         except BrokenPipeError:
-            pass  # nobody is there any more to report to
+            pass  # the process that reads the reports has ended
         finally:
             pipe.close()
 

@@ -1,10 +1,10 @@
 """Other people's objects shown by kind and priority alone (`explain --redact`, whatif.md 11.3).
 
-Terms: own is what is asked about, with the group and the tree it is part of and their pods; of everybody who waits,
-what is in the asker's namespace.  Nodes are nobody's in particular and keep their names.
+Terms: own is what is asked about, with the group and the tree it is part of and their pods; of all pending pods,
+those in the user's namespace.  Nodes belong to no namespace and keep their names.
 
 Invariant: names are taken out of the evidence before anything is rendered, so that no output forgets one;
-what names somebody of whom neither kind nor priority is known becomes "another object".
+a name without a known kind and priority becomes "another object".
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Redaction:
         return namespace == self.own_namespace or (namespace, name) in self.own
 
     def learn(self, namespace: str, name: str, kind: str, priority: int) -> None:
-        """Note somebody who may be named in a text."""
+        """Note an object that a text may name."""
         self.known[namespace, name] = (kind.lower(), priority)
         self.namespaces.add(namespace)
         self._pattern = None
@@ -137,7 +137,7 @@ RecordOf = Callable[[str, str, str], DecisionRecord | None]
 
 @dataclass(frozen=True, slots=True)
 class WaitingRedacted:
-    """Everybody who waits. `plan`: all, others without names; `own`: who may be named; `others`: the rest, counted."""
+    """Pending objects. `plan`: all, others without names; `own`: those with names; `others`: the rest, counted."""
 
     plan: Plan
     own: Plan
@@ -146,7 +146,7 @@ class WaitingRedacted:
 
 
 def redacted_waiting(document: Plan, record_of: RecordOf, manifests: Manifests, namespace: str) -> WaitingRedacted:
-    """Who waits, of other namespaces by kind and priority alone."""
+    """Return the pending objects, those of other namespaces by kind and priority alone."""
     redaction = Redaction(own_namespace=namespace)
     there: list[Pod | PodGroup | CompositePodGroup] = [loaded.object for loaded in manifests.pods]
     there += [loaded.object for loaded in manifests.pod_groups]
@@ -200,20 +200,20 @@ _NAMELESS: Final[Mapping[type, Mapping[str, Any]]] = {
 
 
 def _others_section(document: Plan, namespace: str) -> Section | None:
-    """Who waits beside the asker's own, counted."""
+    """Count the pending objects of other namespaces."""
     found = Counter((kind, one.priority, one.outcome) for kind, one in _others(document, namespace))
     rows = tuple(
         Row((count(number, kind.lower()), f"of priority {priority}", outcome), tone=Tone.WAITING)
         for (kind, priority, outcome), number in sorted(found.items(), key=lambda each: (-each[0][1], each[0]))
     )
-    return Section("Others who wait", ("", "", ""), rows, tone=Tone.WAITING) if rows else None
+    return Section("Pending in other namespaces", ("", "", ""), rows, tone=Tone.WAITING) if rows else None
 
 
 # -- parts -----------------------------------------------------------------------------------------
 
 
 def _others(document: Plan, namespace: str) -> Iterator[tuple[str, PodOutcome | PodGroupOutcome | CompositeOutcome]]:
-    """Everybody of other namespaces who waits: trees by their roots, groups of none, pods of no group."""
+    """Return the pending objects of other namespaces: roots of trees, groups without a tree, pods without a group."""
     for tree in document.composite_pod_groups:
         if tree.namespace != namespace and tree.outcome != "Scheduled" and tree.parent is None:
             yield "CompositePodGroup", tree
@@ -226,7 +226,7 @@ def _others(document: Plan, namespace: str) -> Iterator[tuple[str, PodOutcome | 
 
 
 def _named_in(record: DecisionRecord) -> Iterator[tuple[str, str, str, int]]:
-    """(namespace, name, kind, priority) of everybody whom a record names in its fields."""
+    """Return (namespace, name, kind, priority) of each object that a record names in its fields."""
     entity = record.entity
     yield entity.namespace, entity.name, entity.kind, entity.priority
     made = record.preemption

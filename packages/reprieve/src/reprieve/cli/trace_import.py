@@ -63,7 +63,7 @@ def command(
     ] = None,
     skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Leave out rows that make no sense.")] = False,
     max_jobs: Annotated[int, typer.Option(min=1, help="Refuse traces with more jobs.")] = 1_000_000,
-) -> None:
+) -> None:  # long: one parameter for each option, as typer wants them
     """Make a job list for `reprieve replay` of a public trace."""
     from reprieve.replay.job_list import JobListError
     from reprieve.replay.traces.importer import ImportOptions
