@@ -61,7 +61,7 @@ def test_demo_fails_when_something_else_happens(run: Run, monkeypatch: pytest.Mo
     monkeypatch.setattr(demo, "ACTS", (replace(demo.ACTS[1], evicted=("default/sweep",)),))
     ended = run("demo")
     assert ended.code == 1
-    assert ended.err == "unexpected: Act 2: a gang that cannot fit: evicted: nobody; expected: default/sweep\n"
+    assert ended.err == "unexpected: Act 2: a gang that cannot fit: evicted: no pods; expected: default/sweep\n"
 
 
 def test_demo_that_hangs_is_stopped_with_everything_it_began(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -113,7 +113,7 @@ main.main()
     [
         (8, demo.ACTS[0].evicted, []),
         (7, demo.ACTS[0].evicted, ["7 pods placed, expected 8"]),
-        (8, (), ["evicted: nobody; expected: " + ", ".join(demo.ACTS[0].evicted)]),
+        (8, (), ["evicted: no pods; expected: " + ", ".join(demo.ACTS[0].evicted)]),
         (8, (*demo.ACTS[0].evicted, "default/sweep"), ["evicted: "]),
     ],
 )

@@ -137,7 +137,7 @@ def test_a_gang_that_gets_its_room_is_shown_with_the_decision(monkeypatch: pytes
     assert first.notes == ("2 workloads (2 pods) evicted to free capacity.", "5 pods running before, 5 now.")
     assert evicted.title == "Evicted for podgroup default/train (priority 8)"
     assert (len(evicted.rows), len(spared.rows)) == (1, 1)
-    assert stage.awaited == ["default/train running", "the victims gone"]
+    assert stage.awaited == ["default/train running", "the victims deleted"]
     assert stage.created == [[item["kind"] for item in demo.objects(act.file)]]
 
 
@@ -152,8 +152,8 @@ def test_a_tree_is_waited_for_until_it_is_reported_as_scheduled(monkeypatch: pyt
     )
     assert stage.awaited == [
         "default/chat running",
-        "default/chat saying that it is scheduled",
-        "the victims gone",
+        "default/chat marked as scheduled",
+        "the victims deleted",
     ]
 
 
@@ -163,7 +163,7 @@ def test_a_gang_that_cannot_fit_waits_and_nobody_is_evicted(monkeypatch: pytest.
     assert different == []
     assert (only.title, only.tone) == ("default/giant waits: none of its 13 pods is placed.", Tone.WAITING)
     assert only.notes == ("0/16 nodes are available", "No pods are evicted.", "5 pods running before, 5 now.")
-    assert stage.awaited == ["default/giant told that it cannot be scheduled"]
+    assert stage.awaited == ["default/giant marked as unschedulable"]
 
 
 ONE_GOES = replace(TRAIN, scheduled=1, evicted=("default/a",))
@@ -182,7 +182,7 @@ ONE_GOES = replace(TRAIN, scheduled=1, evicted=("default/a",))
             (ONE_GOES, 1, ("default/a",), 1),
             account("default/a"),
             None,
-            ["pods that nobody preempted do not run any more"],
+            ["pods that were not preempted do not run any more"],
         ),
         (
             (ONE_GOES, 1, ("default/a",), 0),
@@ -201,7 +201,7 @@ ONE_GOES = replace(TRAIN, scheduled=1, evicted=("default/a",))
             None,
             None,
             [
-                "evicted: default/a; expected: nobody",
+                "evicted: default/a; expected: no pods",
                 "the plan for the same cluster names other victims",
                 "the scheduler's record names other victims",
             ],

@@ -474,7 +474,7 @@ def test_what_would_help_is_tried_in_clusters_of_up_to_so_many_objects(
     found = asked("Pod", "a", node("n1", cpu=4), pod("x", cpu=4, node="n1", priority=10), pod("a", cpu=4))
     assert (found.helps is not None) == tried
     assert (found.priority_that_helps is not None) == tried
-    expected = "" if tried else "in a cluster of more than 2 objects it is not tried what would help\n"
+    expected = "" if tried else "in a cluster of more than 2 objects suggestions are not tried\n"
     assert capsys.readouterr().err == expected
     assert found.record is not None
     assert found.record.result == "Unschedulable"
