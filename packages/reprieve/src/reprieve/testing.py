@@ -12,6 +12,8 @@ argument list unless a `(object, created)` pair says otherwise; times are second
 begins at `START`.  Nothing here needs a test framework: what does not hold raises AssertionError.
 """
 
+# long: one module, so that tests of plugins import from one place
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -82,6 +84,7 @@ def toleration(key: str = "", operator: str = "Equal", value: str = "", effect: 
 
 
 def pod(
+    # long: every argument is one field of the pod
     name: str,
     *,
     cpu: int | str | None = None,
@@ -113,9 +116,12 @@ def pod(
     """A pod with one container; `start` in seconds after START."""
     wanted = (("cpu", cpu), ("memory", memory), (GPU, gpu or None), *(more or {}).items())
     requests: dict[str, Any] = {key: amount for key, amount in wanted if amount is not None}
-    conditions: tuple[objects.PodCondition, ...] = ()
-    if preempted:
-        conditions = (objects.PodCondition(type="DisruptionTarget", status="True", reason="PreemptionByScheduler"),)
+    main = objects.Container(
+        name="main",
+        resources=objects.ResourceRequirements(requests=requests),
+        ports=tuple(_port(p) for p in ports),
+    )
+    condition = objects.PodCondition(type="DisruptionTarget", status="True", reason="PreemptionByScheduler")
     return objects.Pod(
         metadata=objects.ObjectMeta(
             name=name,
@@ -126,13 +132,7 @@ def pod(
             deletion_timestamp=datetime.fromtimestamp(START, UTC) if terminating else None,
         ),
         spec=objects.PodSpec(
-            containers=(
-                objects.Container(
-                    name="main",
-                    resources=objects.ResourceRequirements(requests=requests),
-                    ports=tuple(_port(p) for p in ports),
-                ),
-            ),
+            containers=(main,),
             node_name=node,
             node_selector=dict(selector or {}),
             affinity=affinity,
@@ -149,7 +149,7 @@ def pod(
             phase=phase or ("Running" if node else "Pending"),
             start_time=datetime.fromtimestamp(START + start, UTC) if start is not None else None,
             nominated_node_name=nominated,
-            conditions=conditions,
+            conditions=(condition,) if preempted else (),
         ),
     )
 

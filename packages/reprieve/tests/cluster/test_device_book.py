@@ -13,6 +13,7 @@ import pytest
 from kube_rules import objects
 from kube_rules.meta import ObjectRef
 from reprieve.cluster import devices as device_book
+from reprieve.cluster.claim_states import ClaimState
 from reprieve.cluster.device_allocation import (
     MOST_GIVEN_UP,
     DeviceError,
@@ -22,7 +23,7 @@ from reprieve.cluster.device_allocation import (
     allocate,
 )
 from reprieve.cluster.device_pools import DeviceMatcher
-from reprieve.cluster.devices import ClaimState, DeviceBook
+from reprieve.cluster.devices import DeviceBook
 from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.state import ClusterState
 from tests.building import World, group, node, pod

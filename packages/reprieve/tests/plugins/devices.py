@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from kube_rules import objects
-from reprieve.cluster.devices import ClaimState
+from reprieve.cluster.claim_states import ClaimState
 from tests.building import World, pod
 
 DRIVER = "gpu.example.com"

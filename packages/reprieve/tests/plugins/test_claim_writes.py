@@ -14,7 +14,8 @@ from kube_rules import objects
 from kube_rules.meta import KubernetesObject
 from reprieve.framework.instructions import AwaitObject, PatchObject
 from reprieve.framework.status import Code
-from reprieve.plugins.dynamic_resources import DynamicResources, give_back, readiness
+from reprieve.plugins.claim_writes import give_back, readiness
+from reprieve.plugins.dynamic_resources import DynamicResources
 from reprieve.plugins.volume_binding import VolumeBinding
 from tests.building import World, node
 from tests.plugins.devices import DRIVER, Json, allocated, claim, device, device_class, devices, slice_of, user

@@ -15,7 +15,8 @@ from reprieve.framework.gates import FeatureGates
 from reprieve.framework.instructions import AwaitObject, PatchObject
 from reprieve.framework.status import Code
 from reprieve.inputs.loading import read
-from reprieve.plugins.dynamic_resources import DynamicResources, _failed, give_back, readiness
+from reprieve.plugins.claim_writes import give_back, readiness
+from reprieve.plugins.dynamic_resources import DynamicResources, _failed
 from reprieve.scheduling.plugin_args import dynamic_resources
 from reprieve.simulation.plan import PlanOptions, plan
 from tests.building import Item, World, gang, node, pod

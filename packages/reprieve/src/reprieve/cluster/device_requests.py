@@ -335,3 +335,15 @@ def _config(shape: ClaimShape, chosen: Sequence[Chosen], classes: Mapping[str, D
         if not entry["requests"] or len(entry["requests"]) == len(shape.requests):
             del entry["requests"]
     return found
+
+
+def preference(shape: ClaimShape, chosen: Sequence[Chosen]) -> int:
+    """How well a prioritized list was served: its first option counts most (upstream's computeScore)."""
+    used = {one.option.name for one in chosen}
+    return sum(
+        MOST_OPTIONS - number
+        for request in shape.requests
+        if request.prioritized
+        for number, option in enumerate(request.options)
+        if option.name in used
+    )

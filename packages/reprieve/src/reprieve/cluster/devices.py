@@ -18,14 +18,13 @@ or assumed allocation is one undoable step of the trial.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from kube_rules.devices import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
 from reprieve.cluster.changes import ChangeReader, TouchLog
+from reprieve.cluster.claim_states import ClaimState, DeviceVerdicts, Held
 from reprieve.cluster.device_allocation import (
     FEWER_STEPS,
     MOST_GIVEN_UP,
@@ -49,11 +48,11 @@ from reprieve.cluster.device_pools import (
     taint_of,
 )
 from reprieve.cluster.device_requests import (
-    MOST_OPTIONS,
     Allocation,
     Chosen,
     ClaimShape,
     Shapes,
+    preference,
     read_allocation,
     tolerated,
     write_allocation,
@@ -77,76 +76,6 @@ _MOST_SHAPES = 1024
 _LOG = 65536
 _VIEWS = 256
 _EMPTY = DevicesInUse()
-
-
-class Held(NamedTuple):
-    """What is known of a claim beyond the API; replaced as a whole, so that undo is exact."""
-
-    assumed: Allocation | None = None
-    parked: Allocation | None = None
-    """What was assumed before its last holder was taken away in a trial."""
-    holders: frozenset[str] = frozenset()
-    gone: frozenset[str] = frozenset()
-    """Pods taken away in a trial, by UID."""
-
-
-NOTHING = Held()
-
-
-@dataclass(eq=False, slots=True)
-class ClaimState:
-    """One claim: what the API says of it, and what follows. `key`: namespace/name."""
-
-    key: str
-    object: ResourceClaim | None = None
-    """None: pods name it, but it does not exist."""
-    shape: ClaimShape | None = None
-    fault: str = ""
-    """Why its spec or allocation cannot be read."""
-    stated: Allocation | None = None
-    consumers: frozenset[str] = frozenset()
-    """UIDs of the pods in status.reservedFor."""
-    groups: frozenset[str] = frozenset()
-    """UIDs of the PodGroups in status.reservedFor."""
-    pods_only: bool = True
-    """Nobody but pods is in status.reservedFor."""
-    strangers: bool = False
-    """Somebody is in status.reservedFor who is neither a pod nor a PodGroup."""
-    held: Held = NOTHING
-    allocation: Allocation | None = None
-    """What it has in the present view."""
-    users: dict[str, PodRecord] = field(default_factory=dict)
-    """Known pods that name it, by UID."""
-
-    @property
-    def claim(self) -> ResourceClaim:
-        """The object, which must be known."""
-        assert self.object is not None
-        return self.object
-
-    def in_view(self) -> Allocation | None:
-        """Work out `allocation`."""
-        held = self.held
-        if held.assumed is not None or self.stated is None:
-            return held.assumed
-        given_up = held.gone and not held.holders and self.pods_only and self.consumers <= held.gone
-        return None if given_up else self.stated
-
-
-@dataclass(slots=True)
-class Verdicts:
-    """Where claims of certain shapes can be allocated. `codes`: int8[rows], UNKNOWN where nobody has asked.
-
-    `potential`: int8[rows], what the code would be with every device free; `scores`: int64[rows]; `faults`: row -> why.
-    """
-
-    codes: npt.NDArray[np.int8]
-    potential: npt.NDArray[np.int8]
-    scores: npt.NDArray[np.int64]
-    changes: ChangeReader
-    faults: dict[int, str] = field(default_factory=dict)
-    given_up: int = 0
-    """On how many nodes the search was too long."""
 
 
 class DeviceBook:
@@ -181,7 +110,7 @@ class DeviceBook:
         self._pools_stamp: tuple[int, tuple[int, int]] | None = None
         self._touched = TouchLog()
         """Rows whose devices were taken or given back."""
-        self._verdicts: dict[tuple[int, ...], Verdicts] = {}
+        self._verdicts: dict[tuple[int, ...], DeviceVerdicts] = {}
 
     # -- what the API says --------------------------------------------------------------------------------------------
 
@@ -475,7 +404,7 @@ class DeviceBook:
             found = self._pools[row] = self.index.pools(nodes.names[row], nodes.labels[row])
         return found
 
-    def verdicts(self, claims: Sequence[ClaimState], rows: npt.NDArray[np.int64]) -> Verdicts:
+    def verdicts(self, claims: Sequence[ClaimState], rows: npt.NDArray[np.int64]) -> DeviceVerdicts:
         """Where the claims can be allocated: the codes of `rows` are filled in. Raises DeviceError."""
         key = tuple(claim.shape.id for claim in claims if claim.shape is not None)
         view = self._view(key)
@@ -504,7 +433,7 @@ class DeviceBook:
             found[tuple(there)] = None
         return [there for there in found if there]
 
-    def _view(self, key: tuple[int, ...]) -> Verdicts:
+    def _view(self, key: tuple[int, ...]) -> DeviceVerdicts:
         view = self._verdicts.get(key)
         touched = view.changes.take(self._version) if view is not None else None
         if view is None or touched is None:
@@ -514,7 +443,7 @@ class DeviceBook:
             unknown = np.full(n, UNKNOWN, dtype=np.int8)
             changes = ChangeReader(self._touched, self._nodes)
             changes.take(self._version)
-            view = Verdicts(unknown, unknown.copy(), np.zeros(n, dtype=np.int64), changes)
+            view = DeviceVerdicts(unknown, unknown.copy(), np.zeros(n, dtype=np.int64), changes)
             self._verdicts[key] = view
         elif EVERYWHERE in touched:
             view.codes[:] = UNKNOWN
@@ -522,7 +451,7 @@ class DeviceBook:
             view.codes[touched] = UNKNOWN
         return view
 
-    def _judge(self, view: Verdicts, claims: Sequence[ClaimState], row: int) -> None:
+    def _judge(self, view: DeviceVerdicts, claims: Sequence[ClaimState], row: int) -> None:
         view.faults.pop(row, None)
         steps = MOST_STEPS if view.given_up < MOST_GIVEN_UP else FEWER_STEPS
         try:
@@ -536,7 +465,7 @@ class DeviceBook:
                 return
         if found is not None:
             view.codes[row] = 0
-            view.scores[row] = sum(_preference(c.shape, got) for c, got in zip(claims, found, strict=True) if c.shape)
+            view.scores[row] = sum(preference(c.shape, got) for c, got in zip(claims, found, strict=True) if c.shape)
             return
         if view.potential[row] == UNKNOWN:
             try:
@@ -661,15 +590,3 @@ class DeviceBook:
 def _of_rules(rules: Iterable[DeviceTaintRule], device: DeviceId) -> list[Taint]:
     """Taints of a device by rule; there may be none of it in the slices."""
     return [taint_of(rule) for rule in rules if rule.spec.selects(*device)]
-
-
-def _preference(shape: ClaimShape, chosen: Sequence[Chosen]) -> int:
-    """How well a prioritized list was served: its first option counts most (upstream's computeScore)."""
-    used = {one.option.name for one in chosen}
-    return sum(
-        MOST_OPTIONS - number
-        for request in shape.requests
-        if request.prioritized
-        for number, option in enumerate(request.options)
-        if option.name in used
-    )

@@ -13,7 +13,7 @@ minCount).
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import ClassVar, cast
 
 from kube_rules import objects
 from kube_rules.standing import preemption_priority
@@ -59,23 +59,19 @@ class GroupSpec:
         return bool(self.class_name)
 
 
-class GroupState:
-    """One pod group. `members` are all pods that name it and have not ended, by UID."""
+class _GroupRecord:
+    """What groups of pods and groups of groups have in common."""
 
     __slots__ = (
         "created",
-        "existing",
         "fault",
         "home",
         "key",
-        "members",
         "name",
         "namespace",
         "owner",
-        "ready",
         "ref",
         "root",
-        "scheduled",
         "spec",
         "top",
         "uid",
@@ -83,12 +79,12 @@ class GroupState:
         "victim_priority",
     )
 
-    kind: ClassVar[str] = "PodGroup"
+    ref_prefix: ClassVar[str]
 
     def __init__(self, key: str) -> None:
         self.key = key
-        self.ref = f"group/{key}"
-        """As the queue calls it, and different for a composite of the same name."""
+        self.ref = f"{self.ref_prefix}/{key}"
+        """As the queue calls it: different for a group and a composite of the same name."""
         self.home = self.ref
         """The `ref` of the entity in which its pods wait: its root's, or its own while it has none."""
         self.namespace, _, self.name = key.partition("/")
@@ -98,19 +94,42 @@ class GroupState:
         self.created = 0.0
         self.owner: Owner | None = None
         """The controller of the object."""
+        self.root: Group | None = cast("Group", self)
+        """The root of its tree; None while that is unknown, and `fault` says why."""
+        self.fault: Fault | None = None
+        self.top = cast("Group", self)
+        """The topmost group of its chain that exists."""
+        self.unit: Group | None = None
+        """The highest group of its chain that is disrupted as a whole; None: its pods are evicted one by one."""
+        self.victim_priority: int | None = None
+        """The priority of its pods as potential victims (composite.md 4.3); None: each pod's own."""
+
+    @property
+    def min_count(self) -> int:
+        """The gang's minimum, of pods or of child groups; 0 for `basic` and for a missing object."""
+        return self.spec.min_count or 0 if self.spec is not None else 0
+
+    @property
+    def is_gang(self) -> bool:
+        """The object exists and has the gang policy."""
+        return self.spec is not None and self.spec.min_count is not None
+
+
+class GroupState(_GroupRecord):
+    """One pod group. `members` are all pods that name it and have not ended, by UID."""
+
+    __slots__ = ("existing", "members", "ready", "scheduled")
+
+    kind: ClassVar[str] = "PodGroup"
+
+    ref_prefix: ClassVar[str] = "group"
+
+    def __init__(self, key: str) -> None:
+        super().__init__(key)
         self.members: dict[str, PodRecord] = {}
         self.scheduled = 0
         self.existing = 0
         """Members that count towards minCount: all that are not on their way out."""
-        self.root: Group | None = self
-        """The root of its tree; None while that is unknown, and `fault` says why."""
-        self.fault: Fault | None = None
-        self.top: Group = self
-        """The topmost group of its chain that exists."""
-        self.unit: Group | None = None
-        """The highest group of its chain that is disrupted as a whole; None: its pods go one by one."""
-        self.victim_priority: int | None = None
-        """The priority of its pods as potential victims (composite.md 4.3); None: each pod's own."""
         self.ready = False
         """As its parent counted it last (`reprieve.cluster.trees`)."""
 
@@ -130,16 +149,6 @@ class GroupState:
         """All groups of the tree below it, itself first."""
         yield self
 
-    @property
-    def min_count(self) -> int:
-        """The gang's minimum; 0 for `basic` and for a missing object."""
-        return self.spec.min_count or 0 if self.spec is not None else 0
-
-    @property
-    def is_gang(self) -> bool:
-        """The object exists and has the gang policy."""
-        return self.spec is not None and self.spec.min_count is not None
-
     def pending(self) -> list[PodRecord]:
         """Members to schedule: without a row and not terminating, in no particular order."""
         return [pod for pod in self.members.values() if pod.row < 0 and not pod.terminating]
@@ -149,53 +158,24 @@ class GroupState:
         return [pod for pod in self.members.values() if pod.row >= 0]
 
 
-class CompositeState:
+class CompositeState(_GroupRecord):
     """One CompositePodGroup with its children, in the order in which they are tried (composite.md 2)."""
 
-    __slots__ = (
-        "_ordered",
-        "by_ref",
-        "counted",
-        "created",
-        "fault",
-        "home",
-        "key",
-        "name",
-        "namespace",
-        "owner",
-        "ready_children",
-        "ref",
-        "root",
-        "spec",
-        "top",
-        "uid",
-        "unit",
-        "victim_priority",
-    )
+    __slots__ = ("_ordered", "by_ref", "counted", "ready_children")
 
     kind: ClassVar[str] = "CompositePodGroup"
 
+    ref_prefix: ClassVar[str] = "composite"
+
     def __init__(self, key: str) -> None:
-        self.key = key
-        self.ref = f"composite/{key}"
-        self.home = self.ref
-        self.namespace, _, self.name = key.partition("/")
-        self.spec: GroupSpec | None = None
-        self.uid = ""
-        self.created = 0.0
-        self.owner: Owner | None = None
+        super().__init__(key)
         self.by_ref: dict[str, Group] = {}
         """Its children by `ref`; changed by `reprieve.cluster.trees` alone."""
         self._ordered: tuple[Group, ...] | None = ()
         self.ready_children = 0
         """Children that are ready, of a tree whose root is `counted`."""
         self.counted = False
-        """Of a root: what `ready_children` says below it is so."""
-        self.root: Group | None = self
-        self.fault: Fault | None = None
-        self.top: Group = self
-        self.unit: Group | None = None
-        self.victim_priority: int | None = None
+        """Of a root: `ready_children` is current below it."""
 
     def __repr__(self) -> str:
         return f"<compositepodgroup {self.key} {self.spec} children={len(self.children)}>"
@@ -228,16 +208,6 @@ class CompositeState:
         for child in self.children:
             if child.fault is None:
                 yield from child.below()
-
-    @property
-    def min_count(self) -> int:
-        """How many child groups a gang needs; 0 for `basic`."""
-        return self.spec.min_count or 0 if self.spec is not None else 0
-
-    @property
-    def is_gang(self) -> bool:
-        """It has the gang policy."""
-        return self.spec is not None and self.spec.min_count is not None
 
     @property
     def members(self) -> "Mapping[str, PodRecord]":

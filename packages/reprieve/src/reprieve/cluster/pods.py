@@ -109,6 +109,7 @@ class PodRecord:
         terms: WorkTerms = NO_WORK_TERMS,
         annotations: Mapping[str, str] = _EMPTY,
     ) -> None:
+        # long: every argument is one field
         self.namespace = namespace
         self.name = name
         self.key = f"{namespace}/{name}"

@@ -20,25 +20,25 @@ victims' devices are free once all consumers of their claims are gone.
 """
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
 from kube_rules.devices import DeviceTaintRule, ResourceClaim
 from kube_rules.meta import KubernetesObject
+from reprieve.cluster.claim_states import ClaimState, DeviceVerdicts
 from reprieve.cluster.device_allocation import BLOCKING
-from reprieve.cluster.device_requests import MOST_RESULTS, Allocation, Grant
-from reprieve.cluster.devices import ClaimState, Verdicts
-from reprieve.cluster.extended_resources import ANNOTATION, claim_name, owner_of, requests_of
+from reprieve.cluster.device_requests import MOST_RESULTS, Allocation
+from reprieve.cluster.extended_resources import claim_name, owner_of
 from reprieve.cluster.groups import GroupState
 from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.state import ClusterState
 from reprieve.framework.diagnosis import Diagnosis
 from reprieve.framework.events import ClusterEvent, EventKind, Hints, always
-from reprieve.framework.instructions import AwaitObject, CreateObject, DeleteObject, Instruction, PatchObject
+from reprieve.framework.instructions import AwaitObject, Instruction
 from reprieve.framework.plugin import (
     Codes,
     CycleState,
@@ -59,6 +59,15 @@ from reprieve.framework.plugin import (
     row_count,
 )
 from reprieve.framework.status import FITS, SUCCESS, UNRESOLVABLE, Code, Status
+from reprieve.plugins.claim_writes import (
+    PLUGIN,
+    creation,
+    give_back,
+    leftover_deletion,
+    readiness,
+    removal,
+    reservation,
+)
 
 CANNOT_ALLOCATE = "cannot allocate all claims"
 NOT_AVAILABLE = "resourceclaim not available on the node"
@@ -66,7 +75,6 @@ IN_USE = "resourceclaim in use"
 NO_CLAIMS = "no new claims to deallocate"
 NOT_SCHEDULABLE = "still not schedulable"
 DEALLOCATED = "deallocation of ResourceClaim requested"
-FINALIZER = "resource.kubernetes.io/delete-protection"
 TOO_MANY = "too many devices for the claim of extended resources"
 LEFT_OVER = "cannot schedule extended resource claim"
 """A claim for the pod's extended resources was made by an attempt that ended before the pod was bound."""
@@ -106,7 +114,7 @@ class DynamicResources(
     PodGroup is refused, with the name of the gate.
     """
 
-    name = "DynamicResources"
+    name = PLUGIN
     scope: ClassVar[Scope] = Scope.CLUSTER
     normalizes: ClassVar[bool] = True
 
@@ -197,7 +205,7 @@ class DynamicResources(
 
     def _views(
         self, state: CycleState, asked: _Asked, where: npt.NDArray[np.int64], numbers: npt.NDArray[np.int64]
-    ) -> Iterator[tuple[npt.NDArray[np.int64], Verdicts | None]]:
+    ) -> Iterator[tuple[npt.NDArray[np.int64], DeviceVerdicts | None]]:
         """Places in `numbers` with what is to be had there: apart where device classes serve other resources.
 
         None: more devices would have to come by the claim for extended resources than a claim can have.
@@ -256,7 +264,7 @@ class DynamicResources(
         asked = state.data.get(self.name)
         if not isinstance(asked, _Asked):
             return PostFilterResult(Status(Code.UNSCHEDULABLE, NO_CLAIMS, self.name))
-        left_over = _left_over(asked.special)
+        left_over = leftover_deletion(asked.special)
         if left_over is not None:
             status = Status(Code.UNSCHEDULABLE, DEALLOCATED, self.name)
             return PostFilterResult(status, deferred_writes=(left_over,))
@@ -280,7 +288,7 @@ class DynamicResources(
         claims = {} if attempt.preemption_under_way else {c.key: c for p in attempt.pods for c in cluster.devices.of(p)}
         found = [claim for claim in claims.values() if _in_the_way(cluster, claim, waiting, alive, group.uid)]
         deferred_writes: tuple[Instruction, ...] = tuple(give_back(claim) for claim in found)
-        left_over = (_left_over(cluster.devices.special(pod)) for pod in attempt.pods)
+        left_over = (leftover_deletion(cluster.devices.special(pod)) for pod in attempt.pods)
         deferred_writes += tuple(one for one in left_over if one is not None)
         message = DEALLOCATED if deferred_writes else ""
         return PostFilterResult(Status(Code.UNSCHEDULABLE, message, self.name), deferred_writes=deferred_writes)
@@ -331,7 +339,7 @@ class DynamicResources(
         book, pod = state.cluster.devices, state.pod
         special = book.special(pod)
         if special is not None and not pod.bound and (special.object is not None or book.special_shape(pod, row)):
-            found.append(_removal(pod.namespace, claim_name(pod.name, pod.uid), special.object))
+            found.append(removal(pod.namespace, claim_name(pod.name, pod.uid), special.object))
         for claim in book.of(pod) if pod.claims else ():
             if claim is special:
                 continue
@@ -350,7 +358,7 @@ class DynamicResources(
         for claim in state.cluster.devices.of(pod) if pod.claims else ():
             allocation = claim.allocation
             if claim is special and claim.object is None and allocation is not None:
-                found += _made(state.cluster, pod, row, allocation)
+                found += creation(state.cluster, pod, row, allocation)
                 if any(grant.binding_conditions for grant in allocation.grants):
                     name = claim_name(pod.name, pod.uid)
                     waits.append(self._wait(pod.namespace, name, allocation))
@@ -358,7 +366,7 @@ class DynamicResources(
                 continue
             group = state.cluster.devices.reserver(pod, claim)
             if pod.uid not in claim.consumers if group is None else group.uid not in claim.groups:
-                found += _writes(claim, allocation, pod, group)
+                found += reservation(claim, allocation, pod, group)
             if any(grant.binding_conditions for grant in allocation.grants):
                 meta = claim.claim.metadata
                 waits.append(self._wait(meta.namespace or "default", meta.name, allocation))
@@ -465,138 +473,6 @@ def _failed(claim: ClaimState) -> bool:
     if claim.object is None or claim.stated is None or not any(g.failure_conditions for g in claim.stated.grants):
         return False
     return readiness(claim.key, claim.object, claim.stated.grants).code is Code.UNSCHEDULABLE
-
-
-def readiness(key: str, item: ResourceClaim, grants: Sequence[Grant]) -> Status:
-    """SUCCESS: all binding conditions of the devices are true; WAIT: not yet; UNSCHEDULABLE: one has failed."""
-    waits = False
-    for grant in grants:
-        if not grant.binding_conditions:
-            continue
-        reported = next((d for d in item.status.devices if _same_device(d, grant)), None)
-        conditions: dict[str, dict[str, Any]] = {
-            str(c.get("type")): c for c in (reported or {}).get("conditions") or () if c.get("status") == "True"
-        }
-        for name in grant.failure_conditions:
-            if name in conditions:
-                reason, message = (conditions[name].get(field, "") for field in ("reason", "message"))
-                text = f'claim {key} binding failed: reason={reason}, message="{message}"'
-                return Status(Code.UNSCHEDULABLE, text, DynamicResources.name)
-        waits = waits or not all(name in conditions for name in grant.binding_conditions)
-    return Status(Code.WAIT) if waits else SUCCESS
-
-
-def _same_device(reported: dict[str, Any], grant: Grant) -> bool:
-    where = (reported.get("driver"), reported.get("pool"), reported.get("device"))
-    return where == grant.device and (reported.get("shareID") or "") == grant.share
-
-
-# -- what is written --------------------------------------------------------------------------------------------------
-
-
-def _writes(claim: ClaimState, allocation: Allocation, pod: PodRecord, group: GroupState | None) -> list[Instruction]:
-    """The finalizer first: a claim that is allocated without it would never be given back. `group`: whose claim it is.
-
-    Members of a list are added, not lists replaced, so that pods that share a claim can be bound side by side; that
-    two schedulers allocate it differently the API server refuses (an allocation cannot be changed).
-    """
-    meta = claim.claim.metadata
-    namespace = meta.namespace or "default"
-    consumer = {"resource": "pods", "name": pod.name, "uid": pod.uid}
-    if group is not None:
-        named = {"apiGroup": "scheduling.k8s.io", "resource": "podgroups", "name": group.name}
-        consumer = {**named, "uid": group.uid}
-    status: dict[str, Any] = {"reservedFor": [consumer]}
-    found: list[Instruction] = []
-    if claim.stated is None:
-        if FINALIZER not in meta.finalizers:
-            patch = {"metadata": {"finalizers": [FINALIZER]}}
-            found.append(PatchObject("ResourceClaim", namespace, meta.name, patch, uid=meta.uid, strategic=True))
-        status = {"allocation": dict(allocation.body), **status}
-    patch = {"status": status}
-    found.append(PatchObject("ResourceClaim", namespace, meta.name, patch, "status", uid=meta.uid, strategic=True))
-    return found
-
-
-def _made(cluster: ClusterState, pod: PodRecord, row: int, allocation: Allocation) -> list[Instruction]:
-    """Make the claim for extended resources, allocate and reserve it, and say in the pod's status whose is what.
-
-    The claim belongs to the pod from the first call on and goes with it: whatever is not done after that leaves nothing
-    behind (devices.md 4.6).
-    """
-    shaped = cluster.devices.special_shape(pod, row)
-    assert shaped is not None
-    requests, mapped = requests_of(pod.signature.extended, cluster.devices.served, {one.resource for one in shaped[1]})
-    name = claim_name(pod.name, pod.uid)
-    owner = {"apiVersion": "v1", "kind": "Pod", "name": pod.name, "uid": pod.uid, "controller": True}
-    metadata = {
-        "name": name,
-        "namespace": pod.namespace,
-        "annotations": {ANNOTATION: "true"},
-        "ownerReferences": [owner],
-        "finalizers": [FINALIZER],
-    }
-    body = {
-        "apiVersion": ResourceClaim.API_VERSION,
-        "kind": "ResourceClaim",
-        "metadata": metadata,
-        "spec": {"devices": {"requests": requests}},
-    }
-    consumer = {"resource": "pods", "name": pod.name, "uid": pod.uid}
-    status = {"allocation": dict(allocation.body), "reservedFor": [consumer]}
-    mappings = [
-        {"containerName": one.container, "resourceName": one.resource, "requestName": one.request} for one in mapped
-    ]
-    pod_status = {"extendedResourceClaimStatus": {"requestMappings": mappings, "resourceClaimName": name}}
-    return [
-        CreateObject("ResourceClaim", pod.namespace, body),
-        PatchObject("ResourceClaim", pod.namespace, name, {"status": status}, "status", strategic=True),
-        PatchObject("Pod", pod.namespace, pod.name, {"status": pod_status}, "status", uid=pod.uid),
-    ]
-
-
-def _removal(namespace: str, name: str, known: ResourceClaim | None) -> DeleteObject:
-    """Delete the claim for extended resources, whether or not it is known to be there."""
-    if known is not None:
-        return DeleteObject("ResourceClaim", namespace, known.metadata.name, known.metadata.uid, FINALIZER)
-    return DeleteObject("ResourceClaim", namespace, name, finalizer=FINALIZER)
-
-
-def _left_over(special: ClaimState | None) -> DeleteObject | None:
-    """What to delete of a pod that has no place, if an attempt of it ended half-way."""
-    if special is None or special.object is None or special.object.metadata.deletion_timestamp is not None:
-        return None
-    meta = special.object.metadata
-    return _removal(meta.namespace or "default", meta.name, special.object)
-
-
-def give_back(claim: ClaimState) -> PatchObject:
-    """End an allocation that nobody uses."""
-    meta = claim.claim.metadata
-    status: dict[str, Any] = {"allocation": None, "reservedFor": None}
-    if claim.claim.status.devices:
-        status["devices"] = None  # only what is allocated may have a status
-    patch = {"status": status}
-    known = claim.claim.status
-    results = known.allocation.devices.get("results") if known.allocation is not None else None
-    users = {(one.resource, one.uid) for one in known.reserved_for}
-
-    def again(found: Mapping[str, Any]) -> bool:
-        """Written by somebody else meanwhile: the devices are the same, and nobody has come to use them."""
-        there = found.get("status") or {}
-        same = results is not None and ((there.get("allocation") or {}).get("devices") or {}).get("results") == results
-        return same and {(one.get("resource"), one.get("uid")) for one in there.get("reservedFor") or ()} <= users
-
-    return PatchObject(
-        "ResourceClaim",
-        meta.namespace or "default",
-        meta.name,
-        patch,
-        "status",
-        uid=meta.uid,
-        resource_version=meta.resource_version,
-        again=again,
-    )
 
 
 # -- hints ------------------------------------------------------------------------------------------------------------

@@ -10,6 +10,9 @@ from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 
+import numpy as np
+import numpy.typing as npt
+
 from reprieve.cluster.groups import Group
 from reprieve.cluster.pods import NO_ROW, PodRecord, queue_order
 from reprieve.framework.diagnosis import Diagnosis
@@ -108,53 +111,27 @@ def place_group(
     member itself alone.  Without `diagnose` nobody is going to ask why a member failed.  `within`: only these nodes may
     be used; the cycle's `placements` are ignored.
     """
-    cluster, evaluator, profile = cycle.running.cluster, cycle.running.evaluator, cycle.running.profile
-    group, pods, nominated = cycle.group, cycle.pods, cycle.nominated
+    cluster, profile = cycle.running.cluster, cycle.running.profile
+    group, pods = cycle.group, cycle.pods
     result = GroupAssignment()
-    rows = within.rows if within is not None else None
     before = group.scheduled
     result.status = progress(profile, group, before, len(pods))
     if result.status.code is Code.UNSCHEDULABLE or cycle.most == 0:
         if not result.status.ok:
             result.rejected_by.add(result.status.plugin)
         return result
-    hopeless: dict[tuple[object, ...], Diagnosis | None] = {}
-    remaining = len(pods)
+    rows = within.rows if within is not None else None
+    members = _Members(cycle, result, {}, rows, ties, diagnose=diagnose)
     with cluster.trial() if not keep else nullcontext():
         mark = cluster.undo_mark
-        for pod in pods:
-            remaining -= 1
-            held = pod.nominated
-            if held >= 0:
-                cluster.clear_nomination(pod)
-            state = CycleState(cluster, pod, group, nominated=nominated.get(pod.uid, NO_ROW))
-            ruled = evaluator.ruled(state)
-            identical = None if ruled else evaluator.identity(pod)
-            if identical is not None and identical in hopeless and held < 0:
-                known = hopeless[identical]
-                if known is not None:
-                    result.failed[pod.uid] = known
-            else:
-                row = evaluator.best_row(state, ties, rows, ruled=ruled)
-                if row >= 0:
-                    cluster.place(pod, row)
-                    if ties is not None:
-                        ties.took(row)
-                    result.placed.append((pod, row))
-                    if len(result.placed) == cycle.most:
-                        break
-                    continue
-                diagnosis = evaluator.diagnose(state, rows) if diagnose else None
-                if identical is not None:
-                    hopeless[identical] = diagnosis
-                if diagnosis is not None:
-                    result.failed[pod.uid] = diagnosis
-                    result.rejected_by |= diagnosis.plugins
-                if held >= 0:
-                    cluster.nominate(pod, held)
-            result.status = progress(profile, group, before + len(result.placed), remaining)
+        for turn, pod in enumerate(pods, 1):
+            if members.place(pod):
+                if len(result.placed) == cycle.most:
+                    break
+                continue
+            result.status = progress(profile, group, before + len(result.placed), len(pods) - turn)
             if result.status.code is Code.UNSCHEDULABLE:
-                _fail_identical(cycle.running, pods[len(pods) - remaining :], hopeless, result)
+                members.fail_identical(pods[turn:])
                 break
         if result.status.code is not Code.UNSCHEDULABLE:
             result.status = progress(profile, group, before + len(result.placed), 0)
@@ -166,20 +143,57 @@ def place_group(
     return result
 
 
-def _fail_identical(
-    running: RunningProfile,
-    untried: Sequence[PodRecord],
-    hopeless: dict[tuple[object, ...], Diagnosis | None],
-    result: GroupAssignment,
-) -> None:
-    """Pods that were not tried any more but are identical to one that failed fail for the same reason."""
-    for pod in untried:
-        identical = running.evaluator.identity(pod)
-        known = hopeless.get(identical) if identical is not None else None
-        if known is not None and running.evaluator.ruled(CycleState(running.cluster, pod)):
-            continue
-        if known is not None:
-            result.failed[pod.uid] = known
+@dataclass(frozen=True, slots=True)
+class _Members:
+    """Places one member after the other. `hopeless`: what came of pods that failed, by what identical pods share."""
+
+    cycle: GroupCycle
+    result: GroupAssignment
+    hopeless: dict[tuple[object, ...], Diagnosis | None]
+    rows: npt.NDArray[np.int64] | None
+    ties: TieBreaker | None
+    diagnose: bool
+
+    def place(self, pod: PodRecord) -> bool:
+        """Assume the pod on its best node; False where none fits."""
+        cycle, result = self.cycle, self.result
+        cluster, evaluator = cycle.running.cluster, cycle.running.evaluator
+        reserved = pod.nominated
+        if reserved >= 0:
+            cluster.clear_nomination(pod)
+        state = CycleState(cluster, pod, cycle.group, nominated=cycle.nominated.get(pod.uid, NO_ROW))
+        ruled = evaluator.ruled(state)
+        identical = None if ruled else evaluator.identity(pod)
+        if identical is not None and identical in self.hopeless and reserved < 0:
+            known = self.hopeless[identical]
+            if known is not None:
+                result.failed[pod.uid] = known
+            return False
+        row = evaluator.best_row(state, self.ties, self.rows, ruled=ruled)
+        if row >= 0:
+            cluster.place(pod, row)
+            if self.ties is not None:
+                self.ties.took(row)
+            result.placed.append((pod, row))
+            return True
+        diagnosis = evaluator.diagnose(state, self.rows) if self.diagnose else None
+        if identical is not None:
+            self.hopeless[identical] = diagnosis
+        if diagnosis is not None:
+            result.failed[pod.uid] = diagnosis
+            result.rejected_by |= diagnosis.plugins
+        if reserved >= 0:
+            cluster.nominate(pod, reserved)
+        return False
+
+    def fail_identical(self, untried: Sequence[PodRecord]) -> None:
+        """Fail pods that were not tried any more but are identical to one that failed, for the same reason."""
+        running = self.cycle.running
+        for pod in untried:
+            identical = running.evaluator.identity(pod)
+            known = self.hopeless.get(identical) if identical is not None else None
+            if known is not None and not running.evaluator.ruled(CycleState(running.cluster, pod)):
+                self.result.failed[pod.uid] = known
 
 
 def progress(profile: Profile, group: Group, scheduled: int, remaining: int) -> Status:

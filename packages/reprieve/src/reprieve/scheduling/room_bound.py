@@ -248,32 +248,54 @@ class RoomBound:
             self._start_over()
             return
         touched = self._changes.take()
-        before = self._allowed
         nodes_changed = touched is None or self._version != cluster.nodes.version
+        if not nodes_changed and not touched:
+            return
+        rows, before = self._changed_rows(touched, nodes_changed=nodes_changed)
+        self._version = cluster.nodes.version
+        self._recount_levels(rows, before, each_spread=touched is not None)
+        if touched is not None:
+            self._spreads.recount(rows.tolist())
+        for entry in self._spread.values():
+            if touched is None or any(spread.to_be_placed for spread in entry.spreads):
+                self._place(entry)
+        if nodes_changed:
+            self._spreads.laid_out()
+            self._rearranged = self._rearranged[:0]
+
+    # -- inside --------------------------------------------------------------------------------------------------------
+
+    def _changed_rows(
+        self, touched: Sequence[int] | None, *, nodes_changed: bool
+    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
+        """Rows to count anew, and the rows that masks allowed before, as wide as the cluster is now.
+
+        `touched`: rows that have changed, None: not known.
+        """
+        before, nodes = self._allowed, len(self._cluster.nodes)
         if touched is None:
             self._allow_again()
             self._allocatable = self._stated().copy()
             self._spreads.lay_out()
-            rows = np.arange(len(cluster.nodes), dtype=np.int64)
-            before = _widened(before, len(rows))
-        elif nodes_changed:
-            before = _widened(before, len(cluster.nodes))
-            rows = self._after_nodes_changed(touched, before)
-        elif touched:
-            rows = np.unique(np.array(touched, dtype=np.int64))
-            shifted = [index for index in self._exclusions if self._count_staying(index, rows)]
-            if shifted:
-                self._allowed = before.copy()
-                for index in shifted:
-                    self._allowed[index] = self._allowed_rows(index)
-                opened_or_shut = (self._allowed[shifted] != before[shifted]).any(axis=0)
-                rows = np.union1d(rows, np.flatnonzero(opened_or_shut))
-        else:
-            return
-        self._version = cluster.nodes.version
+            return np.arange(nodes, dtype=np.int64), _widened(before, nodes)
+        if nodes_changed:
+            before = _widened(before, nodes)
+            return self._after_nodes_changed(touched, before), before
+        rows = np.unique(np.array(touched, dtype=np.int64))
+        shifted = [index for index in self._exclusions if self._count_staying(index, rows)]
+        if shifted:
+            self._allowed = before.copy()
+            for index in shifted:
+                self._allowed[index] = self._allowed_rows(index)
+            opened_or_shut = (self._allowed[shifted] != before[shifted]).any(axis=0)
+            rows = np.union1d(rows, np.flatnonzero(opened_or_shut))
+        return rows, before
+
+    def _recount_levels(self, rows: npt.NDArray[np.int64], before: npt.NDArray[np.bool_], *, each_spread: bool) -> None:
+        """Count the places of every level on these rows anew; `each_spread`: spreads follow each change."""
         moved = (self._allowed[:, rows] != before[:, rows]).any(axis=0) | np.isin(rows, self._rearranged)
         spread_slots: dict[float, list[tuple[Spread, int]]] = {}
-        for entry in self._spread.values() if touched is not None else ():
+        for entry in self._spread.values() if each_spread else ():
             slot = entry.together[1]
             spread_slots.setdefault(entry.level.priority, []).extend((spread, slot) for spread in entry.spreads)
         for level in self._levels.values():
@@ -291,16 +313,6 @@ class RoomBound:
                     was, now = old.tolist(), new.tolist()
                     self._spreads.moved(row, [(spread, was[slot], now[slot]) for spread, slot in waiting])
             level.room[:, rows[changed]] = room[:, changed]
-        if touched is not None:
-            self._spreads.recount(rows.tolist())
-        for entry in self._spread.values():
-            if touched is None or any(spread.to_be_placed for spread in entry.spreads):
-                self._place(entry)
-        if nodes_changed:
-            self._spreads.laid_out()
-            self._rearranged = self._rearranged[:0]
-
-    # -- inside --------------------------------------------------------------------------------------------------------
 
     def _start_over(self) -> None:
         """Columns are new, or most masks are of nobody who waits: all is worked out again when it is asked for."""

@@ -1,0 +1,149 @@
+"""What DynamicResources writes before a pod is bound, and whether its devices are ready (devices.md 4, 5)."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from kube_rules.devices import ResourceClaim
+from reprieve.cluster.claim_states import ClaimState
+from reprieve.cluster.device_requests import Allocation, Grant
+from reprieve.cluster.extended_resources import ANNOTATION, claim_name, requests_of
+from reprieve.cluster.groups import GroupState
+from reprieve.cluster.pods import PodRecord
+from reprieve.cluster.state import ClusterState
+from reprieve.framework.instructions import CreateObject, DeleteObject, Instruction, PatchObject
+from reprieve.framework.status import SUCCESS, Code, Status
+
+PLUGIN = "DynamicResources"
+FINALIZER = "resource.kubernetes.io/delete-protection"
+
+
+def readiness(key: str, item: ResourceClaim, grants: Sequence[Grant]) -> Status:
+    """SUCCESS: all binding conditions of the devices are true; WAIT: not yet; UNSCHEDULABLE: one has failed."""
+    waits = False
+    for grant in grants:
+        if not grant.binding_conditions:
+            continue
+        reported = next((d for d in item.status.devices if _same_device(d, grant)), None)
+        conditions: dict[str, dict[str, Any]] = {
+            str(c.get("type")): c for c in (reported or {}).get("conditions") or () if c.get("status") == "True"
+        }
+        for name in grant.failure_conditions:
+            if name in conditions:
+                reason, message = (conditions[name].get(field, "") for field in ("reason", "message"))
+                text = f'claim {key} binding failed: reason={reason}, message="{message}"'
+                return Status(Code.UNSCHEDULABLE, text, PLUGIN)
+        waits = waits or not all(name in conditions for name in grant.binding_conditions)
+    return Status(Code.WAIT) if waits else SUCCESS
+
+
+def _same_device(reported: dict[str, Any], grant: Grant) -> bool:
+    where = (reported.get("driver"), reported.get("pool"), reported.get("device"))
+    return where == grant.device and (reported.get("shareID") or "") == grant.share
+
+
+def reservation(
+    claim: ClaimState, allocation: Allocation, pod: PodRecord, group: GroupState | None
+) -> list[Instruction]:
+    """Return the writes that allocate and reserve a claim; `group`: the one that owns it.
+
+    The finalizer comes first: a claim that is allocated without it would never be given back.  Members of a list are
+    added, not lists replaced, so that pods that share a claim can be bound side by side.  The API server refuses that
+    two schedulers allocate it differently: an allocation cannot be changed.
+    """
+    meta = claim.claim.metadata
+    namespace = meta.namespace or "default"
+    consumer = {"resource": "pods", "name": pod.name, "uid": pod.uid}
+    if group is not None:
+        named = {"apiGroup": "scheduling.k8s.io", "resource": "podgroups", "name": group.name}
+        consumer = {**named, "uid": group.uid}
+    status: dict[str, Any] = {"reservedFor": [consumer]}
+    writes: list[Instruction] = []
+    if claim.stated is None:
+        if FINALIZER not in meta.finalizers:
+            patch = {"metadata": {"finalizers": [FINALIZER]}}
+            writes.append(PatchObject("ResourceClaim", namespace, meta.name, patch, uid=meta.uid, strategic=True))
+        status = {"allocation": dict(allocation.body), **status}
+    patch = {"status": status}
+    writes.append(PatchObject("ResourceClaim", namespace, meta.name, patch, "status", uid=meta.uid, strategic=True))
+    return writes
+
+
+def creation(cluster: ClusterState, pod: PodRecord, row: int, allocation: Allocation) -> list[Instruction]:
+    """Make the claim for extended resources, allocate and reserve it, and write its requests to the pod's status.
+
+    The claim belongs to the pod from the first call on and is deleted with it: whatever is not done after that leaves
+    nothing behind (devices.md 4.6).
+    """
+    shaped = cluster.devices.special_shape(pod, row)
+    assert shaped is not None
+    requests, mapped = requests_of(pod.signature.extended, cluster.devices.served, {one.resource for one in shaped[1]})
+    name = claim_name(pod.name, pod.uid)
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": pod.name, "uid": pod.uid, "controller": True}
+    metadata = {
+        "name": name,
+        "namespace": pod.namespace,
+        "annotations": {ANNOTATION: "true"},
+        "ownerReferences": [owner],
+        "finalizers": [FINALIZER],
+    }
+    body = {
+        "apiVersion": ResourceClaim.API_VERSION,
+        "kind": "ResourceClaim",
+        "metadata": metadata,
+        "spec": {"devices": {"requests": requests}},
+    }
+    consumer = {"resource": "pods", "name": pod.name, "uid": pod.uid}
+    status = {"allocation": dict(allocation.body), "reservedFor": [consumer]}
+    mappings = [
+        {"containerName": one.container, "resourceName": one.resource, "requestName": one.request} for one in mapped
+    ]
+    pod_status = {"extendedResourceClaimStatus": {"requestMappings": mappings, "resourceClaimName": name}}
+    return [
+        CreateObject("ResourceClaim", pod.namespace, body),
+        PatchObject("ResourceClaim", pod.namespace, name, {"status": status}, "status", strategic=True),
+        PatchObject("Pod", pod.namespace, pod.name, {"status": pod_status}, "status", uid=pod.uid),
+    ]
+
+
+def removal(namespace: str, name: str, known: ResourceClaim | None) -> DeleteObject:
+    """Delete the claim for extended resources, whether or not it is known to be there."""
+    if known is not None:
+        return DeleteObject("ResourceClaim", namespace, known.metadata.name, known.metadata.uid, FINALIZER)
+    return DeleteObject("ResourceClaim", namespace, name, finalizer=FINALIZER)
+
+
+def leftover_deletion(special: ClaimState | None) -> DeleteObject | None:
+    """Delete what an attempt that ended half-way left of a pod without a place."""
+    if special is None or special.object is None or special.object.metadata.deletion_timestamp is not None:
+        return None
+    meta = special.object.metadata
+    return removal(meta.namespace or "default", meta.name, special.object)
+
+
+def give_back(claim: ClaimState) -> PatchObject:
+    """End an allocation that no pod uses."""
+    meta = claim.claim.metadata
+    status: dict[str, Any] = {"allocation": None, "reservedFor": None}
+    if claim.claim.status.devices:
+        status["devices"] = None  # only what is allocated may have a status
+    patch = {"status": status}
+    known = claim.claim.status
+    results = known.allocation.devices.get("results") if known.allocation is not None else None
+    users = {(one.resource, one.uid) for one in known.reserved_for}
+
+    def again(found: Mapping[str, Any]) -> bool:
+        """Another client has written meanwhile: the devices are the same, and they have no new consumers."""
+        there = found.get("status") or {}
+        same = results is not None and ((there.get("allocation") or {}).get("devices") or {}).get("results") == results
+        return same and {(one.get("resource"), one.get("uid")) for one in there.get("reservedFor") or ()} <= users
+
+    return PatchObject(
+        "ResourceClaim",
+        meta.namespace or "default",
+        meta.name,
+        patch,
+        "status",
+        uid=meta.uid,
+        resource_version=meta.resource_version,
+        again=again,
+    )
