@@ -466,7 +466,7 @@ class World:
 
     @property
     def now(self) -> float:
-        """Virtual time."""
+        """Simulated time, in seconds since the epoch."""
         return self.virtual.now
 
     def record(self, name: str) -> PodRecord:
@@ -575,7 +575,7 @@ def without_gates(item: objects.Pod) -> objects.Pod:
 
 
 def bound_to(item: objects.Pod, name: str) -> objects.Pod:
-    """The pod as somebody else bound it."""
+    """The pod as another client bound it."""
     return replace(item, spec=replace(item.spec, node_name=name), status=replace(item.status, phase="Running"))
 
 

@@ -567,7 +567,7 @@ SPOILT: list[tuple[str, Callable[[ClusterState, PodRecord], object], str]] = [
             "held",
             state.devices.claims["default/d"].held._replace(assumed=state.devices.claims["default/c"].allocation),
         ),
-        "is assumed for nobody|is stale",
+        "is assumed for no pod|is stale",
     ),
 ]
 

@@ -10,7 +10,15 @@ from kube_rules.devices import DeviceSelectorError
 from kube_rules.quantity import NANO
 from reprieve.cluster import device_pools
 from reprieve.cluster.device_allocation import DevicesInUse, PendingClaim, allocate
-from reprieve.cluster.device_pools import Capacity, CapacityPolicy, Device, DeviceMatcher, SliceIndex, Taint, read_slice
+from reprieve.cluster.device_pools import (
+    Capacity,
+    CapacityPolicy,
+    Device,
+    DeviceMatcher,
+    EffectiveTaint,
+    SliceIndex,
+    read_slice,
+)
 from reprieve.cluster.device_requests import Shapes
 from tests.plugins.devices import (
     DRIVER,
@@ -60,7 +68,7 @@ def test_a_slice_is_taken_apart() -> None:
         "mem": Capacity(2**30 * NANO, None),
         "of": Capacity(3 * NANO, CapacityPolicy(values=(NANO, 3 * NANO))),
     }
-    assert one.taints == (Taint("k", "v", "NoSchedule"), Taint("only", "", ""))
+    assert one.taints == (EffectiveTaint("k", "v", "NoSchedule"), EffectiveTaint("only", "", ""))
     assert one.consumes == {"card": {"m": 2 * NANO}}
     assert (one.shared, one.binds_to_node) == (True, True)
     assert (one.binding_conditions, one.failure_conditions) == (("Ready",), ("Broken",))
@@ -145,9 +153,9 @@ def test_rules_add_taints_to_those_of_the_driver(selector: dict[str, str], taint
     """devices.md 3.1"""
     listed = [device("x", taints=[{"key": "own", "effect": "None"}]), device("y")]
     found = read_slice(slice_of("n", listed), [taint_rule("NoExecute", **selector)])
-    ruled = Taint("sick", "", "NoExecute")
+    ruled = EffectiveTaint("sick", "", "NoExecute")
     assert {one.id[2] for one in found.devices if ruled in one.taints} == tainted
-    assert found.devices[0].taints[0] == Taint("own", "", "None")
+    assert found.devices[0].taints[0] == EffectiveTaint("own", "", "None")
 
 
 # -- pools ------------------------------------------------------------------------------------------------------------

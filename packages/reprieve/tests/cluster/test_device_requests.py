@@ -13,7 +13,7 @@ from kube_rules import objects
 from kube_rules.devices import AllocationResult
 from kube_rules.quantity import NANO
 from reprieve.cluster.device_allocation import DevicesInUse, PendingClaim, allocate
-from reprieve.cluster.device_pools import DeviceMatcher, SliceIndex, Taint, read_slice
+from reprieve.cluster.device_pools import DeviceMatcher, EffectiveTaint, SliceIndex, read_slice
 from reprieve.cluster.device_requests import (
     Allocation,
     Shapes,
@@ -58,10 +58,10 @@ TOLERATIONS: list[tuple[Json, bool]] = [
 @pytest.mark.parametrize(("toleration", "covers"), TOLERATIONS)
 def test_which_taint_of_a_device_is_tolerated(toleration: Json, covers: bool) -> None:
     """devices.md 3.2 (resourceclaim.ToleratesTaint)"""
-    taint = Taint("k", "v", "NoExecute")
+    taint = EffectiveTaint("k", "v", "NoExecute")
     assert tolerated([toleration], taint) is covers
     assert tolerated([{"key": "other"}, toleration], taint) is covers
-    assert tolerated([{"key": "k"}], Taint("k", "", "NoExecute")), "a value that is not there is the empty one"
+    assert tolerated([{"key": "k"}], EffectiveTaint("k", "", "NoExecute")), "a value that is not there is the empty one"
     assert not tolerated([], taint)
 
 

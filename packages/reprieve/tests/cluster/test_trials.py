@@ -346,7 +346,7 @@ def test_while_a_cycle_runs_trials_are_its_threads_alone() -> None:
     assert not state.held_by_this_thread
     state.held_by_this_thread = True
     assert state.held_by_this_thread
-    refused = "the picture may be changed only by the thread that runs the cycle"
+    refused = "the cluster cache may be changed only by the thread that runs the cycle"
     assert ask() == dict.fromkeys(entrances, refused)
     for enter in entrances.values():
         with enter():

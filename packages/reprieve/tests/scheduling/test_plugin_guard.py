@@ -579,7 +579,7 @@ def test_a_group_s_algorithm_runs_where_the_cycle_runs() -> None:
     meddler.meddle = True
     found.virtual.now += 600
     message = found.step().rejections[0].message
-    assert "the picture may be changed only by the thread that runs the cycle" in message
+    assert "the cluster cache may be changed only by the thread that runs the cycle" in message
     watch.close()
 
 

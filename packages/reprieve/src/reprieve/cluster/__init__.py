@@ -1,1 +1,1 @@
-"""The picture of the cluster: columns, records, trial views."""
+"""The cluster cache: columns, records, trial views."""

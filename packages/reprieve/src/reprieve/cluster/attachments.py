@@ -1,7 +1,7 @@
 """What is attached where: the CSI volumes of every node, as columns.
 
 Terms: a volume is *explained* on a node where a pod that runs there uses it; a VolumeAttachment whose volume no pod
-there explains still takes its place: its pod is gone and the volume not detached yet, or somebody attached it by hand.
+there explains still takes its place: its pod is gone and the volume not detached yet, or it was attached by hand.
 
 Rules (devices.md 1): the limit of a driver is `allocatable.count` of the node's CSINode; a volume counts once per node;
 volumes of in-tree plugins count for the CSI driver that they have been migrated to, where the CSINode says so; a claim
@@ -229,7 +229,7 @@ def limits_of(csi_node: CSINode) -> dict[str, int]:
 
 
 def migrated_plugins(csi_node: CSINode | None) -> frozenset[str]:
-    """In-tree plugins whose volumes CSI drivers serve on the node."""
+    """In-tree plugins with volumes that CSI drivers serve on the node."""
     if csi_node is None:
         return frozenset()
     return frozenset(filter(None, csi_node.metadata.annotations.get(MIGRATED, "").split(",")))

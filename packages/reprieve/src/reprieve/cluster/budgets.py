@@ -10,14 +10,14 @@ from reprieve.cluster.pods import PodRecord
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """One budget: who counts against it and how many disruptions it still allows."""
+    """One budget: the pods that count against it and how many disruptions it still allows."""
 
     namespace: str
     name: str
     selector: Selector
     allowed: int
     disrupted: frozenset[str]
-    """Names of pods whose disruption the API server already counted."""
+    """Names of pods; the API server has counted their disruption already."""
 
     def counts(self, pod: PodRecord) -> bool:
         """Whether disrupting the pod is charged to this budget."""
@@ -40,7 +40,7 @@ _MOST_LABELS = 1_024
 
 
 class ByLabel:
-    """Selectors of namespaces by one label that they ask for: whom a pod may concern, without asking all of them."""
+    """Selectors of namespaces by one label that they ask for: those that a pod may concern, without asking all."""
 
     def __init__(self, selectors: Iterable[tuple[int, str, Selector]]) -> None:
         self._by_label: dict[str, dict[str, dict[str, list[int]]]] = {}
@@ -75,7 +75,7 @@ class ByLabel:
 
 
 class BudgetIndex:
-    """Some budgets, ready to be asked whom they count.
+    """Some budgets, ready to be asked which pods they count.
 
     Budgets that count the same pods are one: the pods exceed any of them when they exceed the smallest allowance.  A
     budget's number is its place in `allowed` (how many each allows) and `counting` (what it counts by: namespace,

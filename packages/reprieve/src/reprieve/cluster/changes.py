@@ -1,9 +1,9 @@
-"""What has changed in the picture of the cluster since a reader read it last.
+"""What has changed in the cluster cache since a reader read it last.
 
-Whoever keeps answers about nodes has a `ChangeReader` beside them: `take` names the rows to look at again, or says that
+A cache of answers about nodes has a `ChangeReader` beside it: `take` names the rows to look at again, or says that
 everything has to be.  Of groups a `GangReader` says which ones have more pods that run, or fewer.
 
-Invariant: a row whose pods, nominations or allocatable amounts have changed is in the log; whatever else changes on a
+Invariant: a row is in the log if its pods, nominations or allocatable amounts have changed; whatever else changes on a
 node makes `NodeColumns.static_version` grow.
 """
 

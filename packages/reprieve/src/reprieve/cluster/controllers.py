@@ -1,4 +1,4 @@
-"""Who made whom, as far as the scheduler knows: the controllers above a pod or a pod group.
+"""Owners, as far as the scheduler knows them: the controllers above a pod or a pod group.
 
 A Deployment makes its pods by way of ReplicaSets, one for each version of its template, so a pod and the one that
 replaces it in a rolling update have different controllers and the same one above them.  ReplicaSets are read anyway
@@ -23,7 +23,7 @@ OwnershipKey = tuple[str, Owner | None, str | None, str | None]
 
 
 def ownership_key(pod: PodRecord) -> OwnershipKey:
-    """What decides who a pod's highest controllers are; its labels and its group may change."""
+    """What decides which a pod's highest controllers are; its labels and its group may change."""
     return pod.namespace, pod.owner, pod.group, pod.labels.get(POD_TEMPLATE_HASH)
 
 
@@ -32,7 +32,7 @@ class Controllers:
 
     def __init__(self) -> None:
         self._above: dict[tuple[str, str, str], Owner | None] = {}
-        """(kind, namespace, name) -> who made it."""
+        """(kind, namespace, name) -> its owner."""
 
     def set(self, item: KubernetesObject) -> None:
         """Learn of an object or its change."""

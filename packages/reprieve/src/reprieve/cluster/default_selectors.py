@@ -1,4 +1,4 @@
-"""Services, replication controllers, replica sets, stateful sets: whose selectors default spread constraints use.
+"""Services, replication controllers, replica sets, stateful sets: the selectors of default spread constraints.
 
 A pod's *default selector* is what its services' selectors and its controller's selector ask for together
 (kubernetes/kubernetes pkg/scheduler/framework/plugins/helper DefaultSelector).  Without any there is none, and the

@@ -30,7 +30,7 @@ PoolId = tuple[str, str]
 """(driver, pool)."""
 
 
-class Taint(NamedTuple):
+class EffectiveTaint(NamedTuple):
     """A taint of a device; effect NoSchedule, NoExecute or None."""
 
     key: str
@@ -84,7 +84,7 @@ class Device:
     id: DeviceId
     attributes: Mapping[str, Mapping[str, Any]]
     capacity: Mapping[str, Capacity]
-    taints: tuple[Taint, ...]
+    taints: tuple[EffectiveTaint, ...]
     consumes: Mapping[str, Mapping[str, int]]
     shared: bool
     """`allowMultipleAllocations`: shared by claims as long as its capacities last."""
@@ -180,15 +180,16 @@ def read_slice(item: ResourceSlice, rules: Iterable[DeviceTaintRule] = ()) -> Sl
     )
 
 
-def taint_of(rule: DeviceTaintRule) -> Taint:
+def taint_of(rule: DeviceTaintRule) -> EffectiveTaint:
     """The taint that a rule gives to devices."""
-    return Taint(rule.spec.taint.key, rule.spec.taint.value, rule.spec.taint.effect)
+    return EffectiveTaint(rule.spec.taint.key, rule.spec.taint.value, rule.spec.taint.effect)
 
 
-def stated_taints(one: Mapping[str, Any]) -> tuple[Taint, ...]:
+def stated_taints(one: Mapping[str, Any]) -> tuple[EffectiveTaint, ...]:
     """The taints that the driver gave to a device."""
     return tuple(
-        Taint(str(t.get("key", "")), str(t.get("value", "")), str(t.get("effect", ""))) for t in one.get("taints") or ()
+        EffectiveTaint(str(t.get("key", "")), str(t.get("value", "")), str(t.get("effect", "")))
+        for t in one.get("taints") or ()
     )
 
 

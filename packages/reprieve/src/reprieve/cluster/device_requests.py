@@ -16,7 +16,7 @@ from kube_rules.devices import AllocationResult, DeviceClass
 from kube_rules.meta import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
 from kube_rules.quantity import BINARY_SI, NANO, format_quantity, parse
 from kube_rules.selectors import CompiledNodeSelector, compile_node_selector
-from reprieve.cluster.device_pools import Device, DeviceId, Slice, Taint
+from reprieve.cluster.device_pools import Device, DeviceId, EffectiveTaint, Slice
 
 MOST_RESULTS = 32
 """Devices of one claim (resourceapi.AllocationResultsMaxSize)."""
@@ -25,7 +25,7 @@ MOST_OPTIONS = 8
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
-def tolerated(tolerations: Iterable[Mapping[str, Any]], taint: Taint) -> bool:
+def tolerated(tolerations: Iterable[Mapping[str, Any]], taint: EffectiveTaint) -> bool:
     """Whether one of them covers the taint of a device (resourceclaim.ToleratesTaint)."""
     for toleration in tolerations:
         if toleration.get("effect") and toleration["effect"] != taint.effect:
@@ -54,7 +54,7 @@ class Option:
     capacity: Mapping[str, int]
     """Capacity asked for, by name as written, in units of 10^-9."""
 
-    def tolerates(self, taint: Taint) -> bool:
+    def tolerates(self, taint: EffectiveTaint) -> bool:
         """Whether a toleration covers the taint."""
         return tolerated(self.tolerations, taint)
 
@@ -159,7 +159,7 @@ def _constraint(one: Mapping[str, Any]) -> Constraint:
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Grant:
+class DeviceGrant:
     """One device given to one request. `share` and `consumed` are set for devices that several claims share."""
 
     option: str
@@ -176,7 +176,7 @@ class Grant:
 class Allocation:
     """What a claim got. `selector` None: usable everywhere. `body` is status.allocation as the API has it."""
 
-    grants: tuple[Grant, ...]
+    grants: tuple[DeviceGrant, ...]
     selector: CompiledNodeSelector | None
     body: Mapping[str, Any]
 
@@ -207,7 +207,7 @@ def _plain(item: AllocationResult | NodeSelector) -> dict[str, Any]:
 def read_allocation(result: AllocationResult) -> Allocation:
     """The allocation of a claim's status. Raises QuantityError or SelectorError for what does not parse."""
     grants = tuple(
-        Grant(
+        DeviceGrant(
             option=str(one.get("request", "")),
             device=(str(one.get("driver", "")), str(one.get("pool", "")), str(one.get("device", ""))),
             admin=bool(one.get("adminAccess")),
@@ -256,7 +256,7 @@ def write_allocation(
             result["bindingFailureConditions"] = list(one.device.failure_conditions)
         results.append(result)
         grants.append(
-            Grant(
+            DeviceGrant(
                 one.option.name,
                 one.device.id,
                 one.option.admin,

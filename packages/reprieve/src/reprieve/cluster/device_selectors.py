@@ -18,10 +18,10 @@ from kube_rules.cel.syntax import Bind, Call, Fold, Ident, Literal, MakeList, Ma
 from kube_rules.device_expressions import LONGEST, MAX_COST
 from kube_rules.devices import DeviceSelectorError, split_name
 
-__all__ = ["LONGEST", "MAX_COST", "DeviceSelectorError", "Selector", "compiled", "device_value", "split_name"]
+__all__ = ["LONGEST", "MAX_COST", "CompiledSelector", "DeviceSelectorError", "compiled", "device_value", "split_name"]
 
 
-class Selector:
+class CompiledSelector:
     """A compiled expression.
 
     `reads`: the names of attributes and capacities, without domain, that its answer can depend on beside the driver,
@@ -45,7 +45,7 @@ class Selector:
         return found
 
 
-def compiled(expression: str) -> Selector:
+def compiled(expression: str) -> CompiledSelector:
     """The selector of a text. Raises DeviceSelectorError if it does not compile."""
     if len(expression.encode("utf-8", "replace")) > LONGEST:  # not kept: it may be of any length
         raise DeviceSelectorError(f"may not be more than {LONGEST} bytes")
@@ -56,12 +56,12 @@ def compiled(expression: str) -> Selector:
 
 
 @lru_cache(maxsize=1024)
-def _compiled(expression: str) -> Selector | str:
+def _compiled(expression: str) -> CompiledSelector | str:
     try:
         tree = device_expressions.parsed(expression)
     except device_expressions.DeviceExpressionError as error:
         return str(error)
-    return Selector(cel.compiled(tree, ("device",)), _reads(tree))
+    return CompiledSelector(cel.compiled(tree, ("device",)), _reads(tree))
 
 
 def device_value(driver: str, shared: bool, attributes: Mapping[str, Any], capacity: Mapping[str, int]) -> Any:
@@ -112,7 +112,7 @@ _FLAT = (_DRIVER, ("device", "allowMultipleAllocations"))
 
 
 def _reads(tree: cel.Node) -> frozenset[str] | None:
-    """See `Selector.reads`: only where `device` is used in no other way than to look one entry up."""
+    """See `CompiledSelector.reads`: only where `device` is used in no other way than to look one entry up."""
     names: set[str] = set()
 
     def walk(node: cel.Node) -> bool:

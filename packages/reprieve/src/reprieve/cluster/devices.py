@@ -1,4 +1,4 @@
-"""The device side of the picture: claims, slices and classes, and who has which device.
+"""The devices in the cluster cache: claims, slices and classes, and which pod has which device.
 
 Terms: a claim is *stated* to be allocated by the API, or *assumed* to be by this scheduler; a *holder* is a placed pod
 that uses it.  Placing a pod allocates what its claims still lack, taking it away gives that up again
@@ -11,7 +11,7 @@ Rules:
   consumer that is no pod keeps it.
 - A claim of the pod's PodGroup is shared by its pods and reserved for the group, which keeps it until the group is
   gone (KEP-5729).
-- A pod put back in a trial gets back what it had; what the API states even if it was given to somebody meanwhile.
+- A pod put back in a trial gets back what it had; what the API states even if another pod has got it meanwhile.
 
 Invariants: `in_use` is the sum of the allocations of all claims, inside trials too; every change of a claim's holders
 or assumed allocation is one undoable step of the trial.
@@ -39,11 +39,11 @@ from reprieve.cluster.device_allocation import (
 from reprieve.cluster.device_pools import (
     DeviceId,
     DeviceMatcher,
+    EffectiveTaint,
     Pool,
     PoolId,
     Slice,
     SliceIndex,
-    Taint,
     read_slice,
     taint_of,
 )
@@ -104,12 +104,12 @@ class DeviceBook:
         self._index: SliceIndex | None = None
         self._version = 0
         """Grows when slices, classes or rules change."""
-        self._executing: dict[DeviceId, tuple[Taint, ...]] | None = None
+        self._executing: dict[DeviceId, tuple[EffectiveTaint, ...]] | None = None
         """Devices with taints of effect NoExecute, worked out when first asked for."""
         self._pools: dict[int, tuple[Pool, ...]] = {}
         self._pools_stamp: tuple[int, tuple[int, int]] | None = None
         self._touched = TouchLog()
-        """Rows whose devices were taken or given back."""
+        """Rows on which devices were taken or given back."""
         self._verdicts: dict[tuple[int, ...], DeviceVerdicts] = {}
 
     # -- what the API says --------------------------------------------------------------------------------------------
@@ -166,7 +166,7 @@ class DeviceBook:
             state.users.pop(pod.uid, None)
             self._forget_if_unused(state)
 
-    # -- who has what; undone by trials -------------------------------------------------------------------------------
+    # -- holders; undone by trials ------------------------------------------------------------------------------------
 
     def of(self, pod: PodRecord) -> list[ClaimState]:
         """The claims a known pod names, in its order, each once."""
@@ -233,7 +233,7 @@ class DeviceBook:
         return [key for key in pod.claim_keys if self.lists(key, pod.uid)]
 
     def sharing(self, pod: PodRecord, one: PodClaim) -> GroupState | None:
-        """The PodGroup whose claim the pod's entry means (KEP-5729), None: the pod's own."""
+        """The PodGroup that owns the claim of the pod's entry (KEP-5729), None: the pod's own."""
         group = self._groups.get(pod.group) if pod.group is not None else None
         if group is None or group.spec is None or one.reference not in group.spec.claims:
             return None
@@ -293,7 +293,7 @@ class DeviceBook:
                 del in_use.consumed[grant.device]
 
     def _free(self, allocation: Allocation) -> bool:
-        """Whether nobody took the whole devices of an allocation since it was given up."""
+        """Whether no claim took the whole devices of an allocation since it was given up."""
         return not any(grant.device in self.in_use.whole for grant in allocation.grants if not grant.admin)
 
     # -- extended resources -------------------------------------------------------------------------------------------
@@ -360,7 +360,7 @@ class DeviceBook:
                 return True
         return False
 
-    def _tainted(self) -> dict[DeviceId, tuple[Taint, ...]]:
+    def _tainted(self) -> dict[DeviceId, tuple[EffectiveTaint, ...]]:
         newest: dict[PoolId, int] = {}
         for one in self._read.values():
             newest[one.pool] = max(newest.get(one.pool, one.generation), one.generation)
@@ -510,7 +510,7 @@ class DeviceBook:
             holders = {uid for uid, pod in claim.users.items() if pod.row >= 0}
             assert claim.held.holders == holders, f"{claim.key} is held by {sorted(claim.held.holders)}"
             assert claim.held.gone == frozenset() or self._undo.in_trial, f"{claim.key} has holders gone"
-            assert claim.held.assumed is None or claim.held.holders, f"{claim.key} is assumed for nobody"
+            assert claim.held.assumed is None or claim.held.holders, f"{claim.key} is assumed for no pod"
         assert fresh == self.in_use, "the devices in use are off"
         if self._undo.in_trial:
             return
@@ -587,6 +587,6 @@ class DeviceBook:
             self._read.pop(item.metadata.name, None)
 
 
-def _of_rules(rules: Iterable[DeviceTaintRule], device: DeviceId) -> list[Taint]:
+def _of_rules(rules: Iterable[DeviceTaintRule], device: DeviceId) -> list[EffectiveTaint]:
     """Taints of a device by rule; there may be none of it in the slices."""
     return [taint_of(rule) for rule in rules if rule.spec.selects(*device)]

@@ -27,7 +27,7 @@ class GroupSpec:
 
     `min_count` is None for the `basic` policy; of a composite it counts child groups.
 
-    A priority that is not set counts as 0 (preemption.md 1), but there is nothing for pods to be at odds with.
+    A priority that is not set counts as 0 (preemption.md 1), but pods have nothing to conflict with.
     """
 
     min_count: int | None
@@ -51,7 +51,7 @@ class GroupSpec:
     foreign: str | None = None
     """Of another API than scheduling.k8s.io: its apiVersion, empty where there is no object (workloads.md 2)."""
     terms: WorkTerms = field(default=NO_WORK_TERMS, compare=False)
-    """What its annotations say of the work of its pods; it changes often, and never who is a unit."""
+    """What its annotations say of the work of its pods; it changes often, and never what is a unit."""
 
     @property
     def names_class(self) -> bool:
@@ -173,7 +173,7 @@ class CompositeState(_GroupRecord):
         """Its children by `ref`; changed by `reprieve.cluster.trees` alone."""
         self._ordered: tuple[Group, ...] | None = ()
         self.ready_children = 0
-        """Children that are ready, of a tree whose root is `counted`."""
+        """Children that are ready; valid if the root of the tree is `counted`."""
         self.counted = False
         """Of a root: `ready_children` is current below it."""
 
@@ -193,7 +193,7 @@ class CompositeState(_GroupRecord):
 
     @property
     def ready(self) -> bool:
-        """Whether enough children are, of a tree whose root is `counted`."""
+        """Whether enough children are; valid if the root of the tree is `counted`."""
         return self.fault is None and self.ready_children >= max(1, self.min_count)
 
     def leaves(self) -> "Iterator[GroupState]":
@@ -270,13 +270,13 @@ def all_below(group: Group, wanted: Callable[[Group], bool] = lambda _: True) ->
         if one is not group and not wanted(one):
             continue
         found.append(one)
-        # Each has one parent: in a cycle nobody but the first is met again.
+        # Each has one parent: in a cycle only the first is met again.
         waiting.extend(child for child in reversed(one.children) if child is not group)
     return found
 
 
 def disrupted_with(unit: Group) -> list[Group]:
-    """The groups whose pods are disrupted as one with that unit, and the composites between, itself first.
+    """The groups that are disrupted as one with that unit, and the composites between, itself first.
 
     Also where its chain is broken above it, or part of a cycle (composite.md 4.3).
     """

@@ -20,7 +20,7 @@ from reprieve.cluster.state import ClusterState
 CHANGES = 20
 """Changes kept of one object, the latest; and as many steps of trials, which would push the others out."""
 OBJECTS = 10_000
-"""Objects whose changes are kept, those that changed last."""
+"""So many objects have their changes kept, those that changed last."""
 
 _NAME = re.compile(r"[\w./-]+")
 
@@ -61,7 +61,7 @@ class History:
 
 
 class RecordedCluster(ClusterState):
-    """A `ClusterState` whose failed checks tell what happened to the objects that they name."""
+    """A `ClusterState` with failed checks that report what happened to the objects that they name."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -33,7 +33,7 @@ class MatchCounts:
         self.matchers = matchers
         self.counts: Counts = np.zeros(rows, dtype=np.int64)
         self.label_classes: Few[LabelClass] = None
-        """Those whose pods are counted."""
+        """Those with counted pods."""
 
     def add(self, row: int, by: int) -> None:
         """A pod came to a row (1) or left it (-1)."""

@@ -80,7 +80,7 @@ class LabelIndex(Generic[T]):
         self._shelves: dict[str, _Shelf[T]] = {}
         """By namespace."""
         self._everywhere: dict[None, _Shelf[T]] = {}
-        """All namespaces in one, kept from the day somebody asks beyond namespaces until nothing is left."""
+        """All namespaces in one, kept from the first question beyond namespaces until nothing is left."""
         self._in_namespace: dict[str, dict[T, None]] = {}
         self._number = 0
 

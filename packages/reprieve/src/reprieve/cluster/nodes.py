@@ -34,7 +34,7 @@ _ANY_IP = ("", "0.0.0.0")
 
 
 class NodeColumns:
-    """All nodes of the picture; see the module docstring for layout and invariants."""
+    """All nodes of the cluster cache; see the module docstring for layout and invariants."""
 
     def __init__(self, resources: ResourceTable) -> None:
         self._resources = resources
@@ -151,7 +151,7 @@ class NodeColumns:
                 column[row] = ABSENT if value is None else numbers.setdefault(value, len(numbers))
             self.static_version += 1
             changed = True
-        # Images rank nodes but never make one fit: nobody waits for them.
+        # Images rank nodes but never make one fit: no pod waits for them.
         self._set_images(row, node.status.images or ())
         return row, changed
 

@@ -59,7 +59,7 @@ class NominatedAmounts:
             self._resize(2 * last, len(self._amounts))
 
     def moved(self, pod: PodRecord) -> None:
-        """The pod, which is nominated, was placed or displaced: who is placed counts where it is."""
+        """The pod, which is nominated, was placed or displaced: a placed pod counts where it is."""
         self._waiting[self._slot[pod.uid]] = pod.row < 0
 
     def priorities(self) -> tuple[Counts, Counts]:

@@ -1,6 +1,6 @@
 """Where pods run and are nominated, and trial views of that.
 
-Deciding never copies the picture: a *trial* changes it in place, keeps an undo log, and puts everything back
+Deciding never copies the cluster cache: a *trial* changes it in place, keeps an undo log, and puts everything back
 (architecture.md: "undo instead of copy").
 
     with cluster.trial():
@@ -198,7 +198,7 @@ class Placements:
 
     def _refuse_strangers(self) -> None:
         if self._holder is not None and self._holder != get_ident():
-            raise RuntimeError("the picture may be changed only by the thread that runs the cycle")
+            raise RuntimeError("the cluster cache may be changed only by the thread that runs the cycle")
 
     @contextmanager
     def trial(self) -> Iterator[Self]:
@@ -248,7 +248,7 @@ class Placements:
     def assume_amounts(self, rows: npt.NDArray[np.int64], amounts: npt.NDArray[np.int64]) -> Iterator[None]:
         """Pretend that so much more is used on the rows (each once), `int64[columns, rows]`, and nothing else.
 
-        `assume_silently` for who reads nothing of a row but what is used there, which is much quicker.
+        `assume_silently` for callers that read nothing of a row but what is used there, which is much quicker.
         """
         self._refuse_strangers()
         self.nodes.used[:, rows] += amounts

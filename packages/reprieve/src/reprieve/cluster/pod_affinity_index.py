@@ -8,10 +8,10 @@ Terms of this module:
 - An *existing term* is an inter-pod term that some known pod has, with the rows on which such pods run: what others'
   terms say about a pod that comes.
 
-While no pod states a term and nobody asks for match counts, nothing is kept and a placement costs one comparison.
+While no pod states a term and no caller asks for match counts, nothing is kept and a placement costs one comparison.
 
-What is kept goes when nobody needs it: a label class with its last pod, a term with the last pod that states it, of
-match counts those that nobody asked for the longest once there are more than `MOST_MATCH_COUNTS`.
+What is not needed any more is dropped: a label class with its last pod, a term with the last pod that states it, of
+match counts those that were not asked for the longest once there are more than `MOST_MATCH_COUNTS`.
 
 Invariants: `matched.counts[row]` and `existing.rows[row]` equal a recount of the placed pods, inside trials too (undo
 takes the same steps backwards); `existing.known` counts known pods, placed or not, so it does not change in a trial;

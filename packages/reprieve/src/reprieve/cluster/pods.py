@@ -1,7 +1,7 @@
 """Pods as the scheduler sees them: one small record each.
 
 A record is *pending* (`row < 0`), *assumed* or *bound* (`row >= 0`); the difference between the last two is the
-business of whoever acts, not of deciding.  Rows are those of `reprieve.cluster.nodes.NodeColumns`.
+business of the caller, not of deciding.  Rows are those of `reprieve.cluster.nodes.NodeColumns`.
 
 Invariant: `row` and `nominated` are changed only by `reprieve.cluster.state.ClusterState`.
 """
@@ -143,7 +143,7 @@ class PodRecord:
         self.volumes = volumes
         """Claims and disks that matter for placement; None for most pods."""
         self.label_class: LabelClass | None = None
-        """What other pods' selectors see of it, once somebody asked; changed only by the pod affinity index."""
+        """What other pods' selectors see of it, once it was asked for; changed only by the pod affinity index."""
         self.row = NO_ROW
         self.bound = False
         """The API says it is bound; an assumed pod has a row and is not bound."""

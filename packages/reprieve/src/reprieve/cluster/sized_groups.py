@@ -1,7 +1,7 @@
 """Groups without an object: their pods say how many they are (workloads.md 2.4, plain pods of Kueue).
 
 Such a group is there as long as a pod of it is. Where pods give several sizes the largest counts, so that the answer
-does not depend on who comes first and nothing runs that is smaller than somebody asked for.
+does not depend on arrival order and nothing runs that is smaller than a pod asked for.
 
 Invariant: kept are the sizes that pods give which are there.
 """

@@ -1,4 +1,4 @@
-"""The picture of the cluster: what the API says of nodes, pods, groups, budgets and their classes.
+"""The cluster cache: what the API states of nodes, pods, groups, budgets and their classes.
 
 `ClusterState` is one of the few places where the scheduler's state is changed.  Where pods run, and trial views of
 that, is in `reprieve.cluster.placements`; what the API says cannot change inside a trial.
@@ -55,15 +55,15 @@ class ClusterState(Placements):
         self.groups_version = 0
         """Grows when a group object changes: unit membership and priorities may differ."""
         self.terms_version = 0
-        """Grows when an annotation about somebody's work changes."""
+        """Grows when an annotation about work changes."""
         self.doomed: set[str] = set()
-        """UIDs of victims whose preemption was decided, until they are gone or it failed."""
+        """UIDs of victims of decided preemptions, until they are gone or it failed."""
         self._ruling: set[str] = set()
-        """Who says something of its work that decides who may be evicted: pods, groups and classes."""
+        """Pods, groups and classes with an annotation about work that decides which pods may be evicted."""
         self._unsettled: dict[str, deque[float]] = {}
         """By budget: when pods that it counts were gone of which its status may not know yet."""
         self.now = 0.0
-        """The time of the picture (seconds since the epoch): that of the step that reads it, given by the shell."""
+        """The time of the cache (seconds since the epoch): that of the step that reads it, given by the shell."""
         self.default_selectors = DefaultSelectors()
         """Services, controllers: what default spread constraints take their selectors from."""
         self.controllers = Controllers()
@@ -71,9 +71,9 @@ class ClusterState(Placements):
         self.departures: dict[str, float | None] = {}
         """Pods on their way out, by UID: when each is due to be gone (seconds), where that is known."""
         self.departing: dict[OwnershipKey, dict[str, None]] = {}
-        """The UIDs of the same by who made them."""
+        """The UIDs of the same by owner."""
         self.overdue: set[str] = set()
-        """UIDs of pods that were to make room and have not, long after they should have: nobody counts on theirs."""
+        """UIDs of victims that have not left long after they should have: their capacity is not counted on."""
         self.attached = AttachedVolumes(self.volumes, self.nodes, self.changes(of_nodes=False))
 
     # -- what the API says -------------------------------------------------------------------------------------------
@@ -384,7 +384,7 @@ class ClusterState(Placements):
 
     @property
     def rules_of_work(self) -> bool:
-        """Whether anybody says something that decides who may be evicted, and not only at what cost."""
+        """Whether any annotation decides which pods may be evicted, and not only at what cost."""
         return bool(self._ruling)
 
     def _note_rules(self, key: str, rules: bool) -> None:
@@ -478,7 +478,7 @@ class ClusterState(Placements):
 
     @property
     def budget_index(self) -> BudgetIndex:
-        """The budgets as they are now, ready to be asked whom they count."""
+        """The budgets as they are now, ready to be asked which pods they count."""
         if self._budget_index is None:
             self._budget_index = BudgetIndex(self.budgets.values())
         return self._budget_index
@@ -558,10 +558,10 @@ class ClusterState(Placements):
         for pod in self.pods.values():
             assert pod.row < 0 or pod.uid in nodes.pods[pod.row], f"{pod} is not on its row"
             assert pod.terminating == (pod.uid in self.departures), f"{pod} is leaving, or is listed so"
-        assert self.departures.keys() | self.overdue <= self.pods.keys(), "somebody who is gone is listed as leaving"
+        assert self.departures.keys() | self.overdue <= self.pods.keys(), "a pod that is gone is listed as leaving"
         departing = {uid: key for key, uids in self.departing.items() for uid in uids}
         assert departing == {uid: ownership_key(self.pods[uid]) for uid in self.departures}, (
-            "who leaves is not listed by its owners"
+            "a leaving pod is not listed by its owners"
         )
         self.trees.check(self.groups.values())
         self.pod_affinity.check()

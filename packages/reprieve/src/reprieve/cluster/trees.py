@@ -1,4 +1,4 @@
-"""Trees of groups: who is whose child, and where every group stands (composite.md 2, 4).
+"""Trees of groups: parents and children, and where every group stands (composite.md 2, 4).
 
 A group names its parent, which may not exist yet, or be part of a cycle.  Whatever comes or goes, the groups concerned
 learn anew what their root is, or why they have none; and for preemption what they are disrupted with, where a chain
@@ -31,7 +31,7 @@ class GroupTrees:
     def __init__(self, groups: Mapping[str, GroupState], classes: Mapping[str, ClassTerms]) -> None:
         """`classes`: the terms of PriorityClasses by name, which `ClusterState` keeps."""
         self.composites: dict[str, CompositeState] = {}
-        """By `namespace/name`; only those whose object exists."""
+        """By `namespace/name`; only those with an object."""
         self._groups = groups
         self._classes = classes
         self._children: dict[str, dict[str, Group]] = {}
@@ -55,7 +55,7 @@ class GroupTrees:
         return key in self._children
 
     def take_moved(self) -> list[tuple[GroupState, str]]:
-        """Pod groups whose pods wait in another entity now, or for something else, and in which they did before."""
+        """Pod groups with pods that wait in another entity now, or for something else, and in which they did before."""
         moved, self._moved = self._moved, []
         return moved
 
@@ -100,7 +100,7 @@ class GroupTrees:
             composite.by_ref = self._children.get(key, {})
             composite.reorder()
 
-    # -- who is ready ----------------------------------------------------------------------------------------------
+    # -- readiness -------------------------------------------------------------------------------------------------
 
     def is_ready(self, root: Group) -> bool:
         """Whether the tree reaches its numbers with the pods that are known of it (composite.md 2.4)."""
@@ -149,7 +149,7 @@ class GroupTrees:
                 if one.home != before or one.fault != fault:
                     self._moved.append((one, before))
                 continue
-            # Each has one parent: in a cycle nobody but the first is met again.
+            # Each has one parent: in a cycle only the first is met again.
             waiting.extend(child for child in self._children.get(one.key, {}).values() if child is not group)
         return leaves
 
@@ -231,7 +231,7 @@ class GroupTrees:
 
 
 def _count(group: Group) -> bool:
-    """Note of everybody below whether he is ready; whether the group is."""
+    """Note of every group below whether it is ready; return whether the group is."""
     if isinstance(group, GroupState):
         group.ready = group.existing >= max(1, group.min_count)
         return group.ready

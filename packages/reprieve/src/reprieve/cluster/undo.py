@@ -1,7 +1,7 @@
 """How a trial is undone: a log of the calls that take back what was done since.
 
     with undo.scope():
-        ...                      # whoever changes something records the call that changes it back
+        ...                      # every change records the call that changes it back
     # every recorded call was made, the last change first
 
 Whatever is changed is changed back by the same code that changes it, so these calls meet `record` themselves: the log

@@ -287,7 +287,7 @@ def capacity_reach(nodes: NodeColumns, capacity: CSIStorageCapacity) -> Mask:
 
 
 def split(store: VolumeObjects, pod: PodRecord) -> tuple[list[PersistentVolumeClaim], list[PersistentVolumeClaim]]:
-    """A pod's claims that are bound, and those whose binding waits for it; unknown and immediate ones are left out."""
+    """A pod's claims that are bound, and those bound once it is placed; unknown and immediate ones are left out."""
     bound, unbound = [], []
     seen: set[str] = set()
     for used in pod.volumes.claims if pod.volumes is not None else ():

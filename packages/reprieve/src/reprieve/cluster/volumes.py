@@ -1,4 +1,4 @@
-"""Volumes, claims, classes and what nodes can attach: the storage side of the picture.
+"""Volumes, claims, classes and what nodes can attach: storage in the cluster cache.
 
 Objects are kept as the API gave them.  Three things are laid over them:
 
@@ -6,7 +6,7 @@ Objects are kept as the API gave them.  Three things are laid over them:
 - *reservations*: what the scheduler has decided and the API does not show yet - a volume kept for a claim, a node
   chosen for a claim that is to be provisioned.  They last until the API shows them or they are given up, and no trial
   touches them: a pod taken off its node in a trial keeps its volumes, so that preemption never counts on them;
-- *unsettled* pods: placed inside a trial and not reserved; whoever chooses volumes lets the later ones see the choices
+- *unsettled* pods: placed inside a trial and not reserved; the choice of volumes lets the later ones see the choices
   of the earlier ones.  A trial that is undone leaves none.
 
 Invariant: everything but the reservations is derived from the objects and from where pods are.
@@ -52,7 +52,7 @@ VolumeObject = (
 
 ONCE_POD = "ReadWriteOncePod"
 MIGRATED = "storage.alpha.kubernetes.io/migrated-plugins"
-"""Annotation of a CSINode: in-tree plugins whose volumes its drivers serve."""
+"""Annotation of a CSINode: in-tree plugins with volumes that its drivers serve."""
 _MOST_STALE = 1 << 14
 """Nodes that are named one by one as to be read again."""
 
@@ -80,7 +80,7 @@ class StaleAttachments:
     everything: bool = True
 
     def settle(self) -> None:
-        """Of so many nodes that none is worth naming all are read: while nobody asks this must not grow."""
+        """Of so many nodes that none is worth naming all are read: between two questions this must not grow."""
         if len(self.nodes) > _MOST_STALE:
             self.everything = True
             self.nodes.clear()
@@ -176,7 +176,7 @@ class VolumeObjects:
             self.by_class.setdefault(class_of(item), {})[key] = item
             kept, ref = self.kept.get(key), item.spec.claim_ref
             if kept is not None and ref is not None and (ref.uid or not refers_to(item, kept, "")):
-                del self.kept[key]  # the API shows who has it
+                del self.kept[key]  # the API shows which claim has it
         elif isinstance(item, PersistentVolumeClaim) and (fully_bound(item) or SELECTED_NODE in _annotations(item)):
             self.selected.pop(key, None)
         return before

@@ -5,7 +5,7 @@ from typing import Any
 
 from kube_rules.devices import ResourceClaim
 from reprieve.cluster.claim_states import ClaimState
-from reprieve.cluster.device_requests import Allocation, Grant
+from reprieve.cluster.device_requests import Allocation, DeviceGrant
 from reprieve.cluster.extended_resources import ANNOTATION, claim_name, requests_of
 from reprieve.cluster.groups import GroupState
 from reprieve.cluster.pods import PodRecord
@@ -17,7 +17,7 @@ PLUGIN = "DynamicResources"
 FINALIZER = "resource.kubernetes.io/delete-protection"
 
 
-def readiness(key: str, item: ResourceClaim, grants: Sequence[Grant]) -> Status:
+def readiness(key: str, item: ResourceClaim, grants: Sequence[DeviceGrant]) -> Status:
     """SUCCESS: all binding conditions of the devices are true; WAIT: not yet; UNSCHEDULABLE: one has failed."""
     waits = False
     for grant in grants:
@@ -36,7 +36,7 @@ def readiness(key: str, item: ResourceClaim, grants: Sequence[Grant]) -> Status:
     return Status(Code.WAIT) if waits else SUCCESS
 
 
-def _same_device(reported: dict[str, Any], grant: Grant) -> bool:
+def _same_device(reported: dict[str, Any], grant: DeviceGrant) -> bool:
     where = (reported.get("driver"), reported.get("pool"), reported.get("device"))
     return where == grant.device and (reported.get("shareID") or "") == grant.share
 

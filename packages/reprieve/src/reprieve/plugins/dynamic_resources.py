@@ -9,7 +9,7 @@ Rules (kubernetes/kubernetes pkg/scheduler/framework/plugins/dynamicresources, 1
   wrong with a claim or class - a selector that does not compile, say - ends the attempt with SchedulerError.
 - Score: nodes where a prioritized list is served with an earlier option rank higher.
 - PostFilter, PodGroupPostFilter: an allocated claim that keeps its pod, or a pod of the group, from a node and that
-  nobody else uses is given back.
+  no other pod uses is given back.
 - An extended resource that a device class serves becomes a claim of the pod's own, made at PreBind (devices.md 4).
 - PreBind: the finalizer, then allocation and reservation in one write of the status; then the wait for binding
   conditions of the devices.
@@ -260,7 +260,7 @@ class DynamicResources(
     # -- when nothing fits --------------------------------------------------------------------------------------------
 
     def post_filter(self, state: CycleState, diagnosis: Diagnosis) -> PostFilterResult:
-        """Give back a claim of the pod's own whose devices are of no use to it."""
+        """Give back a claim of the pod's own with devices that are of no use to it."""
         asked = state.data.get(self.name)
         if not isinstance(asked, _Asked):
             return PostFilterResult(Status(Code.UNSCHEDULABLE, NO_CLAIMS, self.name))
@@ -428,7 +428,7 @@ def _consumer(pod: PodRecord, group: GroupState | None) -> tuple[str, str]:
 def _in_the_way(
     cluster: ClusterState, claim: ClaimState, waiting: Set[str], rows: npt.NDArray[np.int64], group: str = ""
 ) -> bool:
-    """Whether a claim is allocated for nobody but pods that wait, or their group, and keeps them from some node.
+    """Whether a claim is allocated only for pods that wait, or their group, and keeps them from some node.
 
     `waiting`: UIDs of the pods. `group`: the UID of their group; a claim reserved for it is used by no pod as long as
     no pod that names it has a place.

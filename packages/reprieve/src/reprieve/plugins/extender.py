@@ -53,7 +53,7 @@ class ExtenderError(Exception):
 
 
 class Transport(Protocol):
-    """One extender, as somebody outside reaches it."""
+    """One extender, as a client outside reaches it."""
 
     def call(self, verb: str, body: Mapping[str, Any]) -> Any:
         """POST `body` to the verb; the answer's JSON as plain values. Raises ExtenderError."""
@@ -327,7 +327,7 @@ def address(settings: Extender, verb: str) -> str:
 
 
 def _object(value: Any) -> dict[str, Any]:
-    """A JSON object by lower-case keys: Go reads them without regard to case, and so may who writes them."""
+    """A JSON object by lower-case keys: Go reads them without regard to case, and extenders may write them so."""
     if not isinstance(value, Mapping):
         raise ExtenderError(f"want an object, found {type(value).__name__}")
     return {str(key).lower(): item for key, item in value.items()}

@@ -62,7 +62,7 @@ class GangScheduling(PreEnqueuePlugin, PlacementFeasiblePlugin):
         return Status(Code.WAIT, why, self.name)
 
     def events(self) -> Hints:
-        """Another member, the object, a lower minimum; or a member that was at odds with its group goes."""
+        """Another member, the object, a lower minimum; or a member that conflicted with its group is gone."""
         return {
             EventKind.POD_ADDED: about_own_tree,
             EventKind.POD_PLACED: about_own_tree,

@@ -80,7 +80,7 @@ class _Counted:
         return self.affinity, self.anti, self.existing
 
     @property
-    def nobody(self) -> bool:
+    def empty(self) -> bool:
         """No pod that runs in some domain matches all affinity terms."""
         return not any(counts.any() for counts in self.affinity.values())
 
@@ -184,7 +184,7 @@ class InterPodAffinity(FilterPlugin, ScorePlugin):
             here = index.domains(key)[0][rows]
             labelled &= here > 0
             present &= by_value[here] > 0
-        if not present.all() and counted.of_series and counted.nobody:
+        if not present.all() and counted.of_series and counted.empty:
             present[:] = True
         shunned, repelled = np.zeros(count, dtype=np.bool_), np.zeros(count, dtype=np.bool_)
         for key, by_value in counted.anti.items():

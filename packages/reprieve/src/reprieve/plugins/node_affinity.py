@@ -111,7 +111,7 @@ class NodeAffinity(FilterPlugin, ScorePlugin):
         return default_normalize(scores, reverse=False)
 
     def events(self) -> Hints:
-        """A node whose labels match."""
+        """A node with labels that match."""
         return {EventKind.NODE_ADDED: self._matches_now, EventKind.NODE_CHANGED: self._matches_now}
 
     def _matches_now(self, cluster: ClusterState, pod: PodRecord, event: ClusterEvent) -> bool:

@@ -9,7 +9,7 @@ Rules (kubernetes/kubernetes pkg/scheduler/framework/plugins/podtopologyspread):
   A node without the topology key cannot be cured by taking pods away; too much skew can.
 - ScheduleAnyway scores: for each constraint pods in the domain * ln(domains among the candidates + 2) + maxSkew - 1,
   summed and rounded; then reversed over 0..100.  For the hostname key each candidate is a domain of its own.
-- Pods on their way out do not count.  A selector that is empty counts nobody (but the pod itself matches it).
+- Pods on their way out do not count.  A selector that is empty counts no pods (but the pod itself matches it).
 - Pods without constraints get the defaults of the configuration with the selectors of their services and controllers;
   the built-in defaults also rank nodes that lack one of their keys.
 """
@@ -341,7 +341,7 @@ class _Incremental(IncrementalFilter):
         return counts
 
     def suspects(self) -> Collection[int]:
-        """Those in a domain that got more, if it now has too many: with more elsewhere nobody is worse off."""
+        """Those in a domain that got more, if it now has too many: with more elsewhere no pod is worse off."""
         found: set[int] = set()
         for turn, (constraint, touched) in enumerate(zip(self._constraints, self._touched, strict=True)):
             if not touched:
@@ -433,6 +433,6 @@ def _eligible(nodes: NodeColumns, signature: PodSpecSignature, constraint: Const
 
 
 def _or_empty(cluster: ClusterState, key: str, domains: Counts) -> Counts:
-    """Where scoring looks up a domain, a node without the label counts as one whose label is empty."""
+    """Where scoring looks up a domain, a node without the label counts as one with an empty label."""
     empty = cluster.nodes.label_column(key)[1].get("")
     return domains if empty is None else np.where(domains == 0, empty + 1, domains)

@@ -62,7 +62,7 @@ class TaintToleration(FilterPlugin, ScorePlugin):
         return default_normalize(scores, reverse=True)
 
     def events(self) -> Hints:
-        """A node whose taints the pod tolerates."""
+        """A node with taints that the pod tolerates."""
         return {EventKind.NODE_ADDED: _tolerated_now, EventKind.NODE_CHANGED: _tolerated_now}
 
     @staticmethod

@@ -1,11 +1,11 @@
-"""VolumeBinding: claims that are bound, that wait for this pod, or that nobody has bound yet.
+"""VolumeBinding: claims that are bound, that wait for this pod, or that are not bound yet.
 
 Rules (kubernetes/kubernetes pkg/scheduler/framework/plugins/volumebinding): a claim that is missing, lost, being
 deleted, or unbound although its class does not wait for pods rejects the pod everywhere; volumes in reach, matches and
 provisioning are the business of `reprieve.cluster.volume_matching`.  All of its failures are unresolvable: who runs
 where does not change what a volume is bound to, and what deleting pods might free cannot be foretold (preemption.md 3).
 
-Reserve keeps the chosen volumes and nodes in the picture, so the next pod cannot take them; PreBind says what to write
+Reserve keeps the chosen volumes and nodes in the cache, so the next pod cannot take them; PreBind says what to write
 and what to wait for.  There is no score: upstream's is behind the gate StorageCapacityScoring, which is off.
 """
 
@@ -272,7 +272,7 @@ def _sorted_claims(cluster: ClusterState, pod: PodRecord) -> _Claims | str:
 
 
 def _in_hand(store: VolumeObjects, claim: str, volume: PersistentVolume) -> bool:
-    """Somebody has asked for this binding already, and it only has to be completed."""
+    """This binding has been asked for already, and it only has to be completed."""
     ref = volume.spec.claim_ref
     return volume.metadata.name in store.kept or (
         ref is not None and bool(ref.uid) and ref.uid == store.claims[claim].metadata.uid
@@ -334,5 +334,5 @@ def _more_capacity(_cluster: ClusterState, _pod: PodRecord, event: ClusterEvent)
 
 
 def _gave_volumes_back(_cluster: ClusterState, _pod: PodRecord, event: ClusterEvent) -> bool:
-    """A binding that failed gives up volumes that were kept for it; nobody else will tell."""
+    """A binding that failed gives up volumes that were kept for it; no other event reports it."""
     return event.pod is None or (event.pod.volumes is not None and bool(event.pod.volumes.claims))

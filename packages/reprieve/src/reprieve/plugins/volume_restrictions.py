@@ -34,7 +34,7 @@ def conflicting(ours: InlineDisk, theirs: InlineDisk) -> bool:
 
 
 class VolumeRestrictions(FilterPlugin):
-    """See the module docstring. Reads who is placed where, in the present view."""
+    """See the module docstring. Reads which pods are placed where, in the present view."""
 
     name = "VolumeRestrictions"
     scope: ClassVar[Scope] = Scope.CLUSTER
@@ -47,7 +47,7 @@ class VolumeRestrictions(FilterPlugin):
         )
 
     def pre_filter(self, state: CycleState) -> Status:
-        """Skipped unless there is a disk to look for, or a claim that is somebody else's or is missing."""
+        """Skipped unless there is a disk to look for, or a claim that another pod has or that is missing."""
         volumes = state.pod.volumes
         if volumes is None:
             return _SKIP

@@ -63,11 +63,11 @@ class VolumeZone(FilterPlugin):
         return SUCCESS if found else _SKIP
 
     def add_pod(self, state: CycleState, pod: PodRecord, row: int) -> bool:
-        """Who runs where does not matter here."""
+        """Where pods run does not matter here."""
         return False
 
     def remove_pod(self, state: CycleState, pod: PodRecord, row: int) -> bool:
-        """Who runs where does not matter here."""
+        """Where pods run does not matter here."""
         return False
 
     def filter(self, state: CycleState, rows: Rows) -> Codes:

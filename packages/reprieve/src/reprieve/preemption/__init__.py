@@ -1,1 +1,1 @@
-"""Who must go, who is spared, and why (preemption.md)."""
+"""Preemption: victims, spared units, and why (preemption.md)."""

@@ -1,10 +1,10 @@
-"""Whom victims that come back would evict in turn (cost.md 3).
+"""Evictions in turn by victims that come back (cost.md 3).
 
-Whoever made a victim makes it again: a controller, or a person.  In a trial view, with the preemptor in its place, the
+The owner of a victim makes it again: a controller, or a user.  In a trial view, with the preemptor in its place, the
 victims return, the most important first: each is placed where there is room for it, or evicts the cheapest units of
 lower priority, which return in the next round; as many rounds as are asked for.
 
-Invariant: no unit is evicted twice.  Each evicts only what has a lower priority than itself, and who has been evicted
+Invariant: no unit is evicted twice.  Each evicts only what has a lower priority than itself, and what has been evicted
 is left alone; so no cascade goes in a circle, and none is longer than there are priorities.
 """
 
@@ -33,7 +33,7 @@ MOST_RETURNING: Final = 64
 """So many pods return in one round, those of the most important units; the others count as staying away."""
 
 _Move = tuple[PodRecord, int, tuple[PreemptionUnit, ...]]
-"""A pod that returns, the row it runs on then, and who goes for it."""
+"""A pod that returns, the row it runs on then, and the units evicted for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Cascades:
     depth: int
 
     def after(self, victims: Sequence[PreemptionUnit], placed: Assigned) -> tuple[CascadeStep, ...]:
-        """Who would evict whom after these victims have gone for a preemptor that is placed there.
+        """Return the evictions in turn after these victims were evicted for a preemptor that is placed there.
 
         Leaves the cluster as it was.
         """
@@ -73,7 +73,7 @@ class Cascades:
         return tuple(steps)
 
     def cost(self, verdicts: Sequence[Verdict], steps: Sequence[CascadeStep], own: Cost) -> Cost:
-        """What those who go cost together with those who go in turn; `own`: without them."""
+        """What the victims cost together with those evicted in turn; `own`: without them."""
         in_turn = [unit for step in steps for unit in step.evicted]
         if not in_turn:
             return own
@@ -82,17 +82,17 @@ class Cascades:
         units = sorted([*(verdict.unit for verdict in known.values()), *in_turn], key=lambda unit: unit.importance)
         broken = violating([unit.pods for unit in units], cluster.budget_index)
         some = next(iter(known.values()))
-        everybody = [
+        victims_of_before = [
             known[unit.name] if unit.name in known else replace(some, unit=unit, violates_pdb=violates)
             for unit, violates in zip(units, broken, strict=True)
         ]
-        cost = criteria.cost_of(everybody, criteria.costing(cluster, self.running.evaluator, units))
+        cost = criteria.cost_of(victims_of_before, criteria.costing(cluster, self.running.evaluator, units))
         assert cost is not None
         pods = float(sum(len(unit.pods) for unit in in_turn))
         return tuple(pods if name == Cascade.name else part for name, part in zip(criteria.names, cost, strict=True))
 
     def _return(self, unit: PreemptionUnit, evicted: set[str]) -> tuple[PreemptionUnit, ...]:
-        """Put the unit back where it would run, and take off who goes for it; it stays away if it cannot run whole."""
+        """Put the unit back where it would run, and take off what it evicts; it stays away if it cannot run whole."""
         cluster = self.running.cluster
         with cluster.trial():
             moves = self._moves(unit, set(evicted))
@@ -127,7 +127,7 @@ class Cascades:
         return moves
 
     def _cheapest(self, state: CycleState, evicted: set[str]) -> tuple[int, tuple[PreemptionUnit, ...]] | None:
-        """The row where the pod evicts who costs least, of those who have not been evicted yet."""
+        """The row where the pod evicts what costs least, of units that have not been evicted yet."""
         cluster, evaluator, pod = self.running.cluster, self.running.evaluator, state.pod
         nodes, terms = cluster.nodes, cluster.class_terms_of(pod)
         usable = evaluator.view(state).static_mask.copy()

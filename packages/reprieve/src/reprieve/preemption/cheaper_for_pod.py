@@ -26,7 +26,7 @@ from reprieve.preemption.victim_search.problem import Kind, Numbers, budgets_tha
 
 @dataclass(frozen=True, slots=True)
 class Cheapest:
-    """Who goes on a row, most important first, and the cost, budgets counted over them."""
+    """The units evicted on a row, most important first, and the cost, budgets counted over them."""
 
     cost: Cost
     units: tuple[PreemptionUnit, ...]

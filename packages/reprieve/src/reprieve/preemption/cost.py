@@ -120,11 +120,11 @@ class Criteria:
     def costing(
         self, cluster: ClusterState, evaluator: Evaluator | None, units: Sequence[PreemptionUnit]
     ) -> "Costing | None":
-        """What the criteria need to know before anybody is displaced; upstream's comparison needs nothing."""
+        """What the criteria need to know before any pods are displaced; upstream's comparison needs nothing."""
         return None if self.upstream else Costing(cluster, evaluator, units)
 
     def cost_of(self, verdicts: Sequence[Verdict], costing: "Costing | None" = None) -> Cost | None:
-        """A sortable cost, cheapest first: a number by each criterion, in order. None where nobody has to go.
+        """A sortable cost, cheapest first: a number by each criterion, in order. None where no pods are evicted.
 
         `costing`: needed unless it is upstream's comparison.
         """
@@ -186,9 +186,9 @@ def _native_cost(evicted: Sequence[Verdict], gangs: int | None = None) -> Cost:
 
 
 class Costing:
-    """What criteria look at beside the units: the picture, and how many of each gang run before anybody goes.
+    """What criteria look at beside the units: the cluster cache, and how many of each gang run before any is evicted.
 
-    To be made before anybody is displaced for a trial.
+    To be made before any pods are displaced for a trial.
     """
 
     def __init__(self, cluster: ClusterState, evaluator: Evaluator | None, units: Sequence[PreemptionUnit]) -> None:

@@ -69,7 +69,7 @@ class PrioritySum(_ByFacts):
 
 
 class Units(_ByFacts):
-    """How many workloads go: pods by themselves, and groups that go as a whole."""
+    """How many workloads are evicted: pods by themselves, and groups that are evicted whole."""
 
     name = "units"
     text: ClassVar[str] = "fewest workloads"
@@ -93,7 +93,7 @@ class Pods(_ByFacts):
 
 
 class StartTime(_ByFacts):
-    """The earliest start among the victims of the highest priority, negated: who started late goes before others."""
+    """The earliest start among the victims of the highest priority, negated: what started late is evicted first."""
 
     name = "startTime"
     text: ClassVar[str] = "latest start of the most important victims"
@@ -173,7 +173,7 @@ class MinimumRuntime(PreemptionCost):
     measure: ClassVar[str] = "workloads"
 
     def beyond_the_node(self, cluster: ClusterState) -> Hashable | None:
-        """Nothing as long as nobody says a minimum: then it is the same for all."""
+        """Nothing as long as no annotation states a minimum: then it is the same for all."""
         return None if cluster.rules_of_work else ()
 
     def of_units(self, units: EvictionUnits) -> Costs:

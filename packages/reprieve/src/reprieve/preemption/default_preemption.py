@@ -64,11 +64,11 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin):
 
     @property
     def waits_for_completions(self) -> bool:
-        """Whether preemptors may wait for who ends by itself: then the deadlines of Jobs count (cost.md 6.3)."""
+        """Whether preemptors may wait for pods that end by themselves: then deadlines of Jobs count (cost.md 6.3)."""
         return self._options.wait_for_completions > 0
 
     def attach(self, running: RunningProfile) -> None:
-        """Tell the plugin where it runs. Raises ConfigurationError for a criterion that nobody knows."""
+        """Attach the plugin to the profile it runs in. Raises ConfigurationError for an unknown criterion."""
         chosen = self._options
         depth = chosen.cascade_depth
         criteria = criteria_of(tuple(chosen.cost), running.profile.plugins, depth=depth)
@@ -137,7 +137,7 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin):
         return self._unless_it_waits(found, pods, lambda: _assign(attempt, wanted))
 
     def _predecessors(self, pods: Sequence[PodRecord], group: Group | None) -> list[PodRecord]:
-        """Who leaves room that counts as the preemptor's own."""
+        """Leaving pods with capacity that counts as the preemptor's own."""
         cluster = self._attached().running.cluster
         if not self._options.successor or not cluster.departures:
             return []
@@ -146,7 +146,7 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin):
     def _unless_it_waits(
         self, found: PostFilterResult, pods: Sequence[PodRecord], assign: Callable[[], Assigned | None]
     ) -> PostFilterResult:
-        """What was found, if it evicts nobody or there is nothing to wait for; else what is waited for."""
+        """What was found, if it evicts no pods or there is nothing to wait for; else what is waited for."""
         preemption = found.proposal
         if not isinstance(preemption, Preemption) or not preemption.victims:
             return found

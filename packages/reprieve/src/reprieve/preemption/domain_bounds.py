@@ -1,7 +1,7 @@
 """What making room in a domain costs at least, before anything is placed there (preemption.md 4.6).
 
 Under a topology constraint a group that preempts is placed in each domain in turn; the cheapest eviction wins.  Most
-domains cannot: what the nodes hold and who runs there tells that so many pods have to go, one of them at least that
+domains cannot: what the nodes hold and run means that so many pods must be evicted, one of them at least that
 important.  Domains are searched in the order of these bounds until no other can be cheaper than the second best found.
 
 The bound counts the places for the group's members that each node gains for every number of victims, by requests alone,
@@ -35,7 +35,7 @@ Counts = npt.NDArray[np.int64]
 Price = tuple[bool, Cost]
 
 FREE: Price = (False, ())
-"""Of a domain where perhaps nobody has to go: nothing is cheaper."""
+"""Of a domain where perhaps no pods are evicted: nothing is cheaper."""
 _IMPOSSIBLE = 1 << 60
 _NOT_STARTED = float("inf")
 
@@ -44,8 +44,8 @@ _NOT_STARTED = float("inf")
 class DomainBounds:
     """`cheapest_first`: the least that room in a domain costs, and its index in `domains`, cheapest first.
 
-    `alike`: who is placed and who goes are identical pods in units of their own, and nothing but resources is in play,
-    so that of a candidate the number of victims tells all but who they are.
+    `alike`: the placed and the evicted pods are identical in units of their own, and nothing but resources is in play,
+    so that of a candidate the number of victims gives all but their names.
     """
 
     attempt: PodGroupAttempt
@@ -272,7 +272,7 @@ def _sums(like: Counts, victims: _Victims, which: slice | npt.NDArray[np.bool_])
 
 
 def _highest(rooms: _DomainFreeResources, victims: _Victims) -> Counts:
-    """`int64[domains]`: the least priority such that there is room with everybody up to it gone."""
+    """`int64[domains]`: the least priority such that there is room with all units up to it gone."""
     left, starts = rooms.left, rooms.starts
     levels = np.unique(victims.priorities)
     low = np.zeros(len(starts), dtype=np.int64)
@@ -295,7 +295,7 @@ def _fewest_gone(
 ) -> tuple[Counts, Counts]:
     """`int64[rows]` twice: how many pods go at least if all places that the domain lacks cost what this row's do.
 
-    `int64[columns, rows]` `beside`: what is free with nobody gone, `free` the places in it; `lacking`: `int64[rows]`,
+    `int64[columns, rows]` `beside`: what is free with no unit gone, `free` the places in it; `lacking`: `int64[rows]`,
     those that the row's domain lacks.
     And the least sum of their priorities.  The least over a domain's rows is a bound for the domain: no mixture of
     rows is cheaper by the place than the row where places are cheapest.

@@ -1,6 +1,6 @@
 """What extenders make of the candidates of a single preemptor: they drop nodes and change victims (scheduling.md 6).
 
-As upstream's `callExtenders`; for groups nobody is asked, as upstream.  Two rules of ours stand: only units of lower
+As upstream's `callExtenders`; for groups none is asked, as upstream.  Two rules of ours stand: only units of lower
 priority go, and they go whole.  So a victim that an extender names brings the rest of its unit with it, and one that
 may not be evicted is a failure of the plugin.
 """
@@ -19,7 +19,7 @@ ASKED_FOR = "an extender asked for it"
 
 
 def judges_of(profile: Profile, state: CycleState) -> list[CandidatePlugin]:
-    """Who has a say about this pod's candidates: mostly nobody, and then they need not be listed."""
+    """Plugins that judge this pod's candidates: mostly none, and then candidates need not be listed."""
     return [p for p in profile.plugins if isinstance(p, CandidatePlugin) and p.judges_candidates(state)]
 
 

@@ -5,7 +5,7 @@ of identical preemptors costs a full pass once.  A preemptor that differs from a
 over the answers of the rows on which both may evict the same units.  Where resources are all that an eviction changes,
 many rows are judged together (`reprieve.preemption.victim_columns`): that is what preemptors cost that all differ.
 
-Who has to go is worked out for the chosen row alone.
+Victims are worked out for the chosen row alone.
 """
 
 from collections.abc import Hashable, Mapping, Sequence
@@ -54,7 +54,7 @@ from reprieve.preemption.victim_columns import VictimColumns
 
 _SIGNATURES = 64
 _MOST_CASCADES = 64
-"""On so many rows it is evaluated whom the victims would evict in turn."""
+"""On so many rows evictions in turn are evaluated."""
 _MOST_SEARCHED = 64
 """On so many rows the sets of units are compared."""
 _MOST_TRIED = 4
@@ -157,7 +157,7 @@ class PodPreemption:
         """
         cluster, pod, rank = self._cluster, state.pod, self._cluster.nodes.rank
         best, row = found.cost, found.row
-        who: Cheapest | None = None
+        cheapest_units: Cheapest | None = None
         native = self._criteria.native
         if native:
             hopeful = answers.hopeful(curable, found.cost, rank)
@@ -170,14 +170,14 @@ class PodPreemption:
                 answers.search(candidate, cheapest_on_row(self._running, self._criteria, pod, candidate))
             cheapest = answers.searched[candidate]
             if cheapest is not None and (cheapest.cost, rank[candidate]) < (best, rank[row]):
-                best, row, who = cheapest.cost, candidate, cheapest
-        if who is None:
+                best, row, cheapest_units = cheapest.cost, candidate, cheapest
+        if cheapest_units is None:
             return found, None
-        verdicts = judged(cluster, pod, row, who.units)
+        verdicts = judged(cluster, pod, row, cheapest_units.units)
         return self._instead(found, row, self._cost_of(verdicts) or best), verdicts
 
     def _cost_of(self, verdicts: Sequence[Verdict]) -> Cost | None:
-        """What an eviction costs with nobody displaced."""
+        """What an eviction costs with no pods displaced."""
         costing = self._criteria.costing(self._cluster, self._evaluator, [verdict.unit for verdict in verdicts])
         return self._criteria.cost_of(verdicts, costing)
 
@@ -227,7 +227,7 @@ class PodPreemption:
     def _with_cascades(
         self, state: CycleState, curable: npt.NDArray[np.int64], answers: RowAnswers, *, numbers: bool
     ) -> Preemption:
-        """The cheapest row by what its victims cost together with those whom they would evict in turn (cost.md 3).
+        """The cheapest row by what its victims cost together with what they would evict in turn (cost.md 3).
 
         Rows are evaluated in the order of what they cost without, until no other can be cheaper: to evict more never
         costs less.  At most so many that it stays bounded.
@@ -282,7 +282,7 @@ class PodPreemption:
     def _answers(
         self, state: CycleState, curable: npt.NDArray[np.int64], *, numbers: bool, searches: bool
     ) -> RowAnswers:
-        """An answer for every row whose failure is curable: what it costs, or why it is no candidate.
+        """An answer for every row with a curable failure: what it costs, or why it is no candidate.
 
         `numbers`: only resources are in play. `searches`: the sets of units are compared on rows evaluated singly.
         """
@@ -305,7 +305,7 @@ class PodPreemption:
         return tuple(insufficient(names[column]) for column, _ in state.signature.requests)
 
     def _verdicts(self, state: CycleState, row: int, *, numbers: bool) -> tuple[Verdict, ...]:
-        """Who has to go on a row that is a candidate, and why."""
+        """Verdicts on the units of a row that is a candidate."""
         found, _ = self._on_row(state, row, numbers=numbers)
         assert isinstance(found, Candidate)
         return found.verdicts
@@ -452,14 +452,14 @@ class PodPreemption:
         return self._candidate(row, verdicts, costing)
 
     def _candidate(self, row: int, verdicts: tuple[Verdict, ...], costing: Costing | None) -> Candidate | Misfit:
-        """The cost of evicting on a row; a node where nobody has to go is none (it failed for another reason)."""
+        """The cost of evicting on a row; a node where no pods are evicted is none (it failed for another reason)."""
         cost = self._criteria.cost_of(verdicts, costing)
         if cost is None:
             return (NO_VICTIMS_POD,)
         return Candidate(row, verdicts, cost)
 
     def _refusal(self, diagnosis: Diagnosis, curable: npt.NDArray[np.int64], answers: RowAnswers) -> str:
-        # kube-scheduler evicts nobody for devices: where that is of no use here either, its message is used.
+        # kube-scheduler evicts no pods for devices: where that is of no use here either, its message is used.
         devices = diagnosis.rejected.get(_DEVICES)
         if devices is not None:
             curable = curable[~devices[curable]]

@@ -24,7 +24,7 @@ RESOURCES_PLUGIN = "NodeResourcesFit"
 def only_resources(profile: Profile, states: Iterable[CycleState]) -> bool:
     """Whether resources are all that an eviction can change for these pods.
 
-    A rule of a pod that may come back counts too, hence `concerns`: it does not depend on who is placed now.
+    A rule of a pod that may come back counts too, hence `concerns`: it does not depend on what is placed now.
     """
     resources = [plugin for plugin in profile.node_filters if plugin.name == RESOURCES_PLUGIN]
     if not resources or not resources[0].checks_everything:

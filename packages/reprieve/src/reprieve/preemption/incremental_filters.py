@@ -20,7 +20,7 @@ from reprieve.preemption.units import PreemptionUnit
 
 
 class _Each(IncrementalFilter):
-    """For a filter whose states have to be notified of every pod one by one."""
+    """For a filter with states that have to be notified of every pod one by one."""
 
     def __init__(self, plugin: FilterPlugin, states: Sequence[CycleState]) -> None:
         self._plugin = plugin
@@ -38,7 +38,7 @@ class _Each(IncrementalFilter):
         return True
 
     def suspects(self) -> Collection[int]:
-        """Everybody, if anything counted."""
+        """All of them, if anything counted."""
         counted, self._counted = self._counted, False
         return range(len(self._states)) if counted else ()
 
@@ -47,7 +47,7 @@ class _Each(IncrementalFilter):
 
 
 class _Kind:
-    """Assigned pods of one priority whose rules read the same. `indices`: their places in scheduling order."""
+    """Assigned pods of one priority and with equal rules. `indices`: their places in scheduling order."""
 
     def __init__(self) -> None:
         self.indices: list[int] = []

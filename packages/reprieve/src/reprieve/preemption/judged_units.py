@@ -18,9 +18,9 @@ VIOLATIONS, HIGHEST, GANGS, WEIGHT, PODS, LATEST = range(6)
 
 
 class JudgedUnits:
-    """The units of some rows and who of them has to go.
+    """The units of some rows and which of them are evicted.
 
-    `lack`: int64[requests, rows], what the preemptor lacks with everybody there.  `short`: bool[requests, rows], what
+    `lack`: int64[requests, rows], what the preemptor lacks with all units there.  `short`: bool[requests, rows], what
     it lacks with all of them gone.  `there`: bool[rows], whether there are potential victims.
     """
 
@@ -37,7 +37,7 @@ class JudgedUnits:
         self.cost = self._costs()
 
     def _reprieved(self, left: Counts) -> Mask:
-        """bool[depth, rows]: who goes. Those that violate a budget are tried first, then the others."""
+        """bool[depth, rows]: evicted units. Those that violate a budget are tried first, then the others."""
         units = self._units
         gone = _gone(units.amounts, left, units.violates)
         if units.standing is not None:
@@ -64,7 +64,7 @@ class JudgedUnits:
         return (lowest == highest) | ~self.there, highest
 
     def _costs(self) -> Costs:
-        """Of those who go, nothing but zeros where nobody does."""
+        """Of the evicted units, nothing but zeros where there are none."""
         units, gone = self._units, self._gone
         cost = np.zeros((6, gone.shape[1]), dtype=np.float64)
         cost[PODS] = pods = (units.size * gone).sum(axis=0)
@@ -87,7 +87,7 @@ class JudgedUnits:
         return cost
 
     def least(self, highest_known: float, worth: float) -> Costs:
-        """What no set of the units costs less than that makes up for what is lacking, where somebody has to go.
+        """What no set of the units costs less than that makes up for what is lacking, where any must be evicted.
 
         So many units are needed as would be of the largest; one of them has the lowest priority that suffices, and the
         others weigh what the lightest does.  Budgets count for nothing.  Where that is not above what is known to do
@@ -129,7 +129,7 @@ class JudgedUnits:
         start: npt.NDArray[np.float64] = begun[
             np.maximum(first + number - np.minimum(needed, number), first), np.arange(begun.shape[1])
         ]
-        # Of like units, in order of their start, none but the last so many start later than the first of those who go.
+        # Of like units, in order of their start, none but the last so many start later than the first evicted one.
         same = (units.priority[1:] == units.priority[:-1]) & (units.size[1:] == units.size[:-1])
         like = ((same & (begun[1:] >= begun[:-1])) | ~(below[1:] & below[:-1])).all(axis=0)
         if not like.all():
@@ -152,7 +152,7 @@ class JudgedUnits:
 
 
 def _gone(amounts: Counts, left: Counts, violates: Mask) -> Mask:
-    """bool[depth, rows]: who goes, in the order of the units; those that violate a budget are tried first."""
+    """bool[depth, rows]: evicted units, in the order of the units; those that violate a budget are tried first."""
     gone = _to_go(amounts, left)
     torn = np.flatnonzero(violates.any(axis=0))
     if len(torn):
@@ -164,7 +164,7 @@ def _gone(amounts: Counts, left: Counts, violates: Mask) -> Mask:
 
 
 def _broken(gang: Counts, slack: Counts, gone: Mask) -> Counts:
-    """int64[rows]: how many gangs break with those who go, of which pods go one by one.
+    """int64[rows]: how many gangs break with the evicted pods, of gangs that are evicted pod by pod.
 
     `gang`: int64[depth, rows], the turn of the first pod of the unit's gang on the row, -1 for none; `slack`: of it.
     """
@@ -177,7 +177,7 @@ def _broken(gang: Counts, slack: Counts, gone: Mask) -> Counts:
 
 
 def _to_go(amounts: Counts, left: Counts, asked: Mask | None = None) -> Mask:
-    """bool[depth, rows]: who cannot be put back, one after the other; of those `asked` about alone if that is given.
+    """bool[depth, rows]: which cannot be put back, one after the other; of those `asked` about alone if that is given.
 
     `amounts`: int64[requests, depth, rows], `left`: int64[requests, rows] with all of them gone.
     """

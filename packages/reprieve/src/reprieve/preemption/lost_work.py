@@ -32,11 +32,11 @@ class LostWork:
 
 @dataclass(slots=True)
 class EvictedPods:
-    """The victims of a preemption whose calls were made, and what their evictions have thrown away so far."""
+    """The victims of a preemption with eviction calls made, and the work lost so far."""
 
     uids: set[str] = field(default_factory=set)
     running_seconds: float = 0.0
-    """Summed over the pods whose start is known."""
+    """Summed over the pods with a known start."""
     gpu: float = 0.0
     """GPU-seconds."""
     cpu: float = 0.0
@@ -65,7 +65,7 @@ def processors(resources: ResourceTable, signature: PodSpecSignature) -> tuple[i
 
 
 def unsaved_seconds(cluster: ClusterState, pod: PodRecord) -> float:
-    """How long the pod has worked since that was saved, and the cost of its restart, at the time of the picture."""
+    """How long the pod has worked since that was saved, and the cost of its restart, at the time of the cache."""
     terms = cluster.terms_of(pod)
     restart = terms.restart_cost or 0.0
     if pod.start is None:

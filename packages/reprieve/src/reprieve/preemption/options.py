@@ -1,4 +1,4 @@
-"""What may be chosen about preemption: as it is configured, and as it is passed on to whoever looks for victims."""
+"""What may be chosen about preemption: as it is configured, and as the search for victims gets it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ class PreemptionOptions:
     successor: bool = True
     """What a predecessor leaves counts as the preemptor's own (cost.md 5.6)."""
     wait_for_completions: float = 0.0
-    """For how long those who say when they end are waited for (cost.md 6)."""
+    """For how long units with an expected end are waited for (cost.md 6)."""
     plain: bool = False
     share: bool = True
     """Both select reference paths, for property tests."""
@@ -39,7 +39,7 @@ class EvictionOptions:
 
     `victim_search` PriorityFloor: no unit above the lowest priority that suffices is touched.  `placement`
     MinimizeVictims: the cheapest eviction that makes room anywhere is sought, not only what a reprieve leaves
-    (cost.md 4.8); for groups budgets are counted over those who would go, so that candidates are compared by one
+    (cost.md 4.8); for groups budgets are counted over the victims, so that candidates are compared by one
     yardstick.
     """
 
@@ -50,7 +50,7 @@ class EvictionOptions:
     criteria: Criteria = DEFAULT
     """By what evictions are compared (cost.md 1)."""
     cascades: Cascades | None = None
-    """Whether it is evaluated whom the victims would evict in turn (cost.md 3)."""
+    """Whether evictions in turn are evaluated (cost.md 3)."""
     plain: bool = False
     share: bool = True
     """Both select reference paths, for property tests."""

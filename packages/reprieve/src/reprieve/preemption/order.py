@@ -72,7 +72,7 @@ class Ranking:
         return found
 
     def violating(self, indices: Iterable[int]) -> list[bool]:
-        """Which of the units, given by ascending index, violate a budget if they and nobody else go."""
+        """Which of the units, given by ascending index, violate a budget if they and no others are evicted."""
         return exceeding([self.charged[i] for i in indices], self.allowed)
 
     def on(self, rows: Iterable[int]) -> list[int]:

@@ -79,7 +79,7 @@ class Verdict:
 
     @property
     def evicted(self) -> bool:
-        """It has to go."""
+        """It is evicted."""
         return self.reason is not None
 
 
@@ -97,7 +97,7 @@ class Criterion(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CascadeStep:
-    """One eviction in turn (cost.md 3): in which round, who came back, and who would go for it."""
+    """One eviction in turn (cost.md 3): its round, the unit that came back, and what it would evict."""
 
     level: int
     evictor: PreemptionUnit
@@ -106,7 +106,7 @@ class CascadeStep:
 
 @dataclass(frozen=True, slots=True)
 class CascadeAvoided:
-    """What would have been cheaper if nobody came back: who would have gone, and whom they would have evicted."""
+    """What would have been cheaper if no victims came back: those victims, and their evictions in turn."""
 
     victims: tuple[PreemptionUnit, ...]
     steps: tuple[CascadeStep, ...]
@@ -121,17 +121,17 @@ class Compared:
 
     domain: str
     cost: Cost | None
-    """None: nobody would have to go there."""
+    """None: no pods would be evicted there."""
     steps: tuple[tuple[str, int], ...] = ()
 
 
 class WaitsFor(Enum):
-    """What a preemptor waits for before it evicts anybody."""
+    """What a preemptor waits for before it evicts any pods."""
 
     DELAY = "PreemptionDelay"
     """Its own `preemption-delay` to be over."""
     PREDECESSOR = "Predecessor"
-    """Those of the same owner who are leaving."""
+    """Leaving pods of the same owner."""
     COMPLETIONS = "Completions"
     """Units that say when they end."""
     MINIMUM_RUNTIME = "MinimumRuntime"
@@ -140,14 +140,14 @@ class WaitsFor(Enum):
 
 @dataclass(frozen=True, slots=True)
 class PutOff:
-    """A preemption that is put off (cost.md 5.6, 5.7, 6): for what, and until when at the latest."""
+    """A deferred preemption (cost.md 5.6, 5.7, 6): for what, and until when at the latest."""
 
     why: WaitsFor
     message: str
     until: float | None = None
     """Seconds since the epoch: then it is tried again, whatever happens; None: when something happens."""
     pods: tuple[PodRecord, ...] = ()
-    """Whose room it waits for."""
+    """It waits for their capacity."""
     nominations: tuple[tuple[PodRecord, int], ...] = ()
     """Room that is held meanwhile."""
 
@@ -160,13 +160,13 @@ class Nominated:
 
 
 class NoRoom(Enum):
-    """Why no room was made for a preemptor."""
+    """Why no capacity was freed for a preemptor."""
 
     POLICY_NEVER = "PreemptionPolicyNever"
     UNDER_WAY = "UnderWay"
     """Its victims of before are still leaving."""
     NO_LOWER_PRIORITY = "NoLowerPriority"
-    """Nobody who runs has a lower priority."""
+    """No running pod has a lower priority."""
     DOES_NOT_FIT = "DoesNotFit"
     """It would not fit with every potential victim gone."""
     BUDGETS = "Budgets"
@@ -179,7 +179,7 @@ class NoRoom(Enum):
 
 @dataclass(frozen=True, slots=True)
 class PreemptionInVain:
-    """A preemption of a pod group that did not come about: who was considered, and why it did not help."""
+    """A preemption of a pod group that did not come about: what was considered, and why it did not help."""
 
     group: Group
     why: NoRoom
@@ -222,15 +222,15 @@ class Preemption:
     cost: Cost | None = None
     """What this one costs, by those criteria."""
     cascade: tuple[CascadeStep, ...] = ()
-    """Whom the victims would evict in turn when they come back, as far as that was evaluated."""
+    """Evictions in turn when the victims come back, as far as that was evaluated."""
     avoided: CascadeAvoided | None = None
-    """The eviction that would have been chosen if nobody came back."""
+    """The eviction that would have been chosen if no victims came back."""
     remains: tuple[PreemptionUnit, ...] = ()
     """Units that are not evicted, of gangs that are below their minimum with this eviction or without: not spared."""
     left_over: tuple[PodRecord, ...] = ()
     """Running pods of gangs that fall below their minimum by this eviction: their work is lost as well."""
     by_score: tuple[PreemptionUnit, ...] | None = None
-    """Who would go if the group were placed by score; None where nothing else was considered."""
+    """Victims if the group were placed by score; None where nothing else was considered."""
 
     @property
     def victims(self) -> list[Verdict]:

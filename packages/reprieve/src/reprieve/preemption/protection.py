@@ -1,4 +1,4 @@
-"""Who is no victim because of annotations about work, and evictions that keep to every budget (cost.md 2.6 to 2.8).
+"""Units spared because of annotations about work, and evictions that keep to every budget (cost.md 2.6 to 2.8).
 
 Rules: a unit within its minimum runtime is no potential victim; a gang that an eviction would leave below its minimum
 goes as a whole where it says so; a preemptor whose class respects budgets violates none, counted over all who would go
@@ -21,7 +21,7 @@ from reprieve.preemption.units import PreemptionUnit, units_below
 BUDGET_RESPECTED = "a PodDisruptionBudget would be violated"
 """Why a node is no candidate for a preemptor of a class that respects budgets."""
 _SOONEST = 1.0
-"""Seconds after which who waits for a minimum runtime is tried again at the earliest."""
+"""Seconds after which a preemptor that waits for a minimum runtime is tried again at the earliest."""
 
 
 def potential_victims(
@@ -40,9 +40,9 @@ def potential_victims(
 def until_runtimes_are_over(
     cluster: ClusterState, priority: int, pods: Iterable[PodRecord], terms: ClassTerms
 ) -> PutOff | None:
-    """What a preemptor in vain waits for: the first of those within their minimum runtime to have run it.
+    """What a preemptor without success waits for: the first unit whose minimum runtime is over.
 
-    None where nobody is.
+    None where no unit is within one.
     """
     if not cluster.rules_of_work or terms.may_break_minimum_runtime:
         return None
@@ -63,7 +63,7 @@ def _runtime_is_over(cluster: ClusterState, unit: PreemptionUnit) -> float:
 def left_below_minimum(cluster: ClusterState, victims: Iterable[PreemptionUnit]) -> set[str]:
     """Gangs that the eviction would leave below their minimum, with pods that go on running, and that then go whole.
 
-    To be asked with nobody displaced.
+    To be asked with no pods displaced.
     """
     gone: Counter[str] = Counter()
     going_whole: set[str] = set()
@@ -83,7 +83,7 @@ def left_below_minimum(cluster: ClusterState, victims: Iterable[PreemptionUnit])
 
 
 class RespectedBudgets:
-    """What every budget allows beside those who are leaving, or are to leave, and may not be counted yet."""
+    """What every budget allows beside pods that are leaving, or are to leave, and may not be counted yet."""
 
     def __init__(self, cluster: ClusterState) -> None:
         leaving = {*cluster.departures, *cluster.doomed}

@@ -33,7 +33,7 @@ def reasons_to_go(
     *,
     plain: bool = False,
 ) -> dict[int, Reason]:
-    """Decide every unit of a ranking: index -> why it has to go, for those that have to.
+    """Decide every unit of a ranking: index -> why it is evicted, for those that are.
 
     `plain` forces the path that asks the filters, which is also taken whenever more than resources is in play.
     Afterwards the spared units' room is taken in the trial on the plain path only; callers leave the trial anyway.
@@ -41,7 +41,7 @@ def reasons_to_go(
     cluster, order = running.cluster, ranking.order
     seats = [(CycleState(cluster, pod), row) for pod, row in assigned]
     if not plain and only_resources(running.profile, [state for state, _ in seats]):
-        # A unit with no pod on an assigned row takes nobody's room.
+        # A unit with no pod on an assigned row takes no capacity from them.
         room = FreeResources.after(cluster, assigned, priority=priority)
         order = ranking.on(room.left)
         reasons = _by_numbers(cluster, ranking.ordered, order, assigned, room)
@@ -57,7 +57,7 @@ def reasons_to_go(
 
 
 def _reaches_far(filters: Sequence[FilterPlugin], state: CycleState) -> bool:
-    """Whether who runs on one row may matter to the pod on another."""
+    """Whether what runs on one row may matter to the pod on another."""
     far = (p for p in filters if any_concerned([p], state))
     return any(not call_plugin(plugin.name, "PreFilter", plugin.local, state) for plugin in far)
 
@@ -171,7 +171,7 @@ _Seat = tuple[CycleState, int]
 def _by_rules(
     running: RunningProfile, ranking: Ranking, assigned: Sequence[_Seat], rules: IncrementalFilters
 ) -> list[Reason | None]:
-    """Asks only about rows the unit is on and about pods whose rules it may break."""
+    """Asks only about rows the unit is on and about pods with rules that it may break."""
     cluster = running.cluster
     reasons: list[Reason | None] = [None] * len(ranking.ordered)
     by_row: dict[int, list[int]] = {}

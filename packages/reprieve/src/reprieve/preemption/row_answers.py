@@ -1,7 +1,7 @@
 """What came out of every row for preemptors that are treated alike, as columns; and which row is the cheapest.
 
 Answers stay while their rows stay as they are: `catch_up` forgets those of rows that have changed.  Of a candidate only
-the cost is kept, so that what is kept grows with the rows and not with who would have to go.
+the cost is kept, so that what is kept grows with the rows and not with the victims.
 """
 
 from collections.abc import Sequence

@@ -2,9 +2,9 @@
 
 Rows with about as many units share a *block*, so that little lies idle and one operation over a block handles a unit of
 every row in it; a row that gets more units, or fewer, moves to another block.  Below the units of a row its column is
-filled with what changes nothing: no amounts, no pods, a priority that is below nobody's.
+filled with what changes nothing: no amounts, no pods, a priority that is below none.
 
-Invariant: a row with n units is in the block whose depth is the power of two from n on, at least `_LEAST`.
+Invariant: a row with n units is in the block with a depth of the power of two from n on, at least `_LEAST`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,7 +25,7 @@ _IDLE: Final = {"priority": ABOVE_ALL, "begun": np.inf, "standing": ABOVE_ALL, "
 
 
 class UnitBlock:
-    """Rows of about as many units. `rows`: int64[slots], whose column each is; `count`: how many units it has.
+    """Rows of about as many units. `rows`: int64[slots], the row of each column; `count`: how many units it has.
 
     `entries` has by name what is known of each unit, [..., depth, slots]; the slots in use are the first `used`.
     """

@@ -26,7 +26,7 @@ class PreemptionUnit:
     rows: tuple[int, ...]
     priority: int
     in_group: bool
-    """Belongs to a pod group whose object exists: more important than a plain pod (preemption.md 5.2)."""
+    """Belongs to a pod group with an object: more important than a plain pod (preemption.md 5.2)."""
     group: Group | None
     """The group, or group of groups, where it is disrupted as a whole."""
 
@@ -43,7 +43,7 @@ class PreemptionUnit:
 
     @property
     def groups(self) -> list[Group]:
-        """The groups whose status says that it goes, the topmost first (composite.md 4.4)."""
+        """The groups with a status that reports its eviction, the topmost first (composite.md 4.4)."""
         return disrupted_with(self.group) if self.group is not None else []
 
 
@@ -71,8 +71,8 @@ def units_below(
 ) -> list[PreemptionUnit]:
     """The units with lower priority than given that have at least one of the scheduled pods, each whole.
 
-    In no particular order. Pods that were to make room long ago and have not are nobody's victims (cost.md 5.2).
-    `as_one`: keys of further groups that go as a whole.
+    In no particular order. Pods that were to make room long ago and have not are no victims (cost.md 5.2).
+    `as_one`: keys of further groups that are evicted whole.
     """
     units: list[PreemptionUnit] = []
     groups, overdue = cluster.groups, cluster.overdue

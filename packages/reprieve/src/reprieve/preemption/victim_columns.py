@@ -5,7 +5,7 @@ kept: for each row its units, the most important first, in matrices (`reprieve.p
 written again only for rows that have changed.  A preemptor is then judged on all rows together
 (`reprieve.preemption.judged_units`).
 
-Only resources are known here; who has to go and why is found by `reprieve.preemption.reprieving`, which is asked about
+Only resources are known here; victims and reasons are found by `reprieve.preemption.reprieving`, which is asked about
 the one row that is chosen.  Property tests hold the two equal.
 
 Invariant: of units that are disrupted as a whole every row has what they hold there, so all their rows are read again
@@ -38,7 +38,7 @@ class JudgedRows:
 
     `units`: bool[rows], there are potential victims.  `short`: bool[requests, rows], what the preemptor lacks with all
     of them gone, by its `signature.requests`.  Where it lacks nothing, `cost`: float64[6, rows] are the parts of a
-    `Cost` in the default order, that of the pods zero where nobody has to go, and `least`: float64[6, rows] those of
+    `Cost` in the default order, that of the pods zero where no pods are evicted, and `least`: float64[6, rows] those of
     one that no set of units is below.  `spans`: bool[rows], a unit has pods on other rows, or may get some.  `low` and
     `high`: int64[rows], the priorities of a preemptor from and to which all this is the same.
     """
@@ -110,7 +110,7 @@ class _Segments:
         self._end += held
 
     def of(self, rows: Counts) -> tuple[Counts, Counts]:
-        """Where the entries of the rows are, one row after another, and whose they are: an index into `rows`."""
+        """Where the entries of the rows are, one row after another, and their row: an index into `rows`."""
         counts = self.count[rows]
         whose = np.repeat(np.arange(len(rows)), counts)
         before = np.cumsum(counts) - counts
@@ -199,7 +199,7 @@ class VictimColumns:
         return judged
 
     def _left(self, pod: PodRecord, rows: Counts, place: Counts) -> Counts:
-        """int64[requests, rows]: what is left with the pod there and everybody else too."""
+        """int64[requests, rows]: what is left with the pod there and all others too."""
         nodes = self._cluster.nodes
         requests = pod.signature.requests
         left = np.empty((len(requests), len(rows)), dtype=np.int64)

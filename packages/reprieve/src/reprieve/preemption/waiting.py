@@ -1,11 +1,11 @@
 """When a preemptor waits instead of evicting (cost.md 5.6, 5.7 and 6).
 
 - Its *predecessor* leaves: terminating pods of the same owner, as in a rolling update. What they leave counts as the
-  preemptor's own before anybody is evicted, and is held for it.
+  preemptor's own before any pods are evicted, and is reserved for it.
 - Its *delay* (`preemption-delay`) is not over: room that is about to come is waited for.
 - *Completions*: units that say when they end, where enough room comes free by that in time.
 
-Invariant: nothing is changed in the picture, and nobody is evicted who would not have been without; what is put off is
+Invariant: nothing is changed in the cluster cache, and no other pods are evicted than without; what is deferred is
 tried again at a time that is named, at the latest.
 """
 
@@ -31,7 +31,7 @@ Owners = frozenset[tuple[str, Owner]]
 
 
 def owners_of(cluster: ClusterState, pods: Iterable[PodRecord], group: Group | None) -> Owners:
-    """Who made the pods, and their group: the highest controllers that are known."""
+    """Owners of the pods and their group: the highest controllers that are known."""
     highest = cluster.controllers.highest
     found = {(pod.namespace, highest(pod.namespace, pod.owner, pod.labels)) for pod in pods if pod.owner is not None}
     if group is not None and group.owner is not None:
@@ -42,7 +42,7 @@ def owners_of(cluster: ClusterState, pods: Iterable[PodRecord], group: Group | N
 def predecessors(cluster: ClusterState, owners: Owners, hold_seconds: float) -> list[PodRecord]:
     """Pods of the same owners that are leaving, by UID.
 
-    Not those that should have left `hold_seconds` ago (0: those too): nobody knows whether they ever do.
+    Not those that should have left `hold_seconds` ago (0: those too): they may never.
     """
     if not owners or not cluster.departures:
         return []
@@ -71,13 +71,13 @@ def until_predecessors_leave(
 ) -> PutOff:
     """The preemptor fits where its predecessors are: it holds these places and waits for them to leave."""
     rows = {row for _, row in places}
-    for_whom = tuple(pod for pod in leaving if pod.row in rows) or tuple(leaving)
-    dues = [due + hold_seconds for pod in for_whom if (due := cluster.departures[pod.uid]) is not None]
+    awaited = tuple(pod for pod in leaving if pod.row in rows) or tuple(leaving)
+    dues = [due + hold_seconds for pod in awaited if (due := cluster.departures[pod.uid]) is not None]
     return PutOff(
         why=WaitsFor.PREDECESSOR,
-        message=f"waiting for {_named(for_whom)} of the same owner to leave",
+        message=f"waiting for {_named(awaited)} of the same owner to leave",
         until=min(*dues, cluster.now + LONGEST) if dues and hold_seconds > 0 else None,
-        pods=for_whom,
+        pods=awaited,
         nominations=tuple(places),
     )
 
@@ -98,7 +98,7 @@ def until_delay_is_over(cluster: ClusterState, pods: Sequence[PodRecord]) -> Put
     return PutOff(WaitsFor.DELAY, text, until)
 
 
-# -- those who end by themselves --------------------------------------------------------------------------------------
+# -- units that end by themselves --------------------------------------------------------------------------------------
 
 
 def expected_end(cluster: ClusterState, pod: PodRecord) -> float | None:
@@ -125,7 +125,7 @@ def until_completions(
     longest: float,
     assign: Callable[[], Assigned | None],
 ) -> PutOff | None:
-    """None, or who ends soon enough that the preemptor waits for them.
+    """None, or which units end soon enough that the preemptor waits for them.
 
     Soon enough: within `longest` seconds after the first of its `pods` was made.  `assign` tries to place it in the
     present view, None where that is not enough.  The earliest end that suffices is found by bisection, which takes for
@@ -161,14 +161,14 @@ def until_completions(
         else:
             high, places = middle, found
     rows = {row for _, row in places}
-    for_whom = tuple(pod for end, pod in ends if end <= times[high] and pod.row in rows)
+    awaited = tuple(pod for end, pod in ends if end <= times[high] and pod.row in rows)
     until = min(times[high] + LATE, latest)
-    text = f"waiting for {_named(for_whom)} to end by {readable_time(times[high])}; nobody is evicted until then"
-    return PutOff(WaitsFor.COMPLETIONS, text, until, for_whom)
+    text = f"waiting for {_named(awaited)} to end by {readable_time(times[high])}; nobody is evicted until then"
+    return PutOff(WaitsFor.COMPLETIONS, text, until, awaited)
 
 
 def _since(cluster: ClusterState, pods: Sequence[PodRecord]) -> float:
-    """Since when a preemptor has been there: the creation of its first pod, by whoever's clock never after now."""
+    """Since when a preemptor has been there: the creation of its first pod, never after now, whatever the clock."""
     return min((cluster.now, *(pod.created for pod in pods)))
 
 

@@ -24,7 +24,7 @@ from reprieve.framework.status import SUCCESS, Code, Status, call_plugin
 
 @dataclass(frozen=True, slots=True)
 class GroupCycle:
-    """Who is to be placed in one pod-group cycle, and by which profile. `pods` are in scheduling order.
+    """The pods to be placed in one pod-group cycle, and the profile. `pods` are in scheduling order.
 
     Of a tree they are all its pods, those of the first leaf first.
     """
@@ -61,7 +61,7 @@ class Level:
 
 @dataclass(slots=True)
 class GroupAssignment:
-    """Where members can go. `placed` is in scheduling order; `failed` says why for those that were tried in vain."""
+    """Where members can go. `placed` is in scheduling order; `failed`: why the others that were tried did not fit."""
 
     placed: list[tuple[PodRecord, int]] = field(default_factory=list)
     failed: dict[str, Diagnosis] = field(default_factory=dict)
@@ -108,7 +108,7 @@ def place_group(
     With `keep`, in a trial of the caller's, the pods stay assumed there if they are enough (`GroupAssignment.kept`).
 
     Nominations that still stand in this view hold their room against the other members too; each is lifted for the
-    member itself alone.  Without `diagnose` nobody is going to ask why a member failed.  `within`: only these nodes may
+    member itself alone.  Without `diagnose` no reasons are kept.  `within`: only these nodes may
     be used; the cycle's `placements` are ignored.
     """
     cluster, profile = cycle.running.cluster, cycle.running.profile

@@ -1,12 +1,12 @@
-"""At most how many members of a waiting entity could get a place: who cannot fit is not tried (scheduling.md 1.7).
+"""At most how many members of a waiting entity could get a place: one that cannot fit is not tried (scheduling.md 1.7).
 
 A cluster with many waiting gangs is full, and every pod that ends is news to all of them.  To try each of them then is
-a full attempt with a preemption in vain, per gang and event.  What the nodes have room for tells beforehand: an entity
-whose members, each counted as if it had the nodes for itself, find fewer places than it needs cannot be placed,
+a full attempt and a preemption without success, per gang and event.  The capacity of the nodes shows beforehand: an
+entity whose members, each counted as if it had the nodes for itself, find fewer places than it needs cannot be placed,
 whatever else is asked of a node.
 
-*Room* of a node, seen from an entity, is what would be free there if everybody gone were that the entity may evict: the
-pods below its priority, nobody if it never preempts.  The entity's needs are *shapes*: requests and node constraints.
+*Room* of a node, seen from an entity, is what would be free there if all pods were gone that the entity may evict: the
+pods below its priority, none if it never preempts.  The entity's needs are *shapes*: requests and node constraints.
 For each shape the places are summed over the nodes and kept up by the rows that changed, so that an event costs one
 row and not a pass over nodes and entities.
 
@@ -49,15 +49,15 @@ Mask = npt.NDArray[np.bool_]
 Cell = TypeVar("Cell", np.int64, np.bool_)
 
 _LEVELS = 16
-"""Most priorities that are distinguished; entities of further ones are taken to be able to evict everybody."""
+"""Most priorities that are distinguished; entities of further ones are taken to be able to evict all pods."""
 _KINDS = 4
 """Most kinds of members that are counted apart; of the others only the least that any of them asks for is."""
 _MASKS = 64
 """Masks that are kept beside those of the shapes there are."""
 _MANY = 1 << 20
 """Places on one node are not counted further than this."""
-_NOBODY = float("-inf")
-_EVERYBODY = float("inf")
+_EVICTS_NONE = float("-inf")
+_EVICTS_ALL = float("inf")
 _MAY_FIT: frozenset[str] = frozenset()
 _ANY_NODE = 0
 """Index of the mask of all live nodes."""
@@ -146,7 +146,7 @@ class _Entry:
 class RoomBound:
     """Bounds for the entities that wait, by entity key; see the module docstring.
 
-    `refresh` brings the bounds up to date with the picture; between two of them the answers stay the same.
+    `refresh` brings the bounds up to date with the cluster cache; between two of them the answers stay the same.
     """
 
     def __init__(self, cluster: ClusterState, profiles: Mapping[str, RunningProfile]) -> None:
@@ -159,9 +159,9 @@ class RoomBound:
         self._exclusions: dict[int, Amounts] = {}
         """By index of a mask with anti-affinity terms: `int64[terms, rows]`, how many of the pods they mean stay."""
         self._most: dict[int, int] = {}
-        """By index of a mask whose pods keep away from each other: the domains that are left to them."""
+        """By index of a mask with pods that keep away from each other: the domains that are left to them."""
         self._masks: list[tuple[_Constraints, PodRecord] | None] = [None]
-        """By index: whose mask it is, and a pod that has these constraints."""
+        """By index: the key of its mask, and a pod that has these constraints."""
         self._allowed: Mask = np.zeros((1, 0), dtype=np.bool_)
         """`bool[masks, rows]`: live nodes that node constraints allow."""
         self._columns = 0
@@ -234,7 +234,7 @@ class RoomBound:
             del self._levels[level.priority]
 
     def refresh(self) -> None:
-        """Take in what has changed in the picture."""
+        """Take in what has changed in the cluster cache."""
         cluster = self._cluster
         noted = (cluster.nodes.nominations, cluster.groups_version, cluster.trees.settled)
         if noted != self._noted:
@@ -315,7 +315,7 @@ class RoomBound:
             level.room[:, rows[changed]] = room[:, changed]
 
     def _start_over(self) -> None:
-        """Columns are new, or most masks are of nobody who waits: all is worked out again when it is asked for."""
+        """Columns are new, or most masks are of no waiting pod: all is worked out again when it is asked for."""
         self._entries.clear()
         self._levels.clear()
         self._spreads.clear()
@@ -334,9 +334,9 @@ class RoomBound:
             return None
         pods = list(entity.ready.values())
         if entity.group is None:
-            priority: float = _NOBODY if pods[0].never_preempts else pods[0].priority
+            priority: float = _EVICTS_NONE if pods[0].never_preempts else pods[0].priority
             if not rules.running.profile.post_filters:
-                priority = _NOBODY
+                priority = _EVICTS_NONE
             needed, rejected_by = 1, rules.pods_rejected_by
         else:
             group = entity.group
@@ -405,7 +405,7 @@ class RoomBound:
         found = self._levels.get(priority)
         if found is None:
             if len(self._levels) >= _LEVELS:
-                priority = _EVERYBODY
+                priority = _EVICTS_ALL
                 found = self._levels.get(priority)
             if found is None:
                 for idle in [each.priority for each in self._levels.values() if not each.slots]:
@@ -420,7 +420,7 @@ class RoomBound:
             names = self._cluster.resources.names
             requests = tuple(pair for pair in requests if not is_extended_resource(names[pair[0]]))
         nodes = pod.signature.constraints.nodes.id
-        terms = self._excluding(pod) if rules.excludes and priority != _EVERYBODY else ()
+        terms = self._excluding(pod) if rules.excludes and priority != _EVICTS_ALL else ()
         apart = tuple(term for term in terms if term.matcher.accepts(pod.namespace, {}, pod.labels, terminating=False))
         mask = self._mask_of.get((profile, nodes, terms, apart, priority)) if terms else None
         if mask is None and len(self._exclusions) >= _MOST_EXCLUSIONS:
@@ -469,7 +469,7 @@ class RoomBound:
         self._allowed = np.array([self._allowed_rows(index) for index in range(len(self._masks))], dtype=np.bool_)
 
     def _exclude(self, index: int) -> None:
-        """Count anew who stays of those whom a mask's terms mean."""
+        """Count anew the pods that stay of those that a mask's terms mean."""
         known = self._masks[index]
         assert known is not None
         rows = len(self._cluster.nodes)
@@ -477,7 +477,7 @@ class RoomBound:
         self._count_staying(index, np.arange(rows, dtype=np.int64))
 
     def _count_staying(self, index: int, rows: npt.NDArray[np.int64]) -> bool:
-        """Count who is on these rows; whether there are more or fewer than before."""
+        """Count the pods on these rows; whether there are more or fewer than before."""
         known = self._masks[index]
         assert known is not None
         (_, _, terms, _, priority), _ = known
@@ -529,10 +529,10 @@ class RoomBound:
         cluster, nodes = self._cluster, self._cluster.nodes
         there = slice(FIRST_RESOURCE, len(cluster.resources))
         room = nodes.allocatable[there, rows]
-        if priority == _EVERYBODY:
+        if priority == _EVICTS_ALL:
             return room
         room -= nodes.used[there, rows]
-        if priority == _NOBODY:
+        if priority == _EVICTS_NONE:
             return room
         for at, row in enumerate(rows.tolist()):
             for pod in nodes.pods[row].values():
@@ -568,9 +568,9 @@ def _is_ours(plugin: object) -> bool:
 def _victims_of(running: RunningProfile, group: Group) -> float:
     """Below which priority the group may evict."""
     if not running.profile.group_post_filters or group.spec is None:
-        return _NOBODY
+        return _EVICTS_NONE
     never = group_never_preempts(group, group_policy=running.gates.pod_group_preemption_policy)
-    return _NOBODY if never else group.spec.priority
+    return _EVICTS_NONE if never else group.spec.priority
 
 
 def _together(shapes: Iterable[_Shape]) -> _Shape:

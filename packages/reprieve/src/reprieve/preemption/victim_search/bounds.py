@@ -7,7 +7,7 @@ from reprieve.preemption.victim_search.problem import Numbers
 
 
 def least_weight(state: Eviction) -> int:
-    """No eviction weighs less than this (priorities summed as in preemption.md 3); found with nobody evicted yet.
+    """No eviction weighs less than this (priorities summed as in preemption.md 3); found with no unit evicted yet.
 
     Each resource by itself, as if what is freed could be used anywhere and units went in parts.
     """
@@ -33,7 +33,7 @@ def least_weight(state: Eviction) -> int:
 
 
 def fewest_gangs(state: Eviction) -> int:
-    """No eviction breaks fewer gangs than this; found with nobody evicted yet.
+    """No eviction breaks fewer gangs than this; found with no unit evicted yet.
 
     Each resource by itself, with all that breaks no gang gone, and of each gang that breaks all that it has.
     """
@@ -66,7 +66,7 @@ def fewest_gangs(state: Eviction) -> int:
 def all_necessary(numbers: Numbers, units: Sequence[int]) -> bool:
     """Whether no eviction makes room for all of the like pods without each of these: then none costs less than theirs.
 
-    Each is kept alone, with everybody else gone.
+    Each is kept alone, with all others gone.
     """
     kind = numbers.kinds[0]
     wanted = kind.wanted

@@ -16,7 +16,7 @@ _MOST_TRIED = 300
 
 
 def cheapest_for_one(state: Eviction) -> tuple[tuple[int, ...], Price, int] | None:
-    """The units, what they cost and the node; None where the one pod finds no room. Nobody is evicted in `state`."""
+    """The units, what they cost and the node; None where the one pod finds no room. No unit is evicted in `state`."""
     best: tuple[Price, int, tuple[int, ...]] | None = None
     for node in range(len(state.places.left)):
         if state.numbers.kinds[0].usable[node]:

@@ -30,7 +30,7 @@ Place = tuple[int, int, int]
 """Pods of a kind on a node: (kind, node, count)."""
 FEW_KINDS, MOST_KINDS = 4, 24
 _KINDS_TIMES_NODES = 4_000
-"""Groups whose members differ more are treated as if each asked for as much as the like-sized ones beside it: so
+"""Groups with members that differ more are treated as if each asked for as much as those of about its size: so
 many kinds in a large cluster and in a small one, and the product in between."""
 
 
@@ -154,7 +154,7 @@ def _kinds(
 
 
 _Alike = tuple[Amounts, bytes, list[PodRecord]]
-"""What like pods ask for, where they may run (`bool[nodes]` as bytes), and who they are."""
+"""What like pods ask for, where they may run (`bool[nodes]` as bytes), and the pods."""
 
 
 def _merged(found: Sequence[_Alike], most: int) -> list[_Alike]:

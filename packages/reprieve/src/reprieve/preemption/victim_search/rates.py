@@ -16,7 +16,7 @@ MISSING = (1, 2, 4, 8, 1 << 40)
 def least_rates(eviction: Eviction, kind: int) -> tuple[npt.NDArray[np.float64], list[int]]:
     """`float64[missing, nodes]`: no bundle of a node weighs less for each place, by how many pods are missing.
 
-    And by unit how many places it makes on all nodes by itself; -1: it may not go, or nobody may.
+    And by unit how many places it makes on all nodes by itself; -1: it may not be evicted, or none may.
 
     Infinite where there is none.  Where one unit alone may go that is what it does weigh.  Elsewhere the resource that
     is scarcest now gains no more places than the parts of it that the units hold, each in parts of what makes the first

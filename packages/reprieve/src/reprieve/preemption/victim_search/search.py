@@ -1,7 +1,7 @@
 """Looking for the cheapest eviction that makes room for a whole group (cost.md 4).
 
 Units are evicted in bundles, cheapest for each place gained (`reprieve.preemption.victim_search.bundles`), until all
-pods have a place; who need not go stays after all.  Then the eviction is improved: a victim that is dear is brought
+pods have a place; units that can stay do.  Then the eviction is improved: a victim that is dear is brought
 back and others go for its pods; a bundle that was not taken is, and as many others as then can come back.  What is
 cheaper is kept.  Where no exchange helps any more, several victims at once are brought back and others looked for.  All
 of it is done under a limit of priority, from no limit down to the lowest that works without breaking more budgets.
@@ -75,7 +75,7 @@ def cheapest_eviction(numbers: Numbers, known: Sequence[int] = (), *, steps: int
 
 
 def as_cheap(numbers: Numbers, found: Found, most: int) -> list[Found]:
-    """At most so many other evictions that cost the same: for one of those who go, or for those of one node, others.
+    """At most so many other evictions that cost the same: others for one victim, or for those of one node.
 
     Of each of them a few, so that all of them get their turn; in an order that depends on the numbers alone.
     """
@@ -241,9 +241,9 @@ class VictimSearch:
         return list(others.values())
 
     def _shake(self, until: int, *, limited: bool = True) -> None:
-        """Where no exchange helps: some of those who go come back, others are looked for, and exchanges tried again.
+        """Where no exchange helps: some victims come back, others are looked for, and exchanges tried again.
 
-        `limited`: nobody may go who is more important than those who do; else it ends where no budget is broken.
+        `limited`: no unit more important than the victims may be evicted; else it ends where no budget is broken.
         """
         state, drawing, left = self.state, _drawn(), _SHAKES
         while left:
@@ -303,7 +303,7 @@ class VictimSearch:
         state.places.settle()
 
     def _limit(self, priority: int) -> None:
-        """Nobody of higher priority may go, and everybody else may."""
+        """Bar units of higher priority, and no others."""
         state = self.state
         above = bisect_left(self.numbers.units, -priority, key=lambda unit: -unit.priority)
         for unit in sorted(state.barred):
@@ -476,9 +476,9 @@ class VictimSearch:
                 if alike not in tried:
                     tried.add(alike)
                     yield (unit, other), (unit, other), ()
-        everybody = tuple(gone)
+        victims = tuple(gone)
         for unit in gone:
-            yield (unit,), everybody, ()
+            yield (unit,), victims, ()
         on = {node: None for unit in gone for node, _ in self.numbers.takes[unit]}
         for node in on:
             those = tuple(unit for unit in self.numbers.on[node] if unit in state.gone)

@@ -1,4 +1,4 @@
-"""Places for a group whose pods are of several kinds.
+"""Places for a group with pods of several kinds.
 
 Pods are placed while evictions are tried, each kind where least is left for the others; pods without a place are
 counted in `missing`.  Where that order of placing does not fit all of them, others are tried (`repack`).
