@@ -171,14 +171,14 @@ class VictimSearch:
         return self.best
 
     def _gangs_proved(self) -> bool:
-        """Whether no eviction breaks fewer gangs than the best one; raises the bound as far as that takes."""
+        """Whether no eviction breaks fewer gangs than the best one."""
         best = self.best
         if best is None or best.price[0] or self.numbers.gangs is None or self.numbers.pricing is not None:
             return False
         gangs = int(best.price[2][0]) if best.units else 0
-        if gangs > self.gang_bound and len(self.numbers.kinds) == 1:
-            self.gang_bound = max(self.gang_bound, gangs_by_nodes(self.state, gangs))
-        return 0 < gangs <= self.gang_bound
+        if len(self.numbers.kinds) > 1:
+            return 0 < gangs <= self.gang_bound
+        return 0 < gangs <= max(self.gang_bound, gangs_by_nodes(self.state, gangs))
 
     def among_few(self, found: Found) -> Found:
         """What was found, or what is cheaper still, where all sets of units can be gone through."""
