@@ -12,9 +12,9 @@ from msgspec.structs import replace
 
 from kube_rules import objects
 from kube_rules.meta import KubernetesObject
+from reprieve.framework.claim_writes import give_back, readiness
 from reprieve.framework.instructions import AwaitObject, PatchObject
 from reprieve.framework.status import Code
-from reprieve.plugins.claim_writes import give_back, readiness
 from reprieve.plugins.dynamic_resources import DynamicResources
 from reprieve.plugins.volume_binding import VolumeBinding
 from tests.building import World, node

@@ -10,12 +10,12 @@ import pytest
 from kube_rules import objects
 from kube_rules.errors import InputError
 from kube_rules.meta import ObjectRef
+from reprieve.framework.claim_writes import give_back, readiness
 from reprieve.framework.configuration import ConfigurationError
 from reprieve.framework.gates import FeatureGates
 from reprieve.framework.instructions import AwaitObject, PatchObject
 from reprieve.framework.status import Code
 from reprieve.inputs.loading import read
-from reprieve.plugins.claim_writes import give_back, readiness
 from reprieve.plugins.dynamic_resources import DynamicResources, _failed
 from reprieve.scheduling.plugin_args import dynamic_resources
 from reprieve.simulation.plan import PlanOptions, plan

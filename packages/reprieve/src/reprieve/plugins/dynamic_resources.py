@@ -36,6 +36,15 @@ from reprieve.cluster.extended_resources import claim_name, owner_of
 from reprieve.cluster.groups import GroupState
 from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.state import ClusterState
+from reprieve.framework.claim_writes import (
+    PLUGIN,
+    creation,
+    give_back,
+    leftover_deletion,
+    readiness,
+    removal,
+    reservation,
+)
 from reprieve.framework.diagnosis import Diagnosis
 from reprieve.framework.events import ClusterEvent, EventKind, Hints, always
 from reprieve.framework.instructions import AwaitObject, Instruction
@@ -59,15 +68,6 @@ from reprieve.framework.plugin import (
     row_count,
 )
 from reprieve.framework.status import FITS, SUCCESS, UNRESOLVABLE, Code, Status
-from reprieve.plugins.claim_writes import (
-    PLUGIN,
-    creation,
-    give_back,
-    leftover_deletion,
-    readiness,
-    removal,
-    reservation,
-)
 
 CANNOT_ALLOCATE = "cannot allocate all claims"
 NOT_AVAILABLE = "resourceclaim not available on the node"
