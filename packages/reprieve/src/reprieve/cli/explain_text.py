@@ -44,7 +44,6 @@ _GROUPS: Final = ("PodGroup", "CompositePodGroup")
 def document(evidence: Evidence) -> dict[str, Any]:
     """The JSON document of `-o json`."""
     asked = evidence.asked
-    pod, group = evidence.pod, evidence.group
     found: dict[str, Any] = {
         "apiVersion": API_VERSION,
         "kind": "Explanation",
@@ -53,6 +52,7 @@ def document(evidence: Evidence) -> dict[str, Any]:
             "namespace": asked.namespace,
             "name": asked.name,
             "exists": evidence.exists,
+            **_object_details(evidence),
         },
         "state": state_of(evidence)[0],
         "conditions": [
@@ -74,23 +74,6 @@ def document(evidence: Evidence) -> dict[str, Any]:
         "recordsFrom": evidence.source or None,
         "records": [msgspec.to_builtins(record) for record in evidence.records],
     }
-    if pod is not None:
-        found["object"]["nodeName"] = pod.spec.node_name or None
-        found["object"]["podGroup"] = pod_group_name(pod)
-        found["object"]["priority"] = pod.spec.priority or 0
-    if asked.kind == "PodGroup" and group is not None:
-        found["object"]["priority"] = group.spec.priority or 0
-        found["object"]["minCount"] = group.min_count
-        found["object"]["pods"] = len(evidence.members)
-        found["object"]["scheduled"] = _scheduled(evidence.members)
-    composite = evidence.composite
-    if composite is not None:
-        found["object"]["priority"] = composite.spec.priority or 0
-        found["object"]["minGroupCount"] = composite.min_group_count
-        found["object"]["pods"] = len(evidence.members)
-        found["object"]["scheduled"] = _scheduled(evidence.members)
-    if evidence.above:
-        found["object"]["compositePodGroups"] = evidence.above
     if evidence.owner is not None:
         owner = evidence.owner
         found["owner"] = {
@@ -111,6 +94,29 @@ def document(evidence: Evidence) -> dict[str, Any]:
             "record": msgspec.to_builtins(computed.record) if computed.record is not None else None,
         }
     return found
+
+
+def _object_details(evidence: Evidence) -> dict[str, Any]:
+    """Return what is known of the object itself, by its kind."""
+    details: dict[str, Any] = {}
+    pod, group, composite = evidence.pod, evidence.group, evidence.composite
+    if pod is not None:
+        details["nodeName"] = pod.spec.node_name or None
+        details["podGroup"] = pod_group_name(pod)
+        details["priority"] = pod.spec.priority or 0
+    if evidence.asked.kind == "PodGroup" and group is not None:
+        details["priority"] = group.spec.priority or 0
+        details["minCount"] = group.min_count
+        details["pods"] = len(evidence.members)
+        details["scheduled"] = _scheduled(evidence.members)
+    if composite is not None:
+        details["priority"] = composite.spec.priority or 0
+        details["minGroupCount"] = composite.min_group_count
+        details["pods"] = len(evidence.members)
+        details["scheduled"] = _scheduled(evidence.members)
+    if evidence.above:
+        details["compositePodGroups"] = evidence.above
+    return details
 
 
 # -- the story -------------------------------------------------------------------------------------

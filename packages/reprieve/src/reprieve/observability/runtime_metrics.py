@@ -71,7 +71,7 @@ class RuntimeMetrics:
         self._tasks: dict[str, Callable[[], int]] = {}
         self._inflight: Callable[[], Mapping[str, int]] = dict
         self._informers: dict[str, Callable[[], ResourceRevisions]] = {}
-        registry.register(_Read(self))
+        registry.register(_RuntimeState(self))
 
         def histogram(name: str, text: str, bounds: Sequence[float], labels: Sequence[str]) -> Histogram:
             return Histogram(name, text, labels, buckets=bounds, registry=registry)
@@ -209,7 +209,7 @@ class RuntimeMetrics:
         yield observed
 
 
-class _Read(Collector):
+class _RuntimeState(Collector):
     """What is read when somebody scrapes."""
 
     def __init__(self, metrics: RuntimeMetrics) -> None:
