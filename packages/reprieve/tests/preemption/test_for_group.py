@@ -337,7 +337,7 @@ def test_pod_or_group_meets_pod(by_group: bool) -> None:
 
 
 def test_members_of_a_group_whose_object_is_missing_are_on_their_own() -> None:
-    """preemption.md 1: "Pods whose PodGroup object is missing are units of their own"."""
+    """preemption.md 1: "Pods without their PodGroup object are units of their own"."""
     placed = [pod(f"low-{i}", cpu=1, node="n", priority=i, group="lost") for i in range(3)]
     world = World(node("n", cpu=3), *placed, *gang("high", 1, cpu=1, priority=5)).settle()
     assert world.evicted == ["low-0"]
