@@ -27,7 +27,7 @@ test: lint test-kube-rules test-kube-standin
 test-kube-rules test-kube-standin: test-%:
 	"$(PYTHON)" tools/check_wheels.py $* -n $(WORKERS) --dist worksteal -m "not timed"
 
-# Properties on clusters that nobody has seen, for about SECONDS; one that fails is printed as a case.
+# Properties on new random clusters, for about SECONDS; one that fails is printed as a case.
 SECONDS ?= 90
 PROPERTIES ?= $(addprefix packages/reprieve/tests/,properties preemption scheduling plugins cluster)
 test-new: $(READY)

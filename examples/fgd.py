@@ -101,7 +101,7 @@ def typical(tasks: list[Row]) -> list[dict[str, object]]:
 
 
 def configuration(policy: str, tasks: list[Row]) -> str:
-    """The policy decides alone: no other scores, nobody is preempted."""
+    """The policy decides alone: no other scores, no preemption."""
     nothing = {"disabled": [{"name": "*"}]}
     profile: dict[str, object] = {
         "schedulerName": "default-scheduler",

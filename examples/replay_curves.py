@@ -1,6 +1,6 @@
 """Replays beside each other: GPUs allocated, fragmentation, jobs that wait and work lost, over time.
 
-    python examples/replay_curves.py picture.png 'with departures=a.json' 'nobody leaves=b.json'
+    python examples/replay_curves.py picture.png 'with departures=a.json' 'without departures=b.json'
 
 `reprieve replay -o html` has policies over the same arrivals side by side; this is of what `-o json` says of several
 runs, and of the policies of one (a file without a name before it).  Needs matplotlib, as the page does:

@@ -188,7 +188,7 @@ def build(scratch: Path, base: Path) -> Stage:
 
 
 def try_out(image: Stage) -> None:
-    """What is asked of the image: it answers, as nobody in particular, and cannot change itself."""
+    """Check the image: it answers, runs as an unprivileged user, and cannot change itself."""
     printed = run_in(image, [*image.entrypoint, "--version"]).strip()
     print(f"as {image.user}: {printed}")
     if image.user.split(":")[0] in ("0", "root"):

@@ -1,4 +1,4 @@
-"""What is about to be released, built and tried as a stranger would: `make release-check` (docs/release.md).
+"""What is about to be released, built and tried as a user would: `make release-check` (docs/release.md).
 
 Builds the sdist of each package, and its wheel out of the sdist, into dist/; compares what is in them with the
 repository; installs the wheels into a new environment that knows nothing of the checkout; runs the command there. Ends

@@ -1,10 +1,11 @@
 """Check the English, the class names and the sizes of the repository (CONTRIBUTING.md, "Words").
 
 Pods, gangs and nodes are things, and the words for what happens to them are those of Kubernetes. `WORDS` lists what to
-write instead of words that earlier versions used. The check reads Markdown pages and, in the packages, docstrings,
-comments, string literals and the names that code defines. It also reports a class name that two modules use, a file of
-more than 600 lines and a function of more than 60 lines. A comment `# long: REASON` allows the last two: on a line of
-its own in the file, or between the first line of the function and its first statement.
+write instead of words that earlier versions used. The check reads Markdown pages, texts of deploy/, and docstrings,
+comments, string literals and defined names in packages, tools and examples. In the packages it also reports a class
+name that two modules use, a file of more than 600 lines and a function of more than 60 lines. A comment
+`# long: REASON` allows the last two: on a line of its own in the file, or between the first line of the function and
+its first statement.
 
     check_words.py               check what `tools/check_words_pending.txt` does not list
     check_words.py --list PATH   print all findings in these files and folders, pending or not
@@ -227,12 +228,13 @@ def duplicates(classes: dict[str, list[tuple[str, int]]]) -> Iterator[Finding]:
 
 def tracked() -> list[str]:
     """List the files that are checked, as paths from the root."""
-    patterns = ["*.md", "packages/*/src/*.py"]
+    patterns = ["*.md", "packages/*/src/*.py", "examples/*.py", "tools/*.py", "deploy/*.yaml", "deploy/*.txt"]
     listed = subprocess.run(
         ["git", "ls-files", "--cached", "--others", "--exclude-standard", *patterns],
         cwd=ROOT, capture_output=True, text=True, check=True,
     ).stdout.splitlines()  # fmt: skip
-    return sorted({path for path in listed if (ROOT / path).is_file()})
+    ours = Path(__file__).name  # it has the words in its tables
+    return sorted({path for path in listed if (ROOT / path).is_file() and not path.endswith(ours)})
 
 
 def _text(path: str) -> str:
@@ -248,14 +250,15 @@ def findings(paths: Sequence[str], words_in: Sequence[str] | None = None) -> lis
     for path in paths:
         text = _text(path)
         look_for_words = words_in is None or path in words_in
-        if path.endswith(".md"):
+        if not path.endswith(".py"):
             result += _words(path, text) if look_for_words else ()
             continue
         tree = ast.parse(text)
-        result += _sizes(path, text, tree)
-        for node in ast.walk(tree):
-            if isinstance(node, ast.ClassDef):
-                classes[node.name].append((path, node.lineno))
+        if path.startswith("packages/"):
+            result += _sizes(path, text, tree)
+            for node in ast.walk(tree):
+                if isinstance(node, ast.ClassDef):
+                    classes[node.name].append((path, node.lineno))
         if look_for_words:
             if next(_words(path, text), None):  # a source in which the words are nowhere needs no closer look
                 result += _words(path, prose(text))

@@ -5,7 +5,7 @@
 A box is `kube_rules`, `kube_standin` or a package of `reprieve`, with what its docstring says it is; an arrow means
 "imports". The layers are those of the import-linter contract in pyproject.toml, so that every arrow goes down. An arrow
 that follows from others is left out: what imports scheduling may import what scheduling imports, too. `--check` writes
-nothing and ends with exit code 1 where the picture is not what the code says. Needs grimp, a part of import-linter.
+nothing and ends with exit code 1 where the figure is not what the code says. Needs grimp, a part of import-linter.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ COLUMNS: Final[Mapping[str, tuple[float, float]]] = {
     "inputs": (1, 3),
     "kube_rules": (0, 4),
 }
-"""From which column to which a room reaches; a room that is not here has no place in the picture yet."""
+"""From which column to which a room reaches; a room that is not here has no place in the figure yet."""
 COLUMN, LAYER, BOX, MARGIN = 216, 116, 80, 36
 GAP = 10
 
@@ -186,7 +186,7 @@ def picture() -> str:
 
 
 def main() -> int:
-    """Write the picture, or compare it."""
+    """Write the figure, or compare it."""
     if sys.argv[1:] not in ([], ["--check"]):
         print(f"usage: {sys.argv[0]} [--check]", file=sys.stderr)
         return 2

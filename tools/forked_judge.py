@@ -7,7 +7,7 @@ imported once, and not for each mutant.
 
 A mutant is made in the child by giving every function of the file its changed code: functions that were imported
 by name, wrapped or kept in a table change with it.  What is run when a module is imported (constants, default
-arguments, decorators) cannot be changed so; the one who asks judges such mutants by a process of their own.  Answers
+arguments, decorators) cannot be changed so; the caller judges such mutants by a process of their own.  Answers
 that caches of functions hold are forgotten first, as the code as it is gave them.
 
 A child that uses more processor time than the question allows is ended by the system: a mutant that hangs is noticed
@@ -37,7 +37,7 @@ LIMIT = "the limit of time"
 
 
 class Question(TypedDict):
-    """One mutant, and who is to judge it."""
+    """One mutant, and its judges."""
 
     file: str
     """The file (absolute) as the tests import it; on disk it may be changed already."""
@@ -134,7 +134,7 @@ class _Plugin:
                 os._exit(0)
         os.close(write)
         with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.setpgid(child, child)  # whoever comes first
+            os.setpgid(child, child)  # parent or child, whichever runs first
         try:
             return Answer(able=True, killer=outcome_of(child, read, question["seconds"]))
         finally:
@@ -150,7 +150,7 @@ class _Plugin:
             cached.cache_clear()
 
     def run(self, items: list[pytest.Item]) -> None:
-        """Until one fails, without a word: what a test prints is nobody's."""
+        """Run until one fails; what tests print is dropped."""
         nothing = os.open(os.devnull, os.O_RDWR)
         for stream in (0, 1, 2):
             os.dup2(nothing, stream)

@@ -1,7 +1,7 @@
 """Measure how long questions to the openb cluster take: 1,523 nodes, 8,104 running pods (docs/questions.md).
 
     python tools/measure_questions.py DIR                 # nodes and pods of the trace, as CSV in DIR
-    python tools/measure_questions.py DIR --only capacity # the questions whose command has this in it
+    python tools/measure_questions.py DIR --only capacity # the questions with this in the command
     python tools/measure_questions.py DIR --runs 5        # each so often; the fastest counts
 
 Each question is a command of its own, start-up and parsing included, byte code warmed.  Printed are processor time

@@ -5,7 +5,7 @@
     python tools/measure_replay.py --list philly.csv --cluster philly.yaml    # parts of a job list instead
 
 The jobs are drawn by a fixed seed: one of 1, 2, 4 or 8 GPUs, or a gang of two workers of eight, of three priorities.
-They come at such a rate that they ask for 90 % of the GPUs, so that the line of those who wait is as long at the end as
+They come at such a rate that they ask for 90 % of the GPUs, so that as many jobs wait at the end as
 in the beginning, however many there are.  Times are CPU times of the command.
 """
 

@@ -8,8 +8,8 @@
     python tools/measure_scheduler.py --kubeconfig kube.yaml --command "kube-scheduler --config scheduler.yaml"  # both
 
 Everything to schedule is there before the scheduler starts (for the second part: before its schedulerName is served),
-so that creating it costs nobody else's time. A watch of all pods in this process notes when each got its node. Figures:
-binds a second from the first to the last of them, the whole time since the scheduler was started, memory of the
+so that creating it costs no other process time. A watch of all pods in this process notes when each got its node.
+Figures: binds a second from the first to the last of them, the whole time since the scheduler started, memory of the
 scheduler's process, CPU seconds of both processes, and the lag of the watch: from the moment a writer here sends an
 annotation, 20 times a second, until its event has been read here.
 
@@ -77,7 +77,7 @@ class Process:
     """A process of those that are measured, by default one of reprieve, and what it uses."""
 
     started: ClassVar[list[Process]] = []
-    """All there are; who fails on the way leaves them to be stopped at the end."""
+    """Start all; after a failure those that run are stopped at the end."""
 
     def __init__(self, *arguments: str, log: Path, profile: str | None = None, command: str | None = None) -> None:
         program = [sys.executable]
@@ -126,7 +126,7 @@ def cpu_of(process: int) -> float:
 
 
 class Foreign:
-    """An API server that somebody else started; its CPU time is known if its process is."""
+    """An API server that is running already; its CPU time is known if its process is."""
 
     def __init__(self, kubeconfig: Path, process: int | None) -> None:
         self.kubeconfig = kubeconfig
@@ -136,7 +136,7 @@ class Foreign:
         self._process = process
 
     def cpu(self) -> float:
-        """CPU seconds used, 0 if nobody said by which process."""
+        """CPU seconds used, 0 if the process is unknown."""
         return 0.0 if self._process is None else cpu_of(self._process)
 
 
@@ -254,7 +254,7 @@ def unlike_pods(first: int, number: int, *, nodes: int = 0) -> list[Json]:
     on = unlike.nodes(nodes) if nodes else ()
     made = [manifest(found) for found in unlike.pods(first, number, priority=0, on=on)]
     for body in made:
-        del body["metadata"]["ownerReferences"]  # of ReplicaSets that nobody made: pods of none are collected
+        del body["metadata"]["ownerReferences"]  # of ReplicaSets that do not exist: pods of none are collected
         body["spec"]["schedulerName"] = SCHEDULER
         for spread in body["spec"].get("topologySpreadConstraints", ()):
             spread.setdefault("whenUnsatisfiable", "DoNotSchedule")  # what is default here is required there
@@ -395,7 +395,7 @@ def gpu_pod(name: str, group: str, gpus: int, node_name: str = "") -> Json:
 
 
 def gang(name: str, size: int, priority_class: str) -> Json:
-    """A PodGroup whose pods go together."""
+    """A PodGroup that is evicted as a whole."""
     policy = {"gang": {"minCount": size}}
     spec = {"schedulingPolicy": policy, "disruptionMode": {"all": {}}, "priorityClassName": priority_class}
     return {

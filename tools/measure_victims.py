@@ -8,7 +8,7 @@
 
 Random clusters are those of `packages/reprieve/tests/preemption/instances.py`; the solver is scipy's HiGHS (`exact.py`)
 and shares nothing with the engine.  Costs are compared in the order of the documentation (docs/concepts.md), budgets
-counted over those who go.  "needed" are the clusters of which somebody has to go.
+counted over the victims.  "needed" are the clusters that need an eviction.
 """
 
 from __future__ import annotations
@@ -201,7 +201,7 @@ def decide(
         world.add(item, created)
     for turn, item in enumerate(work):
         world.add(item, 2e9 + turn)
-    # As a process that keeps a cluster does: what is kept is not gone over for garbage while somebody waits.
+    # As a process that keeps a cluster does: what is kept is not searched for garbage while a client waits.
     gc.collect()
     gc.freeze()
     began = time.process_time()
@@ -212,7 +212,7 @@ def decide(
 
 
 def problem_of(preemption: Preemption, engine: Engine) -> Problem:
-    """The decision once more in plain numbers, read from the picture it was made in."""
+    """The decision once more in plain numbers, read from the cluster cache it was made on."""
     cluster = engine.cluster
     nodes, columns = cluster.nodes, sorted({c for p, _ in preemption.nominations for c, _ in p.signature.requests})
     free = (nodes.allocatable[columns, : len(nodes)] - nodes.used[columns, : len(nodes)]).T

@@ -115,7 +115,7 @@ OF_IMPORTS = "packages/reprieve/tests/test_frozen.py"
 """Looks at what imports have made, in every area, and runs no line of it."""
 
 LEAST_PROCESSOR_SECONDS, LEAST_SECONDS, LIMIT_FACTOR = 20, 300, 5
-"""A mutant whose tests run longer than this, and than so many times what they took before, hangs: noticed."""
+"""A mutant with tests that run longer than this, and than so many times what they took before, hangs: noticed."""
 
 
 @dataclass(frozen=True)
@@ -546,7 +546,7 @@ def together(parts: list[Reached]) -> Reached:
 
 
 def main() -> None:
-    """Make mutants, run tests, print who survived and the rates."""
+    """Make mutants, run tests, print the survivors and the rates."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
         "areas",

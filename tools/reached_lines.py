@@ -1,7 +1,7 @@
 """A pytest plugin that writes down which test runs which line: `pytest -p reached_lines`, for `mutate.py`.
 
-Two variables of the environment are read: `REACHED_SOURCES`, folders whose lines count, joined as a PATH is, and
-`REACHED_LINES`, the file to write, a `Reached` as JSON.  Only tests that pass are in it: one that fails anyway notices
+Two variables of the environment are read: `REACHED_SOURCES`, folders with the lines that count, joined as a PATH is,
+and `REACHED_LINES`, the file to write, a `Reached` as JSON.  Only tests that pass are in it: a failing one notices
 nothing.  What runs in a process of its own is not seen; so the tests of files in which one was started are named apart.
 """
 
@@ -32,7 +32,7 @@ class Reached(TypedDict):
 
 
 class _Plugin:
-    """Tells coverage whose turn it is, and writes everything down at the end."""
+    """Tell coverage which test runs, and write everything at the end."""
 
     def __init__(self) -> None:
         folders = os.environ["REACHED_SOURCES"].split(os.pathsep)

@@ -17,7 +17,7 @@ class WholeNodesArgs(msgspec.Struct, rename="camel", forbid_unknown_fields=True)
 
 
 class WholeNodes(reprieve.FilterPlugin, reprieve.ScorePlugin):
-    """Pods that ask for less of a resource than a node of the pool has stay off it; who takes it all is drawn to it."""
+    """Keep pods that request a part of a node's resource off the pool; prefer the pool for pods that request all."""
 
     name: ClassVar[str] = "WholeNodes"
     args_type: ClassVar[type[WholeNodesArgs] | None] = WholeNodesArgs

@@ -236,7 +236,7 @@ class GpuClustering(SharedGpus):
     name: ClassVar[str] = "GpuClustering"
 
     def rank(self, state: reprieve.CycleState, rows: Ints) -> Floats | Ints:
-        """From 75 where only its kind is, from 50 where others are too, from 25 where nobody is, else below."""
+        """Score from 75 where only its kind runs, from 50 with others, from 25 where no task runs, else below."""
         asked = asked_of(state)
         if not asked:
             return np.zeros(len(rows), dtype=np.int64)
