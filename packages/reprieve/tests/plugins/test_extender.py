@@ -450,7 +450,7 @@ def test_a_plan_calls_extenders_only_with_the_option(
     server.answers["filter"] = keep("n2")
     ended = run("plan", "-f", "-", "-o", "json", "--config", config, stdin=MANIFESTS)
     assert '"nodeName": "n1"' in ended.out
-    assert f"warning: {config}: its extenders are not asked" in ended.err
+    assert f"warning: {config}: its extenders are not called" in ended.err
     assert server.asked == []
     ended = run("plan", "-f", "-", "-o", "json", "--config", config, "--call-extenders", stdin=MANIFESTS)
     assert ('"nodeName": "n2"' in ended.out, ended.err) == (True, "")
