@@ -75,7 +75,7 @@ def until_predecessors_leave(
     dues = [due + hold_seconds for pod in awaited if (due := cluster.departures[pod.uid]) is not None]
     return PutOff(
         why=WaitsFor.PREDECESSOR,
-        message=f"waiting for {_named(awaited)} of the same owner to leave",
+        message=f"waiting for {_named(awaited)} of the same owner to terminate",
         until=min(*dues, cluster.now + LONGEST) if dues and hold_seconds > 0 else None,
         pods=awaited,
         nominations=tuple(places),
