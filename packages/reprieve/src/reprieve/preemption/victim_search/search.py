@@ -20,7 +20,6 @@ from reprieve.preemption.victim_search.eviction import Eviction, Mark, Price
 from reprieve.preemption.victim_search.few_units import cheapest_of_few
 from reprieve.preemption.victim_search.for_one import cheapest_for_one
 from reprieve.preemption.victim_search.problem import Numbers, Place
-from reprieve.preemption.victim_search.relaxation import gangs_by_nodes
 
 Change = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]
 """Units that may not be evicted, units that come back, units that go."""
@@ -34,10 +33,6 @@ _SHAKES = 16
 """So often in a row part of the victims is drawn to come back without success before the search ends."""
 _OTHERS_FOR_EACH = 4
 """So many other evictions that cost the same are looked for instead of each part of one."""
-_SHARE_OF_PROVED = 4
-"""Where no eviction breaks fewer gangs than the best one, only lower criteria can improve: that takes a part of the
-steps.
-"""
 CLOSE = 50
 """One part in so many is the least that is worth looking for."""
 
@@ -164,21 +159,10 @@ class VictimSearch:
             else:
                 self._limit(best.price[1])
         self._load(self.best)
-        steps = self.steps // _SHARE_OF_PROVED if self._gangs_proved() else self.steps
-        until = self.taken + steps
-        self._improve(2, steps)
+        until = self.taken + self.steps
+        self._improve(2, self.steps)
         self._shake(until)
         return self.best
-
-    def _gangs_proved(self) -> bool:
-        """Whether no eviction breaks fewer gangs than the best one."""
-        best = self.best
-        if best is None or best.price[0] or self.numbers.gangs is None or self.numbers.pricing is not None:
-            return False
-        gangs = int(best.price[2][0]) if best.units else 0
-        if len(self.numbers.kinds) > 1:
-            return 0 < gangs <= self.gang_bound
-        return 0 < gangs <= max(self.gang_bound, gangs_by_nodes(self.state, gangs))
 
     def among_few(self, found: Found) -> Found:
         """What was found, or what is cheaper still, where all sets of units can be gone through."""
