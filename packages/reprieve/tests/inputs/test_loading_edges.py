@@ -8,6 +8,7 @@ import io
 import json
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -354,3 +355,10 @@ def test_data_that_is_given_directly_is_followed_a_hundred_levels_down(form: str
         decode_object({**nested(90), "status": {"phase": None, "conditions": None}})
     with pytest.raises(InputError, match="nested deeper than 100 levels"):
         decode_object({**nested(120), "status": {"phase": None}})
+
+
+def test_objects_as_a_cluster_returns_them_are_read() -> None:
+    """api.md: with status, ephemeral containers, mounts, probes, and all else that a scheduler does not read."""
+    manifests = load([Path(__file__).parent / "objects_of_a_cluster.yaml"])
+    assert [loaded.object.name for loaded in manifests.pods] == ["full"]
+    assert [loaded.object.name for loaded in manifests.nodes] == ["n0", "n1"]

@@ -1,8 +1,8 @@
 """Validation of typed objects: the rules of an API server for the fields that are read here.
 
 A typed object has the fields that a scheduler reads. An input is not refused for a missing image, a missing limit of an
-extended resource, an owner without UID, a source of volumes that is not read here, or an operator of tolerations that
-depends on a feature gate (`_is_needed`).
+extended resource, an owner without UID, a source of volumes that is not read here, what only the creation of a pod must
+not have, or an operator of tolerations that depends on a feature gate (`_is_needed`).
 """
 
 from __future__ import annotations
@@ -32,6 +32,12 @@ _CHECKED: Final = (
     o.Workload, o.PodGroup, o.CompositePodGroup,
 )  # fmt: skip
 """Kinds besides Pod with all the fields that their rules ask for; of other kinds only the metadata is checked."""
+_OTHERS: Final = re.compile(
+    r".*\.image|.*\.ownerReferences\.uid|spec\.volumes\[.*|.*\.volumeMounts\[.*|spec\.ephemeralContainers|spec\.hostNetwork"
+)
+"""Fields that are read in part only, or that pods of a cluster may have: ephemeral containers are added later, and the
+host's network with users of its own is a matter of a feature gate.
+"""
 _OPERATOR: Final = re.compile(r"spec\.tolerations\[\d+\]\.operator")
 
 
@@ -102,7 +108,7 @@ def _needs_of_a_plan(spec: Json) -> Iterator[FieldError]:
 
 def _is_needed(error: FieldError) -> bool:
     """Whether a plan needs what an error is about."""
-    if error.path.endswith((".image", ".ownerReferences.uid")) or error.path.startswith("spec.volumes["):
+    if _OTHERS.fullmatch(error.path):
         return False
     if error.message.endswith(NO_LIMIT):
         return False
