@@ -443,7 +443,7 @@ SAMPLES: dict[str, Any] = {
     "net.IP": cel.LIBRARY["ip"].run(cel.Meter(9), ["1.2.3.4"]),
     "net.CIDR": cel.LIBRARY["cidr"].run(cel.Meter(9), ["1.2.3.0/24"]),
     "kubernetes.URL": cel.LIBRARY["url"].run(cel.Meter(9), ["http://a/b"]),
-    "kubernetes.Quantity": cel.Amount(10**9),
+    "kubernetes.Quantity": cel.QuantityValue(10**9),
     "kubernetes.Semver": cel.Semver("1.2.3"),
     "kubernetes.NamedFormat": cel.LIBRARY["format.uuid"].run(cel.Meter(9), []),
 }

@@ -129,7 +129,7 @@ def from_data(kind: type[ObjectT], manifest: Mapping[str, Any], origin: Origin) 
 
 
 def from_json(kind: type[ObjectT], text: bytes | memoryview | msgspec.Raw, head: TypeMeta, origin: Origin) -> ObjectT:
-    """The typed object of one JSON object whose `head` is known (an item of a typed list has none of its own)."""
+    """Return the typed object of a JSON object. `head` is passed in: an item of a typed list has none of its own."""
     if kind not in _CONVERTED:
         try:
             found = cast(ObjectT, _DECODERS[kind].decode(text))
@@ -156,7 +156,7 @@ def _may_lack_sources(found: KubernetesObject) -> bool:
 
 
 def _with_empty_dirs(found: ObjectT, manifest: Mapping[str, Any]) -> ObjectT:
-    """A new pod whose volumes without any source are empty directories, as an API server defaults them.
+    """Make volumes without a source of a new pod empty directories, the default of an API server.
 
     A pod with a UID was defaulted when it was admitted; the source of a volume may have been dropped since.
     """
@@ -196,9 +196,9 @@ _BYTES_PER_COMMA: Final = 8
 
 
 def finish(found: ObjectT, origin: Origin, *, stored: bool = False, stored_groups: bool = False) -> ObjectT:
-    """The object defaulted and, unless `stored`, validated (`stored_groups`: see `validation.validate`).
+    """Return the object defaulted and, unless `stored`, validated (`stored_groups`: see `validation.validate`).
 
-    Raises `InputError`, also for templates in templates that go deeper than anybody can follow.
+    Raises `InputError`, also for templates that are nested too deeply.
     """
     try:
         found = apply_defaults(found)

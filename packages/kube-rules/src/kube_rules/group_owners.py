@@ -1,7 +1,7 @@
-"""Controllers whose pods are gangs where they ask for it: what they are called, and how many pods each gang has.
+"""Controllers that can ask for gangs of their pods: the names of the gangs, and how many pods each gang has.
 
-The source `owners` (workloads.md 1.1, 2.10) reads a pod's controller from its labels or its owner reference, and of the
-controller whether it asks and how large its gangs are.
+The source `owners` (workloads.md 1.1, 2.10) reads a pod's controller from its labels or its owner reference. From the
+controller it reads whether its pods are gangs and how large each gang is.
 """
 
 from __future__ import annotations

@@ -50,9 +50,9 @@ QUEUE_KEYS: Final = (
 )
 """The queue of another scheduler. It has no effect; `plan` warns of it."""
 GROUP_LABELS: Final = (OWN_LABEL, COSCHEDULING_LABEL, VOLCANO_LABEL, KUEUE_LABEL)
-"""Labels of pods whose value is the name of a group."""
+"""Pod labels that hold the name of a group."""
 GROUP_ANNOTATIONS: Final = VOLCANO_ANNOTATIONS
-"""Annotations of pods whose value is the name of a group."""
+"""Pod annotations that hold the name of a group."""
 
 _LARGEST: Final = 2**31 - 1
 _DIGITS: Final = re.compile(r"\+?[0-9]{1,10}")
@@ -68,7 +68,7 @@ class GroupSource:
     names: Callable[[Pod], str]
     """The name of the group, in the pod's namespace; empty where the pod names none."""
     api_group: str | None = None
-    """Whose PodGroups are read for it; None: it has no objects."""
+    """API group of the PodGroups that are read for this source; None if it has no objects."""
     size: Callable[[Pod], int] | None = None
     """Of a sized source: how many pods the group has, as this one states. Raises ValueError with what is wrong."""
     default: bool = True
@@ -182,7 +182,7 @@ class GroupSources:
 
     @property
     def api_groups(self) -> tuple[str, ...]:
-        """API groups whose PodGroups are read, the stronger first."""
+        """API groups of the PodGroups that are read, the strongest first."""
         return tuple(row.api_group for row in self.rows if row.api_group is not None)
 
     def read(self, group: PodGroup) -> bool:

@@ -181,7 +181,7 @@ class PodGroup(KubernetesObject, frozen=True, kw_only=True):
 
     @property
     def topology_key(self) -> str | None:
-        """Node label whose value all pods share; None without a topology constraint."""
+        """Key of the node label that must be equal for all pods; None without a topology constraint."""
         topology = self.spec.scheduling_constraints.topology
         return topology[0].key if topology else None
 

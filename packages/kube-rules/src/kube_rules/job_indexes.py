@@ -1,7 +1,7 @@
-"""Indexes of an indexed Job, as intervals: what `completedIndexes` and `failedIndexes` of its status hold (`0-2,5`).
+"""Indexes of an indexed Job as intervals, the form of `completedIndexes` and `failedIndexes` in its status (`0-2,5`).
 
-A Job may have 2,147,483,647 completions and its status may be written by anybody with the right to it, so indexes are
-kept as the intervals they are written in: a list costs what its text does, whatever it spans.
+A Job can have 2,147,483,647 completions, and any client with the right to update its status can list all of them.
+Indexes are therefore kept as intervals: the cost of a list depends on the length of its text, not on its span.
 """
 
 from __future__ import annotations

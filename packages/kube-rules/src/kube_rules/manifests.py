@@ -69,7 +69,7 @@ class UnknownObject(NamedTuple):
 
 
 class PodMaker(NamedTuple):
-    """An object whose controller makes pods of a template in it (`workloads.makes_pods`), as plain data."""
+    """An object with a template from which its controller makes pods (`workloads.makes_pods`), as plain data."""
 
     manifest: Mapping[str, Any]
     origin: Origin
@@ -128,13 +128,13 @@ class Manifests:
     scenarios: list[Scenario] = field(default_factory=list)
     unknown: list[UnknownObject] = field(default_factory=list)
     pod_makers: list[PodMaker] = field(default_factory=list)
-    """Deployments, Jobs and the like: who plans expands them (`simulation.workloads`)."""
+    """Deployments, Jobs and other pod makers; planning expands them (`simulation.workloads`)."""
     expanded: list[PodMaker] = field(default_factory=list)
     """Those of them that were expanded, and what they made that makes pods in turn: owners before what they own."""
     jobs: list[Job] = field(default_factory=list)
     """Of those that were expanded the Jobs: when they end counts (cost.md 6.4)."""
     suspended: list[Suspended] = field(default_factory=list)
-    """Of those that were expanded: who asks whether they would run has no answer (whatif.md 1.5)."""
+    """Suspended objects among the expanded ones: whether they would run has no answer (whatif.md 1.5)."""
     counted: list[Loaded[KubernetesObject]] = field(default_factory=list)
     """Objects that exist and that a question leaves out: quotas count them, and nothing else."""
     remarks: list[Remark] = field(default_factory=list)

@@ -52,7 +52,7 @@ def _empty_map() -> dict[str, Any]:
 
 
 def map_field() -> Any:
-    """A struct field whose default is the shared empty map."""
+    """Return a struct field with the shared empty map as its default."""
     return msgspec.field(default_factory=_empty_map)
 
 

@@ -3,7 +3,7 @@
 A node lists in `status.declaredFeatures` what its kubelet and runtime can do of features that are not everywhere yet.
 Which features a pod needs follows from its spec alone.  The rules are those of the library that kube-scheduler,
 kube-apiserver and kubelet share (component-helpers 1.37, nodedeclaredfeatures): of the nine features registered there
-three decide where a pod can run; the others matter to a resize or to whoever talks to the kubelet.
+three decide where a pod can run; the others matter only to a resize or to clients of the kubelet.
 """
 
 import re

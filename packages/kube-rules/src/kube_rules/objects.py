@@ -516,7 +516,7 @@ class PodDisruptionBudget(KubernetesObject, frozen=True, kw_only=True):
 
     spec: PodDisruptionBudgetSpec = PodDisruptionBudgetSpec()
     status: PodDisruptionBudgetStatus | None = None
-    """None when the input has no status: whoever builds the cluster then computes it from the pods."""
+    """None when the input has no status; it is then computed from the pods when the cluster is built."""
 
 
 class Namespace(KubernetesObject, frozen=True, kw_only=True):

@@ -1,9 +1,9 @@
-"""Regular expressions that come from outside: searched in time linear in the text, whatever the expression.
+"""Regular expressions from untrusted input: any expression is searched in time linear in the text.
 
-Kubernetes reads the patterns of schemas and the argument of CEL's `matches` with Go's regexp, whose syntax is that
-of RE2; the library is RE2 itself. Python's `re` backtracks: `^(a+)+$` over forty characters takes it for ever.
-Linear still is (size of the program) x (bytes of the text): `Pattern.cost` bounds what a search may take, so that
-a caller with a budget can refuse it before it begins. What `re` reads and RE2 does not (look-around,
+Kubernetes reads the patterns of schemas and the argument of CEL's `matches` with Go's regexp, which has the syntax of
+RE2; this module uses RE2 itself. Python's `re` backtracks: `^(a+)+$` over forty characters practically never ends.
+Linear time is still (size of the program) x (bytes of the text). `Pattern.cost` bounds the cost of a search, so that
+a caller with a budget can refuse a search before it starts. Syntax that `re` accepts and RE2 does not (look-around,
 back-references, `\\Z`) is refused, as upstream refuses it.
 """
 

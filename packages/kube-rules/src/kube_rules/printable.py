@@ -1,7 +1,7 @@
-"""Text of others, harmless for a terminal.
+"""Untrusted text, made safe to print on a terminal.
 
-Names, messages and annotations come from objects that anybody may write. A terminal obeys control characters in them:
-colours, titles, cursor moves, text that runs backwards. Here they become escapes that are seen and do nothing.
+Names, messages and annotations come from objects that any client may write. A terminal obeys control characters in
+them: colours, titles, cursor moves, text that runs backwards. This module replaces them with visible escapes.
 """
 
 from __future__ import annotations

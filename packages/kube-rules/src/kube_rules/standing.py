@@ -84,22 +84,22 @@ def excesses(annotations: Mapping[str, str], priority: int | None, class_name: s
     `priority`: the object's own; None where it is not known yet, then the value as a victim is not looked at.
     """
     terms = work_terms(annotations)
-    whose = f'PriorityClass "{class_name}"' if class_name else "a PriorityClass that it names"
+    granter = f'PriorityClass "{class_name}"' if class_name else "a PriorityClass that it names"
     for name, asked, most, by in (
         (MINIMUM_RUNTIME, terms.minimum_runtime, grant.minimum_runtime, MAX_MINIMUM_RUNTIME),
         (RESTART_COST, terms.restart_cost, grant.restart_cost, MAX_RESTART_COST),
     ):
         if asked is not None and asked > most:
             counts = readable_duration(math.floor(most))
-            yield Excess(name, f"exceeds the granted {counts}; {whose} can grant more by {by}", counts)
+            yield Excess(name, f"exceeds the granted {counts}; {granter} can grant more by {by}", counts)
     if terms.below_minimum_whole and not grant.below_minimum:
-        yield Excess(BELOW_MINIMUM, f"is not granted; {whose} has {ALLOW_BELOW_MINIMUM}: false", "none")
+        yield Excess(BELOW_MINIMUM, f"is not granted; {granter} has {ALLOW_BELOW_MINIMUM}: false", "none")
     value = preemption_priority(annotations)
     if priority is None or value is None or PREEMPTION_PRIORITY_CLASS not in annotations:
         return
     most_priority = bounded_priority(value, priority, grant)
     if value > most_priority:
-        why = f"(priority {value}) exceeds the granted {most_priority}; {whose} can grant more by"
+        why = f"(priority {value}) exceeds the granted {most_priority}; {granter} can grant more by"
         yield Excess(PREEMPTION_PRIORITY_CLASS, f"{why} {MAX_PREEMPTION_PRIORITY}", f"priority {most_priority}")
 
 

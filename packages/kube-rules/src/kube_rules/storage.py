@@ -222,7 +222,7 @@ class CSIStorageCapacity(KubernetesObject, frozen=True, kw_only=True):
 class CSIDriverSpec(Struct, frozen=True, kw_only=True):
     """spec of a CSIDriver; `storage_capacity`: CSIStorageCapacity objects report what is left.
 
-    `prevent_pod_scheduling_if_missing`: no pod with its volumes goes to a node whose CSINode does not list the driver.
+    `prevent_pod_scheduling_if_missing`: pods with its volumes only run on nodes with a CSINode that lists the driver.
     """
 
     storage_capacity: bool = False

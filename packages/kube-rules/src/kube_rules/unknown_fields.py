@@ -1,7 +1,7 @@
-"""Fields that no version of a kind has: what was found, where, and which known name is nearest.
+"""Fields that no version of a kind has: the field, its location, and the nearest known name.
 
-The schemas themselves are not known in this room: who reads manifests passes them in (`Schemas`), and reading without
-any reports nothing. A field that a known version has is never unknown, whether anybody reads it or not.
+This module has no schemas of its own: code that reads manifests passes them in (`Schemas`). Without schemas nothing
+is reported. A field that a known version has is never unknown, even if no code reads it.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ from kube_rules.foreign_groups import (
 Manifest = dict[str, Any]
 
 KUBERNETES_VERSION: Final = "1.37.0"
-"""Whose behaviour this is."""
+"""The Kubernetes version that the rules follow."""
 SCHEDULING_GROUP: Final = "scheduling.k8s.io"
 CRD_GROUP: Final = "scheduling.reprieve.dev"
 
@@ -56,7 +56,7 @@ def is_converted_kind(kind: str, api_version: str) -> bool:
 
 
 VERSIONS_WITHOUT_POLICY: Final = (f"{SCHEDULING_GROUP}/v1alpha2", *FOREIGN_VERSIONS)
-"""Versions whose PodGroup has no preemptionPolicy (api.md, the table)."""
+"""Versions in which a PodGroup has no preemptionPolicy (api.md, the table)."""
 
 
 def to_internal(manifest: Mapping[str, Any]) -> Manifest:

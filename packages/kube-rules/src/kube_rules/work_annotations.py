@@ -81,7 +81,7 @@ class WorkTerms:
 
     @property
     def decides(self) -> bool:
-        """Whether it restricts who may be evicted, and not only at what cost."""
+        """Whether it restricts which pods may be evicted, and not only at what cost."""
         return bool(self.minimum_runtime) or bool(self.below_minimum_whole)
 
     def over(self, other: "WorkTerms") -> "WorkTerms":
@@ -113,7 +113,7 @@ class Grant:
 
 
 DEFAULT_GRANT: Final = Grant()
-"""What everybody has without a word of an administrator."""
+"""The grant that applies unless an administrator sets another one."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Kinds whose controllers make pods: their names, and what a manifest alone shows of them.
+"""Kinds with controllers that make pods: their names, and what their manifest alone shows.
 
 Terms: a pod maker is an object with a pod template from which some controller makes pods - a Deployment, a Job, a
 RayCluster. Rule of the table: the group decides together with the kind, never the version.

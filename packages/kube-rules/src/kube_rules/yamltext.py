@@ -217,7 +217,8 @@ class _Builder:
         self._memo: dict[str, Any] = {}
 
     def document(self) -> Any:
-        """The data of the document whose start event was just read, up to and including its end event."""
+        # long: one loop over all events; its state is in local variables because it runs for every value of the input
+        """Return the data of a document after its start event was read; read up to and including its end event."""
         get_event, budget, memo = self._get_event, self._budget, self._memo
         scalar_event, mapping_start, sequence_start, alias_event, document_end = self._types
         anchors: dict[str, _Anchored | None] = {}

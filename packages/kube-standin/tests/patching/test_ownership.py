@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from kube_standin.patching import ApplyConflict, PatchError, apply, merge_patch, ownership, track_update
 from kube_standin.patching import fieldsets as f
 from kube_standin.patching.typed import below, everything
-from kube_standin.schema import Node, Schema, Type, schema_for
+from kube_standin.schema import Schema, SchemaNode, SchemaType, schema_for
 from tests.recorded.oracle import every, needs_transcripts, transcript
 from tests.recorded.shapes import pod, stored, without_times
 
@@ -385,21 +385,21 @@ def test_after_any_history_the_last_applier_owns_what_it_stated_and_every_owner_
             assert set(entry["fieldsV1"].get("f:data", {})) - {"."} <= {f"f:{key}" for key in live.get("data", {})}
 
 
-_STRING = Node(Type.STRING, "string")
+_STRING = SchemaNode(SchemaType.STRING, "string")
 
 
 @pytest.mark.parametrize(
     ("node", "found"),
     [
-        (Node(Type.MAP, "map", element=_STRING), Type.STRING),
-        (Node(Type.MAP, "map"), Type.ANY),
-        (Node(Type.LIST, "list", element=_STRING), Type.ANY),
-        (Node(Type.ANY, "any"), Type.ANY),
-        (Node(Type.STRUCT, "struct", fields={"k": _STRING}), Type.STRING),
-        (Node(Type.STRUCT, "struct", fields={"other": _STRING}), Type.ANY),
+        (SchemaNode(SchemaType.MAP, "map", element=_STRING), SchemaType.STRING),
+        (SchemaNode(SchemaType.MAP, "map"), SchemaType.ANY),
+        (SchemaNode(SchemaType.LIST, "list", element=_STRING), SchemaType.ANY),
+        (SchemaNode(SchemaType.ANY, "any"), SchemaType.ANY),
+        (SchemaNode(SchemaType.STRUCT, "struct", fields={"k": _STRING}), SchemaType.STRING),
+        (SchemaNode(SchemaType.STRUCT, "struct", fields={"other": _STRING}), SchemaType.ANY),
     ],
 )
-def test_what_a_key_leads_to(node: Node, found: Type) -> None:
+def test_what_a_key_leads_to(node: SchemaNode, found: SchemaType) -> None:
     """A key of what the schema does not know is of any type (structured-merge-diff: untyped values are deduced)."""
     assert below(node, "k").type is found
 
@@ -479,11 +479,11 @@ def test_a_create_owns_what_it_states_and_marks_what_might_not_be_there() -> Non
 
 def test_what_the_schema_does_not_know_is_owned_key_by_key() -> None:
     """structured-merge-diff deduces the type of untyped values from their looks: maps by key, lists as a whole."""
-    found = everything(Node(Type.ANY, "any"), {"a": {"b": 1}, "c": [{"name": "x"}]})
+    found = everything(SchemaNode(SchemaType.ANY, "any"), {"a": {"b": 1}, "c": [{"name": "x"}]})
     assert found == {".": {}, "f:a": {".": {}, "f:b": {}}, "f:c": {}}
 
 
-_PORTS = Node(Type.LIST, "ports", element=_STRING, list_type="set")
+_PORTS = SchemaNode(SchemaType.LIST, "ports", element=_STRING, list_type="set")
 _KEYED = {"list_type": "map", "list_keys": ("name",)}
 
 
@@ -491,15 +491,15 @@ _KEYED = {"list_type": "map", "list_keys": ("name",)}
     ("element", "item"),
     [
         (None, {".": {}, "f:name": {}, "f:ports": {}}),
-        (Node(Type.STRUCT, "item", fields={"name": _STRING, "ports": _PORTS}),
+        (SchemaNode(SchemaType.STRUCT, "item", fields={"name": _STRING, "ports": _PORTS}),
          {".": {}, "f:name": {}, "f:ports": {".": {}, 'v:"a"': {}}}),
-        (Node(Type.STRUCT, "item", fields={"name": _STRING}, atomic=True), {}),
+        (SchemaNode(SchemaType.STRUCT, "item", fields={"name": _STRING}, atomic=True), {}),
     ],
     ids=["of unknown items", "of items with a set", "of atomic items"],
 )  # fmt: skip
-def test_a_new_item_of_a_list_is_owned_as_its_schema_says(element: Node | None, item: Json) -> None:
+def test_a_new_item_of_a_list_is_owned_as_its_schema_says(element: SchemaNode | None, item: Json) -> None:
     """KEP-555: atomic things are one place, keyed lists and sets an item each; by looks only where nothing is known."""
-    node = Node(Type.LIST, "list", element=element, **_KEYED)  # type: ignore[arg-type]
+    node = SchemaNode(SchemaType.LIST, "list", element=element, **_KEYED)  # type: ignore[arg-type]
     assert everything(node, [{"name": "x", "ports": ["a"]}]) == {".": {}, 'k:{"name":"x"}': item}
     assert everything(node, []) == {}
 

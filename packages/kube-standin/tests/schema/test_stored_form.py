@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from kube_rules.schema import nodes
-from kube_rules.schema.nodes import Node, Type
+from kube_rules.schema.nodes import SchemaNode, SchemaType
 from kube_rules.schema.packed_schemas import PackedSchemas
 from kube_standin.schema import schema_for
 from kube_standin.schema.completing import completer
@@ -21,30 +21,30 @@ from kube_standin.schema.decoding import IrregularError, Thorough, compiled
 Json = dict[str, Any]
 
 
-def node(kind: Type, go: str = "", **more: Any) -> Node:
-    return Node(kind, go or kind.value, **more)
+def node(kind: SchemaType, go: str = "", **more: Any) -> SchemaNode:
+    return SchemaNode(kind, go or kind.value, **more)
 
 
-STRING, INT32 = node(Type.STRING, "string"), node(Type.INTEGER, "int32")
-INT64 = node(Type.INTEGER, "int64")
-BOOL = node(Type.BOOLEAN, "bool")
+STRING, INT32 = node(SchemaType.STRING, "string"), node(SchemaType.INTEGER, "int32")
+INT64 = node(SchemaType.INTEGER, "int64")
+BOOL = node(SchemaType.BOOLEAN, "bool")
 SCALARS = {
     "string": STRING,
     "int32": INT32,
     "int64": INT64,
     "bool": BOOL,
-    "number": node(Type.NUMBER, "float64"),
-    "bytes": node(Type.BYTES, "[]uint8"),
-    "quantity": node(Type.QUANTITY, "resource.Quantity"),
-    "either": node(Type.INT_OR_STRING, "intstr.IntOrString"),
-    "time": node(Type.TIME, "v1.Time"),
-    "micro": node(Type.MICRO_TIME, "v1.MicroTime"),
-    "any": node(Type.ANY, "any"),
-    "object": node(Type.ANY_OBJECT, "object"),
+    "number": node(SchemaType.NUMBER, "float64"),
+    "bytes": node(SchemaType.BYTES, "[]uint8"),
+    "quantity": node(SchemaType.QUANTITY, "resource.Quantity"),
+    "either": node(SchemaType.INT_OR_STRING, "intstr.IntOrString"),
+    "time": node(SchemaType.TIME, "v1.Time"),
+    "micro": node(SchemaType.MICRO_TIME, "v1.MicroTime"),
+    "any": node(SchemaType.ANY, "any"),
+    "object": node(SchemaType.ANY_OBJECT, "object"),
 }
 
 
-def walked(place: Node, value: Any) -> tuple[Any, list[str]]:
+def walked(place: SchemaNode, value: Any) -> tuple[Any, list[str]]:
     """What the thorough walk makes of a value, and what it says; the quick one agrees or leaves it alone."""
     before = copy.deepcopy(value)
     walk = Thorough({})
@@ -143,53 +143,53 @@ ZEROS = {
 
 @pytest.mark.parametrize("kind", ZEROS)
 def test_null_in_a_list_or_map_is_the_zero_of_its_type(kind: str) -> None:
-    made = walked(node(Type.LIST, element=SCALARS[kind]), [None])
+    made = walked(node(SchemaType.LIST, element=SCALARS[kind]), [None])
     assert made == ([ZEROS[kind]], [])
     assert type(made[0][0]) is type(ZEROS[kind])
-    assert walked(node(Type.MAP, element=SCALARS[kind]), {"a": None}) == ({"a": ZEROS[kind]}, [])
+    assert walked(node(SchemaType.MAP, element=SCALARS[kind]), {"a": None}) == ({"a": ZEROS[kind]}, [])
 
 
 @pytest.mark.parametrize("kind", ["any", "time", "micro"])
 def test_null_stays_where_the_type_has_no_zero(kind: str) -> None:
-    assert walked(node(Type.LIST, element=SCALARS[kind]), [None]) == ([None], [])
+    assert walked(node(SchemaType.LIST, element=SCALARS[kind]), [None]) == ([None], [])
 
 
-@pytest.mark.parametrize(("kind", "zero"), [(Type.STRUCT, {}), (Type.MAP, {}), (Type.LIST, [])])
-def test_null_beside_others(kind: Type, zero: Any) -> None:
+@pytest.mark.parametrize(("kind", "zero"), [(SchemaType.STRUCT, {}), (SchemaType.MAP, {}), (SchemaType.LIST, [])])
+def test_null_beside_others(kind: SchemaType, zero: Any) -> None:
     """Of structures too; what stands behind it is read."""
     element = node(kind, element=STRING)
-    value: Any = [{}, None, {}] if kind is not Type.LIST else [[], None, ["a"]]
-    assert walked(node(Type.LIST, element=element), value)[0] == [zero if one is None else one for one in value]
-    assert walked(node(Type.MAP, element=element), dict(zip("abc", value, strict=True)))[0] == {
+    value: Any = [{}, None, {}] if kind is not SchemaType.LIST else [[], None, ["a"]]
+    assert walked(node(SchemaType.LIST, element=element), value)[0] == [zero if one is None else one for one in value]
+    assert walked(node(SchemaType.MAP, element=element), dict(zip("abc", value, strict=True)))[0] == {
         key: zero if one is None else one for key, one in zip("abc", value, strict=True)
     }
 
 
 def test_what_is_wrong_is_left_out_and_the_rest_read() -> None:
-    quantities = node(Type.LIST, element=SCALARS["quantity"])
+    quantities = node(SchemaType.LIST, element=SCALARS["quantity"])
     found, said = walked(quantities, ["0.5", "x", "1500m", None])
     assert found == ["500m", "1500m", "0"]
     assert len(said) == 1
-    found, said = walked(node(Type.MAP, element=SCALARS["quantity"]), {"a": "x", "b": "0.5", "c": "y"})
+    found, said = walked(node(SchemaType.MAP, element=SCALARS["quantity"]), {"a": "x", "b": "0.5", "c": "y"})
     assert found == {"b": "500m"}
     assert len(said) == 2
 
 
-def struct(**more: Any) -> Node:
+def struct(**more: Any) -> SchemaNode:
     fields = {
         "text": STRING,
         "kept": STRING,
         "flag": BOOL,
         "on": BOOL,
         "number": INT32,
-        "list": node(Type.LIST, element=STRING),
-        "must": node(Type.LIST, element=STRING),
-        "map": node(Type.MAP, element=STRING),
-        "amounts": node(Type.MAP, element=SCALARS["quantity"]),
-        "inner": node(Type.STRUCT, "v1.Inner", fields={"text": STRING}),
+        "list": node(SchemaType.LIST, element=STRING),
+        "must": node(SchemaType.LIST, element=STRING),
+        "map": node(SchemaType.MAP, element=STRING),
+        "amounts": node(SchemaType.MAP, element=SCALARS["quantity"]),
+        "inner": node(SchemaType.STRUCT, "v1.Inner", fields={"text": STRING}),
     }
     zeros = frozenset({"text", "flag"})
-    return node(Type.STRUCT, "v1.Outer", fields=fields, required=frozenset({"must"}), zero_dropped=zeros, **more)
+    return node(SchemaType.STRUCT, "v1.Outer", fields=fields, required=frozenset({"must"}), zero_dropped=zeros, **more)
 
 
 @pytest.mark.parametrize(
@@ -218,10 +218,10 @@ def test_unknown_fields_are_kept_where_they_may_be() -> None:
     assert walked(struct(preserve_unknown=True), {"nosuch": None, "text": ""}) == ({"nosuch": None}, [])
 
 
-@pytest.mark.parametrize("kind", [Type.STRUCT, Type.MAP, Type.LIST])
-def test_structures_of_another_type(kind: Type) -> None:
-    element = STRING if kind is not Type.STRUCT else None
-    other: Any = [] if kind is not Type.LIST else {}
+@pytest.mark.parametrize("kind", [SchemaType.STRUCT, SchemaType.MAP, SchemaType.LIST])
+def test_structures_of_another_type(kind: SchemaType) -> None:
+    element = STRING if kind is not SchemaType.STRUCT else None
+    other: Any = [] if kind is not SchemaType.LIST else {}
     for value in ("x", 1, other):
         found, said = walked(node(kind, "v1.Thing", element=element), value)
         assert found is None
@@ -279,14 +279,14 @@ def test_what_does_not_change_is_not_copied() -> None:
     found = quick(changed)
     assert found["amounts"] == {"e": "500m", "g": "250m", "h": "1"}
     assert found["map"] is changed["map"]
-    many = compiled(node(Type.LIST, element=SCALARS["quantity"]), {})
+    many = compiled(node(SchemaType.LIST, element=SCALARS["quantity"]), {})
     assert many(["1", "0.5", "0.25", "2"]) == ["1", "500m", "250m", "2"]
 
 
 # -- what is added
 
 
-def completed(place: Node, value: Any) -> Any:
+def completed(place: SchemaNode, value: Any) -> Any:
     step = completer(place, {})
     if step is not None:
         step(value)
@@ -298,14 +298,14 @@ def test_required_fields_are_added() -> None:
         "text": STRING,
         "number": INT32,
         "flag": BOOL,
-        "list": node(Type.LIST, element=STRING),
-        "map": node(Type.MAP, element=STRING),
+        "list": node(SchemaType.LIST, element=STRING),
+        "map": node(SchemaType.MAP, element=STRING),
         "when": SCALARS["time"],
         "amount": SCALARS["quantity"],
-        "inner": node(Type.STRUCT, fields={"text": STRING}, required=frozenset({"text"})),
+        "inner": node(SchemaType.STRUCT, fields={"text": STRING}, required=frozenset({"text"})),
         "option": STRING,
     }
-    place = node(Type.STRUCT, fields=fields, required=frozenset(set(fields) - {"option"} | {"nosuch"}))
+    place = node(SchemaType.STRUCT, fields=fields, required=frozenset(set(fields) - {"option"} | {"nosuch"}))
     zeros = {"flag": False, "list": [], "map": {}, "number": 0, "text": ""}
     assert completed(place, {}) == zeros
     assert list(completed(place, {})) == sorted(zeros), "in a fixed order"
@@ -318,24 +318,24 @@ def test_required_fields_are_added() -> None:
 
 
 def test_required_fields_of_items_and_values_are_added() -> None:
-    inner = node(Type.STRUCT, fields={"text": STRING, "other": STRING}, required=frozenset({"text"}))
-    assert completed(node(Type.LIST, element=inner), [{}, {"text": "a"}]) == [{"text": ""}, {"text": "a"}]
-    assert completed(node(Type.MAP, element=inner), {"k": {"other": ""}}) == {"k": {"other": "", "text": ""}}
-    deep = node(Type.STRUCT, fields={"items": node(Type.LIST, element=inner), "plain": STRING})
+    inner = node(SchemaType.STRUCT, fields={"text": STRING, "other": STRING}, required=frozenset({"text"}))
+    assert completed(node(SchemaType.LIST, element=inner), [{}, {"text": "a"}]) == [{"text": ""}, {"text": "a"}]
+    assert completed(node(SchemaType.MAP, element=inner), {"k": {"other": ""}}) == {"k": {"other": "", "text": ""}}
+    deep = node(SchemaType.STRUCT, fields={"items": node(SchemaType.LIST, element=inner), "plain": STRING})
     assert completed(deep, {"items": [{}], "plain": "x"}) == {"items": [{"text": ""}], "plain": "x"}
 
 
 def test_types_in_which_nothing_is_ever_missing_cost_nothing() -> None:
-    plain = node(Type.STRUCT, fields={"text": STRING, "list": node(Type.LIST, element=STRING)})
+    plain = node(SchemaType.STRUCT, fields={"text": STRING, "list": node(SchemaType.LIST, element=STRING)})
     assert completer(plain, {}) is None
-    assert completer(node(Type.LIST, element=plain), {}) is None
-    assert completer(node(Type.MAP, element=STRING), {}) is None
+    assert completer(node(SchemaType.LIST, element=plain), {}) is None
+    assert completer(node(SchemaType.MAP, element=STRING), {}) is None
     assert completer(STRING, {}) is None
 
 
 def test_recursive_types_are_completed() -> None:
-    tree = node(Type.STRUCT, required=frozenset({"name"}))
-    tree.fields |= {"name": STRING, "below": node(Type.LIST, element=tree)}
+    tree = node(SchemaType.STRUCT, required=frozenset({"name"}))
+    tree.fields |= {"name": STRING, "below": node(SchemaType.LIST, element=tree)}
     assert completed(tree, {"below": [{"below": [{}]}]}) == {
         "name": "",
         "below": [{"name": "", "below": [{"name": ""}]}],
@@ -362,7 +362,7 @@ def test_names_of_types_in_errors(definition: str, name: str) -> None:
     assert nodes.go_name(definition) == nodes.named(definition).go == name
 
 
-def at(*path: str) -> Node:
+def at(*path: str) -> SchemaNode:
     found = schema_for("v1", "Pod").root
     for step in path:
         below = found.element if step == "[]" else found.fields[step]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kube_rules.cel import schema_rules
-from kube_rules.schema.nodes import Type
+from kube_rules.schema.nodes import SchemaType
 from kube_standin.schema import structural
 from kube_standin.schema.structural import MOST_ERRORS, DefaultsTooLargeError, Structural, structural_node
 
@@ -212,16 +212,16 @@ def test_a_schema_may_limit_names(properties: Json, required: list[str], fields:
 @pytest.mark.parametrize(
     ("schema", "kind", "go"),
     [
-        ({"type": "string"}, Type.STRING, "string"),
-        ({"type": "integer"}, Type.INTEGER, "int64"),
-        ({"type": "number"}, Type.NUMBER, "number"),
-        ({"type": "boolean"}, Type.BOOLEAN, "boolean"),
-        ({"x-kubernetes-int-or-string": True}, Type.INT_OR_STRING, "intstr.IntOrString"),
-        ({}, Type.ANY, "any"),
-        ({"properties": {}}, Type.STRUCT, "object"),
+        ({"type": "string"}, SchemaType.STRING, "string"),
+        ({"type": "integer"}, SchemaType.INTEGER, "int64"),
+        ({"type": "number"}, SchemaType.NUMBER, "number"),
+        ({"type": "boolean"}, SchemaType.BOOLEAN, "boolean"),
+        ({"x-kubernetes-int-or-string": True}, SchemaType.INT_OR_STRING, "intstr.IntOrString"),
+        ({}, SchemaType.ANY, "any"),
+        ({"properties": {}}, SchemaType.STRUCT, "object"),
     ],
 )
-def test_types_of_places(schema: Json, kind: Type, go: str) -> None:
+def test_types_of_places(schema: Json, kind: SchemaType, go: str) -> None:
     found = structural_node(schema)
     assert (found.type, found.go) == (kind, go)
 

@@ -2,10 +2,10 @@
 
 Terms: a class has a value and a preemption policy. System classes exist in every cluster.
 
-Invariant: a pod that comes out has `priority` and `preemption_policy` set. A manifest that has a priority but no
-class keeps it, because that is what objects read from a cluster without their classes look like. A group with
-neither, where no class is the default, keeps none: so it is in clusters whose groups have no priorities yet, and it
-cannot be at odds with its pods' (preemption.md 8).
+Invariant: every pod returned has `priority` and `preemption_policy` set. A manifest with a priority but no class
+keeps its priority: objects read from a cluster without their classes look like this. A group with neither gets no
+priority if no class is the default. Groups in clusters that do not set group priorities yet look like this, and
+without a priority a group cannot conflict with the priorities of its pods (preemption.md 8).
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from kube_rules.cel.estimating import estimated_cost
 from kube_rules.cel.evaluating import Program, compiled
 from kube_rules.cel.functions import Function
 from kube_rules.cel.library import LIBRARY
-from kube_rules.cel.quantity_functions import Amount, Semver
+from kube_rules.cel.quantity_functions import QuantityValue, Semver
 from kube_rules.cel.syntax import MAX_DEPTH, CelSyntaxError, Node, identifiers, parse
 from kube_rules.cel.values import NONE, CelError, CostExceededError, Meter, Optional, TypeName, Uint, type_name
 
@@ -27,7 +27,6 @@ __all__ = [
     "MAX_DEPTH",
     "NONE",
     "UNKNOWN",
-    "Amount",
     "CelError",
     "CelSyntaxError",
     "CostExceededError",
@@ -37,6 +36,7 @@ __all__ = [
     "Node",
     "Optional",
     "Program",
+    "QuantityValue",
     "Semver",
     "TypeName",
     "Uint",

@@ -1,8 +1,8 @@
-"""Whether an expression fits the types of its variables, before there is a value (cel-go's checker).
+"""Check an expression against the types of its variables, before there is a value (cel-go's checker).
 
-What the schema declares is held to: a field that is not there, a function that is not offered, a call none of whose
-overloads takes the types it is given. `dyn` fits everything and is checked when the expression runs. The first fault
-is reported, in cel-go's words. Takes time linear in the expression.
+The check rejects a field that the schema does not declare, a function that does not exist, and a call with argument
+types that no overload takes. `dyn` fits everything and is checked when the expression runs. The first error is
+reported, in cel-go's words. The check takes time linear in the length of the expression.
 """
 
 from __future__ import annotations

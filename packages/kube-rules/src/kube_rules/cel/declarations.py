@@ -47,7 +47,7 @@ _META = Declared("object", 1, 2, None, {"name": _STRING, "generateName": _STRING
 
 
 def declared(schema: Mapping[str, Any], *, root: bool = False) -> Declared:
-    """The declaration of a schema; `root`: of a resource, whose type and name every rule sees."""
+    """Return the declaration of a schema. `root`: the schema is of a resource; every rule sees its type and name."""
     return _declared(schema, root or bool(schema.get("x-kubernetes-embedded-resource")), 0)
 
 

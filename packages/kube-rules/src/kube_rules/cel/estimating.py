@@ -49,7 +49,7 @@ class _Estimate:
 def estimated_cost(
     node: Node, variables: Mapping[str, Declared], functions: Mapping[str, Function] | None = None
 ) -> int:
-    """The highest cost of an expression whose variables have these forms."""
+    """Return the highest possible cost of an expression with variables of these forms."""
     known = {**LIBRARY, **functions} if functions else LIBRARY
     found = _Estimator(known, {name: [_of(form)] for name, form in variables.items()}).of(node)
     return int(min(found.cost, MOST))

@@ -50,7 +50,7 @@ class Semver(Opaque):
 
 
 @total_ordering
-class Amount(Opaque):
+class QuantityValue(Opaque):
     """A quantity inside an expression; `nano` in units of 10^-9."""
 
     __slots__ = ("nano",)
@@ -60,18 +60,18 @@ class Amount(Opaque):
         self.nano = nano
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Amount) and self.nano == other.nano
+        return isinstance(other, QuantityValue) and self.nano == other.nano
 
-    def __lt__(self, other: Amount) -> bool:
+    def __lt__(self, other: QuantityValue) -> bool:
         return self.nano < other.nano
 
     def __hash__(self) -> int:
         return hash(self.nano)
 
 
-def _amount(text: str) -> Amount:
+def _amount(text: str) -> QuantityValue:
     try:
-        return Amount(quantity.parse(text).nano)
+        return QuantityValue(quantity.parse(text).nano)
     except quantity.QuantityError as error:
         raise CelError(str(error)) from None
 
@@ -95,19 +95,19 @@ def _normalized(text: str) -> str:
 
 
 def _ordered(one: Any, other: Any) -> int:
-    if type(one) is not type(other) or not isinstance(one, Amount | Semver):
+    if type(one) is not type(other) or not isinstance(one, QuantityValue | Semver):
         raise CelError(NO_OVERLOAD)
     return int(one > other) - int(one < other)
 
 
-def _summed(one: Any, other: Any, sign: int) -> Amount:
-    other = needs(other, int, Amount)
-    added = other.nano if isinstance(other, Amount) else other * quantity.NANO
-    return Amount(needs(one, Amount).nano + sign * added)
+def _summed(one: Any, other: Any, sign: int) -> QuantityValue:
+    other = needs(other, int, QuantityValue)
+    added = other.nano if isinstance(other, QuantityValue) else other * quantity.NANO
+    return QuantityValue(needs(one, QuantityValue).nano + sign * added)
 
 
 def _whole(one: Any) -> bool:
-    nano = needs(one, Amount).nano
+    nano = needs(one, QuantityValue).nano
     return bool(nano % quantity.NANO == 0 and -_INT <= nano // quantity.NANO < _INT)
 
 
@@ -163,12 +163,12 @@ QUANTITY: Mapping[str, Function] = {
     "compareTo": _of(_ordered, 2, "int"),
     "isGreaterThan": _of(lambda a, b: _ordered(a, b) > 0, 2, "bool"),
     "isLessThan": _of(lambda a, b: _ordered(a, b) < 0, 2, "bool"),
-    "sign": _of(lambda a: (needs(a, Amount).nano > 0) - (a.nano < 0), 1, "int"),
+    "sign": _of(lambda a: (needs(a, QuantityValue).nano > 0) - (a.nano < 0), 1, "int"),
     "add": _of(lambda a, b: _summed(a, b, 1), 2, "kubernetes.Quantity"),
     "sub": _of(lambda a, b: _summed(a, b, -1), 2, "kubernetes.Quantity"),
     "isInteger": _of(_whole, 1, "bool"),
     "asInteger": _of(_integer, 1, "int"),
-    "asApproximateFloat": _of(lambda a: needs(a, Amount).nano / quantity.NANO, 1, "double"),
+    "asApproximateFloat": _of(lambda a: needs(a, QuantityValue).nano / quantity.NANO, 1, "double"),
     "major": _of(lambda v: needs(v, Semver).numbers[0], 1, "int"),
     "minor": _of(lambda v: needs(v, Semver).numbers[1], 1, "int"),
     "patch": _of(lambda v: needs(v, Semver).numbers[2], 1, "int"),

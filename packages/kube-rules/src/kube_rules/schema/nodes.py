@@ -29,7 +29,7 @@ REPLACED: Mapping[str, Mapping[str, str]] = {
 """Fields of other versions of a type, by its name in error texts -> the path of the field that stands for each here."""
 
 
-class Type(Enum):
+class SchemaType(Enum):
     """What JSON a node accepts."""
 
     STRUCT = "struct"
@@ -49,7 +49,7 @@ class Type(Enum):
 
 
 @dataclass(eq=False, slots=True)
-class Node:
+class SchemaNode:
     """One place in a schema.
 
     `go` is the name of the type in error texts; `required` the fields that are always encoded;
@@ -57,10 +57,10 @@ class Node:
     list keys left out.
     """
 
-    type: Type
+    type: SchemaType
     go: str
-    fields: dict[str, Node] = field(default_factory=dict)
-    element: Node | None = None
+    fields: dict[str, SchemaNode] = field(default_factory=dict)
+    element: SchemaNode | None = None
     required: frozenset[str] = frozenset()
     zero_dropped: frozenset[str] = frozenset()
     atomic: bool = False
@@ -72,17 +72,17 @@ class Node:
     preserve_unknown: bool = False
 
 
-_SPECIAL: dict[str, tuple[Type, str]] = {
-    d.QUANTITY: (Type.QUANTITY, "resource.Quantity"),
-    d.INT_OR_STRING: (Type.INT_OR_STRING, "intstr.IntOrString"),
-    d.TIME: (Type.TIME, "v1.Time"),
-    d.MICRO_TIME: (Type.MICRO_TIME, "v1.MicroTime"),
-    d.RAW_EXTENSION: (Type.ANY_OBJECT, "runtime.RawExtension"),
-    d.FIELDS_V1: (Type.ANY_OBJECT, "v1.FieldsV1"),
-    d.JSON_ANY: (Type.ANY, "v1.JSON"),
-    d.SCHEMA_OR_ARRAY: (Type.ANY, "v1.JSONSchemaPropsOrArray"),
-    d.SCHEMA_OR_BOOL: (Type.ANY, "v1.JSONSchemaPropsOrBool"),
-    d.SCHEMA_OR_STRINGS: (Type.ANY, "v1.JSONSchemaPropsOrStringArray"),
+_SPECIAL: dict[str, tuple[SchemaType, str]] = {
+    d.QUANTITY: (SchemaType.QUANTITY, "resource.Quantity"),
+    d.INT_OR_STRING: (SchemaType.INT_OR_STRING, "intstr.IntOrString"),
+    d.TIME: (SchemaType.TIME, "v1.Time"),
+    d.MICRO_TIME: (SchemaType.MICRO_TIME, "v1.MicroTime"),
+    d.RAW_EXTENSION: (SchemaType.ANY_OBJECT, "runtime.RawExtension"),
+    d.FIELDS_V1: (SchemaType.ANY_OBJECT, "v1.FieldsV1"),
+    d.JSON_ANY: (SchemaType.ANY, "v1.JSON"),
+    d.SCHEMA_OR_ARRAY: (SchemaType.ANY, "v1.JSONSchemaPropsOrArray"),
+    d.SCHEMA_OR_BOOL: (SchemaType.ANY, "v1.JSONSchemaPropsOrBool"),
+    d.SCHEMA_OR_STRINGS: (SchemaType.ANY, "v1.JSONSchemaPropsOrStringArray"),
 }
 
 # Types of which optional strings and booleans are plain values: "" and false mean "not set" and are not
@@ -130,10 +130,10 @@ def go_name(definition: str) -> str:
     return ".".join(definition.rsplit(".", 2)[-2:])
 
 
-_made: dict[str, Node] = {}
+_made: dict[str, SchemaNode] = {}
 
 
-def named(definition: str) -> Node:
+def named(definition: str) -> SchemaNode:
     """The node of a full definition name; a recursive type refers to itself.
 
     Raises:
@@ -145,11 +145,11 @@ def named(definition: str) -> Node:
     body = d.structure()[definition]
     if definition in _SPECIAL:
         kind, go = _SPECIAL[definition]
-        node = _made[definition] = Node(kind, go, atomic=True)
+        node = _made[definition] = SchemaNode(kind, go, atomic=True)
         return node
     required = frozenset(body.get("required", ()))
-    node = _made[definition] = Node(
-        Type.STRUCT,
+    node = _made[definition] = SchemaNode(
+        SchemaType.STRUCT,
         go_name(definition),
         required=required,
         atomic=body.get("x-kubernetes-map-type") == "atomic",
@@ -171,7 +171,7 @@ def _plain_zeros(definition: str, body: dict[str, Any], required: frozenset[str]
     )
 
 
-def placed(spec: dict[str, Any]) -> Node:
+def placed(spec: dict[str, Any]) -> SchemaNode:
     """The node of a field, list item or map value given in OpenAPI form."""
     strategy = frozenset(filter(None, spec.get("x-kubernetes-patch-strategy", "").split(",")))
     merge_key: str = spec.get("x-kubernetes-patch-merge-key", "")
@@ -188,8 +188,8 @@ def placed(spec: dict[str, Any]) -> Node:
         keys = tuple(spec.get("x-kubernetes-list-map-keys", ()))
         defaults = _KEY_DEFAULTS.get(items.get("$ref", ""), {})
         list_type: str = spec.get("x-kubernetes-list-type", "atomic")
-        return Node(
-            Type.LIST,
+        return SchemaNode(
+            SchemaType.LIST,
             "[]" + element.go,
             element=element,
             list_type=list_type,
@@ -201,12 +201,14 @@ def placed(spec: dict[str, Any]) -> Node:
         )
     if kind == "object":
         if "additionalProperties" not in spec:
-            return Node(Type.ANY_OBJECT, "map[string]interface {}", atomic=True)
+            return SchemaNode(SchemaType.ANY_OBJECT, "map[string]interface {}", atomic=True)
         element = placed(spec["additionalProperties"])
         atomic = spec.get("x-kubernetes-map-type") == "atomic"
-        return Node(Type.MAP, "map[string]" + element.go, element=element, atomic=atomic, patch_strategy=strategy)
+        return SchemaNode(
+            SchemaType.MAP, "map[string]" + element.go, element=element, atomic=atomic, patch_strategy=strategy
+        )
     if kind == "string" and spec.get("format") == "byte":
-        return Node(Type.BYTES, "[]uint8", atomic=True)
+        return SchemaNode(SchemaType.BYTES, "[]uint8", atomic=True)
     if kind == "integer":
-        return Node(Type.INTEGER, spec.get("format", "int64"), atomic=True)
-    return Node(Type(kind), {"number": "float64", "boolean": "bool"}.get(str(kind), str(kind)), atomic=True)
+        return SchemaNode(SchemaType.INTEGER, spec.get("format", "int64"), atomic=True)
+    return SchemaNode(SchemaType(kind), {"number": "float64", "boolean": "bool"}.get(str(kind), str(kind)), atomic=True)

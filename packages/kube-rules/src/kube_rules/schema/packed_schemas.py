@@ -17,7 +17,7 @@ import msgspec
 from kube_rules.foreign_groups import COSCHEDULING_VERSION, VOLCANO_VERSION
 from kube_rules.schema import nodes
 from kube_rules.schema.definitions import OBJECT_META, definition_names
-from kube_rules.schema.nodes import Node, Type
+from kube_rules.schema.nodes import SchemaNode, SchemaType
 from kube_rules.unknown_fields import Manifest, MisnamedField, Path, nearest
 from kube_rules.versions import CRD_GROUP, INTERNAL_VERSION
 
@@ -31,7 +31,7 @@ _SAME_AS: Final[Mapping[str, str]] = {
 _Place = tuple[str, str]
 """apiVersion and kind."""
 
-_ANY: Final = Node(Type.ANY, "interface {}")
+_ANY: Final = SchemaNode(SchemaType.ANY, "interface {}")
 _MOST_DEPTH: Final = 200
 _MOST_FOUND: Final = 1_000
 _DEEPER: Final = 2
@@ -41,7 +41,7 @@ class PackedSchemas:
     """See `kube_rules.unknown_fields.Schemas`. Schemas are compiled when the first object of a kind comes."""
 
     def __init__(self) -> None:
-        self._roots: dict[_Place, Node] = {}
+        self._roots: dict[_Place, SchemaNode] = {}
         self._types: dict[tuple[_Place, bool], Any] = {}
 
     def knows(self, api_version: str, kind: str) -> bool:
@@ -67,7 +67,7 @@ class PackedSchemas:
         _walk(root, manifest, (), found)
         return found
 
-    def _clean(self, root: Node, place: _Place, manifest: Manifest) -> bool:
+    def _clean(self, root: SchemaNode, place: _Place, manifest: Manifest) -> bool:
         """Whether the quick walk is sure that there are no unknown fields."""
         plain = isinstance(manifest, Mapping)
         key = (place, plain)
@@ -86,7 +86,7 @@ class PackedSchemas:
             return False
         return True
 
-    def _root(self, place: _Place) -> Node | None:
+    def _root(self, place: _Place) -> SchemaNode | None:
         found = self._roots.get(place)
         if found is None and (found := _made(place)) is not None:
             self._roots[place] = found  # names of kinds come from the input: unknown ones are not kept
@@ -98,21 +98,23 @@ def _place(api_version: str, kind: str) -> _Place:
     return ("", kind) if kind == "Scenario" else (_SAME_AS.get(api_version, api_version), kind)
 
 
-def _made(place: _Place) -> Node | None:
+def _made(place: _Place) -> SchemaNode | None:
     if place in _FURTHER:
         return _object({name: _part(name, fields) for name, fields in _FURTHER[place].items()})
     name = definition_names().get(place)
     return None if name is None else nodes.named(name)
 
 
-def _part(name: str, fields: tuple[str, ...]) -> Node:
-    return Node(Type.STRUCT, name, dict.fromkeys(fields, _ANY)) if fields else _ANY
+def _part(name: str, fields: tuple[str, ...]) -> SchemaNode:
+    return SchemaNode(SchemaType.STRUCT, name, dict.fromkeys(fields, _ANY)) if fields else _ANY
 
 
-def _object(fields: Mapping[str, Node]) -> Node:
+def _object(fields: Mapping[str, SchemaNode]) -> SchemaNode:
     meta = nodes.named(OBJECT_META)
-    text = Node(Type.STRING, "string")
-    return Node(Type.STRUCT, "Object", fields={"apiVersion": text, "kind": text, "metadata": meta, **fields})
+    text = SchemaNode(SchemaType.STRING, "string")
+    return SchemaNode(
+        SchemaType.STRUCT, "Object", fields={"apiVersion": text, "kind": text, "metadata": meta, **fields}
+    )
 
 
 _FURTHER: Final[Mapping[_Place, Mapping[str, tuple[str, ...]]]] = {
@@ -147,9 +149,9 @@ _RECURSIVE: Final = object()
 """Instead of a type: the schema contains itself (JSONSchemaProps)."""
 
 
-def _type_of(node: Node, made: dict[int, Any], leaf: Any) -> Any:
+def _type_of(node: SchemaNode, made: dict[int, Any], leaf: Any) -> Any:
     """Return a type that takes every value with fields that the node has, and some more; or `_RECURSIVE`."""
-    if node.type is Type.STRUCT:
+    if node.type is SchemaType.STRUCT:
         known = made.get(id(node))
         if known is not None:
             return known
@@ -163,22 +165,24 @@ def _type_of(node: Node, made: dict[int, Any], leaf: Any) -> Any:
         names = {f"f{index}": name for index, name in enumerate(node.fields)}
         made[id(node)] = msgspec.defstruct("Fields", fields, rename=names, forbid_unknown_fields=True, gc=False)
         return made[id(node)]
-    if node.element is not None and node.type in (Type.MAP, Type.LIST):
+    if node.element is not None and node.type in (SchemaType.MAP, SchemaType.LIST):
         below: Any = _type_of(node.element, made, leaf)
         if below is leaf or below is _RECURSIVE:
             return below
         item = below | None
-        return types.GenericAlias(dict, (str, item)) if node.type is Type.MAP else types.GenericAlias(list, (item,))
+        return (
+            types.GenericAlias(dict, (str, item)) if node.type is SchemaType.MAP else types.GenericAlias(list, (item,))
+        )
     return leaf
 
 
 # -- thorough ----------------------------------------------------------------------------------------------------------
 
 
-def _walk(node: Node, value: Any, path: Path, found: list[MisnamedField]) -> None:
+def _walk(node: SchemaNode, value: Any, path: Path, found: list[MisnamedField]) -> None:
     if len(path) > _MOST_DEPTH or len(found) >= _MOST_FOUND:
         return
-    if node.type is Type.STRUCT and isinstance(value, Mapping):
+    if node.type is SchemaType.STRUCT and isinstance(value, Mapping):
         for key, inner in value.items():
             below = node.fields.get(key)
             if below is not None:
@@ -186,27 +190,27 @@ def _walk(node: Node, value: Any, path: Path, found: list[MisnamedField]) -> Non
             else:
                 found.append(MisnamedField((*path, str(key)), _meant(node, str(key))))
     elif node.element is not None:
-        if node.type is Type.MAP and isinstance(value, Mapping):
+        if node.type is SchemaType.MAP and isinstance(value, Mapping):
             for key, inner in value.items():
                 _walk(node.element, inner, (*path, str(key)), found)
-        elif node.type is Type.LIST and isinstance(value, list):
+        elif node.type is SchemaType.LIST and isinstance(value, list):
             for index, inner in enumerate(value):
                 _walk(node.element, inner, (*path, index), found)
 
 
-def _meant(node: Node, name: str) -> str:
+def _meant(node: SchemaNode, name: str) -> str:
     """What was probably meant: a name that is like it here, else the same name a little deeper."""
     return nodes.REPLACED.get(node.go, {}).get(name) or nearest(name, node.fields) or _deeper(node, name)
 
 
-def _deeper(node: Node, name: str) -> str:
-    level: list[tuple[str, Node]] = [("", node)]
+def _deeper(node: SchemaNode, name: str) -> str:
+    level: list[tuple[str, SchemaNode]] = [("", node)]
     for _ in range(_DEEPER):
         level = [
             (f"{path}{inner}.", below)
             for path, outer in level
             for inner, below in outer.fields.items()
-            if below.type is Type.STRUCT
+            if below.type is SchemaType.STRUCT
         ]
         for path, below in level:
             if name in below.fields:

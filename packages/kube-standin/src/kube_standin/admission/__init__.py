@@ -13,7 +13,7 @@ from kube_standin.admission.groups import PROTECTION, PodGroupProtection, PodGro
 from kube_standin.admission.limits import LimitRanger
 from kube_standin.admission.pods import DefaultTolerationSeconds, ServiceAccount, TaintNodes
 from kube_standin.admission.priority import PreemptionPriority, Priority, Standing
-from kube_standin.admission.quota import ResourceQuota
+from kube_standin.admission.quota import ResourceQuotaAdmission
 from kube_standin.admission_chain import Step
 from kube_standin.registry import ObjectRegistry
 
@@ -29,7 +29,7 @@ STEPS: Mapping[str, Callable[[], Step]] = {
     "DefaultTolerationSeconds": DefaultTolerationSeconds,
     "PodGroupProtection": PodGroupProtection,
     "PodGroupWorkloadExists": PodGroupReference,
-    "ResourceQuota": ResourceQuota,
+    "ResourceQuota": ResourceQuotaAdmission,
 }
 """Plugin name -> its step, in the order they run."""
 

@@ -47,7 +47,7 @@ _TEMPLATES_AS_THEY_COME = "scheduling.k8s.io/v1alpha2"
 """Requests of this version leave the priorities of Workload templates alone (recorded answers 419, 430)."""
 
 
-class _Meta(msgspec.Struct):
+class _ClassMeta(msgspec.Struct):
     name: str = ""
     annotations: dict[str, str] = {}
 
@@ -55,7 +55,7 @@ class _Meta(msgspec.Struct):
 class _Class(msgspec.Struct, rename="camel"):
     """The part of a stored PriorityClass that matters here."""
 
-    metadata: _Meta
+    metadata: _ClassMeta
     value: int = 0
     global_default: bool = False
     preemption_policy: str = PREEMPT_LOWER

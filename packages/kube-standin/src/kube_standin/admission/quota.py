@@ -1,9 +1,9 @@
-"""ResourceQuota at the door: a create that would exceed a quota of its namespace is refused (403).
+"""Admission by ResourceQuota: a create that would exceed a quota of its namespace is refused (403).
 
-The rules are `kube_rules.admission.quotas`. What counts is ``status.hard`` and
-``status.used``: a quota whose status is still empty restricts nothing (538). Invariant: the use of an admitted
+The rules are `kube_rules.admission.quotas`. Only ``status.hard`` and
+``status.used`` count: a quota with an empty status restricts nothing (538). Invariant: the use of an admitted
 object is added to ``status.used`` in the same turn in which the object is staged, so concurrent creates cannot
-exceed a quota together. Use that ends is taken off by the quota controller.
+exceed a quota together. The quota controller subtracts usage that ends.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from kube_standin.storage import Store, Stored
 
 _QUOTAS = "resourcequotas"
 _GROWS = frozenset(("services", "persistentvolumeclaims"))
-"""Resources whose use an update may raise."""
+"""Resources with usage that an update can raise."""
 _GROUPS = frozenset(("podgroups.scheduling.k8s.io", "compositepodgroups.scheduling.k8s.io"))
 _STORED_GROUPS = {
     "PodGroup": "scheduling.k8s.io/podgroups",
@@ -67,7 +67,7 @@ def class_names(registry: Objects, namespace: str, changed: Json | None = None) 
     return lambda pod: classes_of_groups(pod, find)
 
 
-class ResourceQuota(Step):
+class ResourceQuotaAdmission(Step):
     """Checks new objects against the quotas of their namespace and charges them; the last step of the chain."""
 
     def validate(self, request: AdmissionRequest) -> None:

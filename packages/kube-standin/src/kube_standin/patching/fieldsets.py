@@ -4,7 +4,7 @@ A set is a trie of path elements: `f:NAME` a field or map key, `k:{"name":"c"}` 
 `v:"x"` an item of a set. A node is *in* the set if it has no children or has the child "."; so `{}` at a
 place means just that place. The empty set at the top is `{}` too: only places below the top are members.
 
-All functions return new tries and share parts with their arguments; nobody changes a trie once made.
+All functions return new tries and share parts with their arguments; a trie never changes after it is made.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ def readable(element: str) -> str:
 
 
 def decoded(value: Any) -> Trie | None:
-    """A stored `fieldsV1`; None if it is none (somebody wrote nonsense into managedFields)."""
+    """Return a stored `fieldsV1`, or None if it is not valid (a client wrote nonsense into managedFields)."""
     return value if _is_trie(value, 200) else None
 
 

@@ -1,9 +1,9 @@
-"""Who owns which fields: `metadata.managedFields` of updates and server-side apply (KEP-555).
+"""Owners of fields: `metadata.managedFields` of updates and server-side apply (KEP-555).
 
 An *entry* is one manager's set of fields. Entries are identified by manager, operation, subresource and,
-for updates, apiVersion. An update takes what it changes from everybody; an apply claims what it states,
-conflicts where another manager owns a changed field, and removes what it claimed before and nobody claims
-now.
+for updates, apiVersion. An update takes the fields it changes from all other managers. An apply claims the fields it
+states, conflicts if another manager owns a changed field, and removes fields that it claimed before and that no
+manager claims now.
 
 Entries of another apiVersion of the kind are compared by the names of their fields: same names are the same
 field.
@@ -135,7 +135,7 @@ def _with_entries(obj: Json, entries: list[Json] | None) -> Json:
 
 
 def _ownable(obj: Json) -> Json:
-    """The object without the fields nobody owns."""
+    """Return the object without the fields that no manager can own."""
     out = {key: value for key, value in obj.items() if key not in ("apiVersion", "kind", "metadata")}
     out["metadata"] = {key: v for key, v in obj.get("metadata", {}).items() if key not in _UNOWNED_META}
     return out
@@ -163,8 +163,10 @@ def timestamp(now: str | datetime) -> str:
 
 
 def condense(obj: Json) -> None:
-    """Make the managedFields of a body few, in place: nobody has hundreds, and every step of a write would go through
-    them all. Well-formed updates become one beyond ten, as they do when they are stored.
+    """Reduce the managedFields entries of a body, in place.
+
+    Every step of a write would go through all of them, and no real object has hundreds. Beyond ten, well-formed updates
+    are merged into one, as they are when they are stored.
     """
     metadata = obj.get("metadata")
     if not isinstance(metadata, dict):
@@ -268,8 +270,10 @@ def _capped(entries: Entries) -> Entries:
 
 
 def _united(sets: list[Trie]) -> Trie:
-    """Everything that is in one of the sets. Two by two: one after the other would go through what is already there
-    as often as there are sets, and a stranger chooses how many there are.
+    """Return the union of the sets.
+
+    Sets are united in pairs: adding them one by one would go through the result again for every set, and a client
+    chooses how many sets there are.
     """
     while len(sets) > 1:
         pairs = [fieldsets.union(one, other) for one, other in zip(sets[::2], sets[1::2], strict=False)]
@@ -356,7 +360,7 @@ def _typed(schema: Schema, applied: Json, api_version: str) -> Json:
 
 
 def _pruned(schema: Schema, merged: Json, entries: Iterable[Entry], last: Trie) -> Json:
-    """The merged object without what the applier claimed before and nobody claims now."""
+    """Return the merged object without the fields that the applier claimed before and no manager claims now."""
     root = schema.root
     last_named = typed.with_named_fields(root, last)
     everything = _places(schema, merged)
@@ -378,7 +382,7 @@ def _places(schema: Schema, obj: Json) -> Trie:
 
 
 def _refuse_conflicts(entries: Entries, own: tuple[str, str, str, str], taken: Trie) -> None:
-    """Raise ApplyConflict if somebody else owns a field that changes."""
+    """Raise ApplyConflict if another manager owns a field that changes."""
     causes: list[Conflict] = []
     by_manager: dict[str, list[str]] = {}
     for key, entry in sorted(entries.items()):

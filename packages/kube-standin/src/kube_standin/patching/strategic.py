@@ -15,13 +15,13 @@ from typing import Any
 
 from kube_rules.json import Json
 from kube_standin.patching.errors import MAP, PatchError, go_type, not_unmarshalled
-from kube_standin.schema import Node, Schema, Type
+from kube_standin.schema import Schema, SchemaNode, SchemaType
 
 _PATCH = "$patch"
 _RETAIN = "$retainKeys"
 _DELETE_FROM = "$deleteFromPrimitiveList/"
 _ORDER = "$setElementOrder/"
-_NOWHERE = Node(Type.ANY, "any")
+_NOWHERE = SchemaNode(SchemaType.ANY, "any")
 _KINDS = (dict, list)
 
 
@@ -52,15 +52,15 @@ def go_map(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _field(node: Node, key: str) -> Node:
-    if node.type is Type.STRUCT:
+def _field(node: SchemaNode, key: str) -> SchemaNode:
+    if node.type is SchemaType.STRUCT:
         return node.fields.get(key, _NOWHERE)
-    if node.type is Type.MAP and node.element is not None:
+    if node.type is SchemaType.MAP and node.element is not None:
         return node.element
     return _NOWHERE
 
 
-def _merge_map(original: Json, patch: Json, node: Node) -> Json:
+def _merge_map(original: Json, patch: Json, node: SchemaNode) -> Json:
     """Merge a patch into an object."""
     directive = patch.get(_PATCH)
     if _PATCH in patch:
@@ -136,7 +136,7 @@ def _identity(merge_key: str) -> Callable[[Any], Any]:
     return lambda item: item.get(merge_key) if isinstance(item, dict) else item
 
 
-def _merge_list(live: list[Any], patch: list[Any], node: Node, order: Any) -> list[Any]:
+def _merge_list(live: list[Any], patch: list[Any], node: SchemaNode, order: Any) -> list[Any]:
     if order is not None and not isinstance(order, list):
         raise _broken(f"invalid list type for {_ORDER}")
     if any(isinstance(item, list) for item in patch):

@@ -16,37 +16,37 @@ from kube_rules.caching import LONGEST
 from kube_rules.json import Json
 from kube_standin.patching.errors import PatchError
 from kube_standin.patching.fieldsets import DOT, Trie, is_member
-from kube_standin.schema import Node, Type
+from kube_standin.schema import SchemaNode, SchemaType
 
 _LEAF: Trie = {}
 _quoted = json.encoder.encode_basestring
-_UNTYPED = Node(Type.ANY, "any")
-_GRANULAR = (Type.STRUCT, Type.MAP)
+_UNTYPED = SchemaNode(SchemaType.ANY, "any")
+_GRANULAR = (SchemaType.STRUCT, SchemaType.MAP)
 
 
-def _is_granular_map(node: Node, value: Any) -> bool:
+def _is_granular_map(node: SchemaNode, value: Any) -> bool:
     """Whether the value is owned key by key."""
     if node.atomic or type(value) is not dict:
         return False
-    return node.type in _GRANULAR or node.type is Type.ANY
+    return node.type in _GRANULAR or node.type is SchemaType.ANY
 
 
-def _is_granular_list(node: Node, value: Any) -> bool:
-    return node.type is Type.LIST and not node.atomic and type(value) is list
+def _is_granular_list(node: SchemaNode, value: Any) -> bool:
+    return node.type is SchemaType.LIST and not node.atomic and type(value) is list
 
 
-def below(node: Node, key: str) -> Node:
+def below(node: SchemaNode, key: str) -> SchemaNode:
     """The node of a key of a struct, map or unknown object."""
-    if node.type is Type.STRUCT:
+    if node.type is SchemaType.STRUCT:
         found = node.fields.get(key)
         if found is not None:
             return found
         return node.element or _UNTYPED
-    return node.element if node.type is Type.MAP and node.element is not None else _UNTYPED
+    return node.element if node.type is SchemaType.MAP and node.element is not None else _UNTYPED
 
 
-def _named(node: Node, key: str) -> bool:
-    return node.type is Type.STRUCT and key in node.fields
+def _named(node: SchemaNode, key: str) -> bool:
+    return node.type is SchemaType.STRUCT and key in node.fields
 
 
 def _key_element(names: tuple[str, ...], values: tuple[Any, ...]) -> str:
@@ -62,7 +62,7 @@ def _kept_key_element(names: tuple[str, ...], values: tuple[Any, ...]) -> str:
     return "k:" + json.dumps(pairs, separators=(",", ":"), ensure_ascii=False)
 
 
-def element_of(node: Node, item: Any) -> str:
+def element_of(node: SchemaNode, item: Any) -> str:
     """The path element of an item of a keyed list or a set.
 
     Raises:
@@ -96,7 +96,7 @@ def _hashable(value: Any) -> Any:
     return json.dumps(value, sort_keys=True) if isinstance(value, dict | list) else value
 
 
-def owned(node: Node, value: Any) -> Trie | None:
+def owned(node: SchemaNode, value: Any) -> Trie | None:
     """The places an applied value claims, as the trie of its own place; None if it claims nothing (an empty list)."""
     if _is_granular_map(node, value):
         if not value:
@@ -120,7 +120,7 @@ def owned(node: Node, value: Any) -> Trie | None:
     return _LEAF
 
 
-def everything(node: Node, value: Any) -> Trie:
+def everything(node: SchemaNode, value: Any) -> Trie:
     """Every place of a value that was not there before, each step on the way included."""
     if _is_granular_map(node, value):
         if not value:
@@ -153,7 +153,7 @@ class Difference(NamedTuple):
         return not (self.added or self.modified or self.removed)
 
 
-def compare(node: Node, old: Json, new: Json) -> Difference:
+def compare(node: SchemaNode, old: Json, new: Json) -> Difference:
     """What differs between two objects of one schema."""
     added: Trie = {}
     modified: Trie = {}
@@ -162,7 +162,7 @@ def compare(node: Node, old: Json, new: Json) -> Difference:
     return Difference(added, modified, removed)
 
 
-def _compare_map(node: Node, old: Json, new: Json, added: Trie, modified: Trie, removed: Trie) -> None:
+def _compare_map(node: SchemaNode, old: Json, new: Json, added: Trie, modified: Trie, removed: Trie) -> None:
     for key, value in new.items():
         if key in old:
             before = old[key]
@@ -175,7 +175,7 @@ def _compare_map(node: Node, old: Json, new: Json, added: Trie, modified: Trie, 
             removed["f:" + key] = everything(below(node, key), value)
 
 
-def _compare(node: Node, element: str, old: Any, new: Any, added: Trie, modified: Trie, removed: Trie) -> None:
+def _compare(node: SchemaNode, element: str, old: Any, new: Any, added: Trie, modified: Trie, removed: Trie) -> None:
     """Two values that differ, at the place `element`."""
     inner_added: Trie = {}
     inner_modified: Trie = {}
@@ -205,7 +205,7 @@ def _compare(node: Node, element: str, old: Any, new: Any, added: Trie, modified
         removed[element] = inner_removed
 
 
-def merge(node: Node, live: Any, config: Any) -> Any:
+def merge(node: SchemaNode, live: Any, config: Any) -> Any:
     """The live value with an applied one merged in; inputs stay as they are."""
     if _is_granular_map(node, config) and isinstance(live, dict):
         out = dict(live)
@@ -217,7 +217,7 @@ def merge(node: Node, live: Any, config: Any) -> Any:
     return config
 
 
-def _merge_list(node: Node, live: list[Any], config: list[Any]) -> list[Any]:
+def _merge_list(node: SchemaNode, live: list[Any], config: list[Any]) -> list[Any]:
     """Items of both; shared ones in the order of `config`, others keep their neighbours."""
     element = node.element or _UNTYPED
     places = [element_of(node, item) for item in config]
@@ -247,7 +247,7 @@ def _merge_list(node: Node, live: list[Any], config: list[Any]) -> list[Any]:
     return out
 
 
-def take_away(node: Node, value: Any, gone: Trie) -> Any:
+def take_away(node: SchemaNode, value: Any, gone: Trie) -> Any:
     """The value without the places of `gone` (the trie of this place's children)."""
     if _is_granular_map(node, value):
         out: Json = {}
@@ -270,7 +270,7 @@ def take_away(node: Node, value: Any, gone: Trie) -> Any:
     return value
 
 
-def with_named_fields(node: Node, top: Trie) -> Trie:
+def with_named_fields(node: SchemaNode, top: Trie) -> Trie:
     """The set with every named field on the way to a member made a member too."""
     out: Trie = {}
     for element, inner in top.items():
@@ -312,12 +312,12 @@ _ALWAYS = frozenset(
 )
 
 
-def empty_object(node: Node) -> Json:
-    """What an object of this schema has before anybody set anything: it is what a create is compared with."""
+def empty_object(node: SchemaNode) -> Json:
+    """Return an object of this schema with no fields set by a client; a create is compared with it."""
     out: Json = {}
     for name, inner in node.fields.items():
-        if inner.type is Type.STRUCT and not inner.atomic and (name in _ALWAYS or name in node.required):
+        if inner.type is SchemaType.STRUCT and not inner.atomic and (name in _ALWAYS or name in node.required):
             out[name] = empty_object(inner)
-        elif name in node.required and inner.type in (Type.LIST, Type.MAP):
+        elif name in node.required and inner.type in (SchemaType.LIST, SchemaType.MAP):
             out[name] = None
     return out

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 from kube_rules.json import Json
 from kube_rules.schema import definitions, nodes
-from kube_rules.schema.nodes import Node, Type
+from kube_rules.schema.nodes import SchemaNode, SchemaType
 from kube_standin.protobuf import wire
 from kube_standin.schema.strict_json import MAX_VALUES
 
@@ -29,7 +29,7 @@ __all__ = ["UnsupportedProtobuf", "decode"]
 MAGIC = b"k8s\x00"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MAX_DEPTH = 100
-# Number fields (no pointers in Go) where a zero only means that nobody set them.
+# Number fields (no pointers in Go) where a zero only means that the field is not set.
 _ZERO_UNSET = frozenset(
     [
         "hostPort",
@@ -54,7 +54,7 @@ _EMPTY_KEPT = frozenset({"storageClassName", "volumeAttributesClassName", "holde
 
 
 class UnsupportedProtobuf(ValueError):  # noqa: N818 - the name is part of the interface
-    """A body that is no protobuf or of a kind whose field numbers are not known; `str()` names which."""
+    """A body that is not protobuf, or of a kind with unknown field numbers; `str()` states which."""
 
 
 class FieldBudget:
@@ -72,12 +72,12 @@ class FieldBudget:
             raise wire.WireError(f"a message of more than {MAX_VALUES} fields")
 
 
-class _Slot(NamedTuple):
+class _FieldSlot(NamedTuple):
     """Where a field number leads: a JSON field with its node, or a nested message of such (`inner`)."""
 
     name: str
-    node: Node | None
-    inner: dict[int, _Slot] | None = None
+    node: SchemaNode | None
+    inner: dict[int, _FieldSlot] | None = None
 
 
 @cache
@@ -94,10 +94,10 @@ def _names_by_fields() -> dict[int, str]:
     return {id(nodes.named(name).fields): name for name in _numbers()}
 
 
-_tables: dict[int, dict[int, _Slot]] = {}
+_tables: dict[int, dict[int, _FieldSlot]] = {}
 
 
-def _table(node: Node) -> dict[int, _Slot]:
+def _table(node: SchemaNode) -> dict[int, _FieldSlot]:
     """Field number -> slot, for a struct.
 
     Raises:
@@ -116,9 +116,9 @@ def _table(node: Node) -> dict[int, _Slot]:
     return known
 
 
-def _parsed(text: str, node: Node) -> tuple[dict[int, _Slot], str]:
+def _parsed(text: str, node: SchemaNode) -> tuple[dict[int, _FieldSlot], str]:
     """Slots of one line, up to its end or a closing bracket; and what follows."""
-    table: dict[int, _Slot] = {}
+    table: dict[int, _FieldSlot] = {}
     while text:
         text = text.lstrip()
         if text.startswith(")"):
@@ -127,11 +127,11 @@ def _parsed(text: str, node: Node) -> tuple[dict[int, _Slot], str]:
         if "(" in head:
             number, _, _ = text.partition("(")
             inner, text = _parsed(text[len(number) + 1 :], node)
-            table[int(number)] = _Slot("", None, inner)
+            table[int(number)] = _FieldSlot("", None, inner)
             continue
         closing = head.endswith(")")
         name, _, number = head.rstrip(")").partition("=")
-        table[int(number)] = _Slot(name, node.fields[name])
+        table[int(number)] = _FieldSlot(name, node.fields[name])
         text = tail
         if closing:
             return table, text
@@ -178,7 +178,7 @@ def _envelope(data: bytes) -> tuple[str, str, bytes]:
     return api_version, kind, raw
 
 
-def _struct(node: Node, data: bytes, depth: int, left: FieldBudget) -> Json:
+def _struct(node: SchemaNode, data: bytes, depth: int, left: FieldBudget) -> Json:
     if depth > _MAX_DEPTH:
         raise wire.WireError(f"nested deeper than {_MAX_DEPTH} levels")
     out: Json = {}
@@ -186,7 +186,9 @@ def _struct(node: Node, data: bytes, depth: int, left: FieldBudget) -> Json:
     return out
 
 
-def _into(out: Json, table: dict[int, _Slot], node: Node, data: bytes, depth: int, left: FieldBudget) -> None:
+def _into(
+    out: Json, table: dict[int, _FieldSlot], node: SchemaNode, data: bytes, depth: int, left: FieldBudget
+) -> None:
     """Read a message into a JSON object."""
     for number, wire_type, value in wire.fields(data):
         left.take()
@@ -199,16 +201,16 @@ def _into(out: Json, table: dict[int, _Slot], node: Node, data: bytes, depth: in
             continue
         below = slot.node
         assert below is not None
-        if below.type is Type.LIST:
+        if below.type is SchemaType.LIST:
             items = out.setdefault(slot.name, [])
             assert below.element is not None
             if wire_type == wire.BYTES and below.element.type in _NUMERIC and isinstance(value, bytes):
                 numbers = _packed(value)
                 left.take(len(numbers))
-                items.extend(map(bool, numbers) if below.element.type is Type.BOOLEAN else numbers)
+                items.extend(map(bool, numbers) if below.element.type is SchemaType.BOOLEAN else numbers)
             else:
                 items.append(_value(below.element, wire_type, value, depth, left))
-        elif below.type is Type.MAP:
+        elif below.type is SchemaType.MAP:
             key, inner = _entry(below, value, depth, left)
             out.setdefault(slot.name, {})[key] = inner
         else:
@@ -219,15 +221,15 @@ def _into(out: Json, table: dict[int, _Slot], node: Node, data: bytes, depth: in
                 out[slot.name] = found
 
 
-_NUMERIC = (Type.INTEGER, Type.BOOLEAN)
+_NUMERIC = (SchemaType.INTEGER, SchemaType.BOOLEAN)
 
 
-def _means_unset(name: str, node: Node, value: Any) -> bool:
+def _means_unset(name: str, node: SchemaNode, value: Any) -> bool:
     if value is None:
         return True
-    if value == "" and node.type is Type.STRING:
+    if value == "" and node.type is SchemaType.STRING:
         return name not in _EMPTY_KEPT
-    return value == 0 and node.type is Type.INTEGER and name in _ZERO_UNSET
+    return value == 0 and node.type is SchemaType.INTEGER and name in _ZERO_UNSET
 
 
 def _packed(data: bytes) -> list[int]:
@@ -239,7 +241,7 @@ def _packed(data: bytes) -> list[int]:
     return out
 
 
-def _entry(node: Node, value: int | bytes, depth: int, left: FieldBudget) -> tuple[str, Any]:
+def _entry(node: SchemaNode, value: int | bytes, depth: int, left: FieldBudget) -> tuple[str, Any]:
     """One entry of a map: key in field 1, value in field 2."""
     assert node.element is not None
     if not isinstance(value, bytes):
@@ -250,7 +252,7 @@ def _entry(node: Node, value: int | bytes, depth: int, left: FieldBudget) -> tup
         left.take()
         if number == 1 and isinstance(part, bytes):
             key = part.decode()
-        elif number == 2 and node.element.type is Type.LIST:
+        elif number == 2 and node.element.type is SchemaType.LIST:
             # A list as a map value is a message of its own (ExtraValue).
             left.take(len(part) // 2 if isinstance(part, bytes) else 0)
             assert node.element.element is not None
@@ -264,24 +266,24 @@ def _entry(node: Node, value: int | bytes, depth: int, left: FieldBudget) -> tup
     return key, inner
 
 
-def _blank(node: Node) -> Any:
-    if node.type is Type.STRUCT:
+def _blank(node: SchemaNode) -> Any:
+    if node.type is SchemaType.STRUCT:
         return {}
-    if node.type is Type.LIST:
+    if node.type is SchemaType.LIST:
         return []
-    return "0" if node.type is Type.QUANTITY else ""
+    return "0" if node.type is SchemaType.QUANTITY else ""
 
 
-def _value(node: Node, wire_type: int, value: int | bytes, depth: int, left: FieldBudget) -> Any:
+def _value(node: SchemaNode, wire_type: int, value: int | bytes, depth: int, left: FieldBudget) -> Any:
     if wire_type == wire.VARINT and isinstance(value, int):
-        if node.type is Type.BOOLEAN:
+        if node.type is SchemaType.BOOLEAN:
             return bool(value)
-        if node.type is Type.INTEGER:
+        if node.type is SchemaType.INTEGER:
             return wire.signed(value)
         raise wire.WireError(f"a number where {node.go} stands")
     if wire_type != wire.BYTES or not isinstance(value, bytes):
         raise wire.WireError(f"wire type {wire_type} where {node.go} stands")
-    if node.type is Type.STRUCT:
+    if node.type is SchemaType.STRUCT:
         return _struct(node, value, depth + 1, left)
     read = _LEAVES.get(node.type)
     if read is None:
@@ -338,12 +340,12 @@ def _raw_json(data: bytes) -> Any:
         raise wire.WireError("an extension that is no JSON") from None
 
 
-_LEAVES: dict[Type, Callable[[bytes], Any]] = {
-    Type.STRING: bytes.decode,
-    Type.BYTES: lambda data: base64.b64encode(data).decode(),
-    Type.TIME: _time,
-    Type.MICRO_TIME: _micro_time,
-    Type.QUANTITY: _quantity,
-    Type.INT_OR_STRING: _int_or_string,
-    Type.ANY_OBJECT: _raw_json,
+_LEAVES: dict[SchemaType, Callable[[bytes], Any]] = {
+    SchemaType.STRING: bytes.decode,
+    SchemaType.BYTES: lambda data: base64.b64encode(data).decode(),
+    SchemaType.TIME: _time,
+    SchemaType.MICRO_TIME: _micro_time,
+    SchemaType.QUANTITY: _quantity,
+    SchemaType.INT_OR_STRING: _int_or_string,
+    SchemaType.ANY_OBJECT: _raw_json,
 }

@@ -11,31 +11,31 @@ from functools import cache
 from typing import Any
 
 from kube_rules.schema import definitions, nodes
-from kube_rules.schema.nodes import Node, Type
+from kube_rules.schema.nodes import SchemaNode, SchemaType
 from kube_standin.schema.completing import Complete, completer
 from kube_standin.schema.decoding import (
     Clean,
     IrregularError,
     Thorough,
     TypeProblem,
-    UnknownField,
+    UnknownBodyField,
     compiled,
 )
 from kube_standin.schema.strict_json import parse_json_strict
 from kube_standin.schema.structural import Structural, structural_node
 
 __all__ = [
-    "Node",
     "Schema",
-    "Type",
+    "SchemaNode",
+    "SchemaType",
     "TypeProblem",
-    "UnknownField",
+    "UnknownBodyField",
     "parse_json_strict",
     "schema_for",
 ]
 
-_cleaners: dict[Node, Clean] = {}
-_completers: dict[Node, Complete | None] = {}
+_cleaners: dict[SchemaNode, Clean] = {}
+_completers: dict[SchemaNode, Complete | None] = {}
 
 
 class Schema:
@@ -43,7 +43,7 @@ class Schema:
 
     __slots__ = ("_clean", "_complete", "api_version", "kind", "root", "structural")
 
-    def __init__(self, api_version: str, kind: str, root: Node, structural: Structural | None = None) -> None:
+    def __init__(self, api_version: str, kind: str, root: SchemaNode, structural: Structural | None = None) -> None:
         self.api_version = api_version
         self.kind = kind
         self.root = root
@@ -53,7 +53,7 @@ class Schema:
 
     def check(
         self, obj: dict[str, Any], *, collect_unknown: bool
-    ) -> tuple[dict[str, Any], list[UnknownField], list[TypeProblem]]:
+    ) -> tuple[dict[str, Any], list[UnknownBodyField], list[TypeProblem]]:
         """Decode: the object in its stored form, what it has that the schema has not, and wrong types.
 
         The object comes back itself if nothing changes, else copied where it changes; the input is never

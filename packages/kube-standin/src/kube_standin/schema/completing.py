@@ -11,33 +11,33 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from kube_rules.schema.nodes import Node, Type
+from kube_rules.schema.nodes import SchemaNode, SchemaType
 
 Complete = Callable[[Any], None]
-_ZEROS: dict[Type, Callable[[], Any]] = {
-    Type.STRING: str,
-    Type.INTEGER: int,
-    Type.BOOLEAN: bool,
-    Type.LIST: list,
-    Type.MAP: dict,
+_ZEROS: dict[SchemaType, Callable[[], Any]] = {
+    SchemaType.STRING: str,
+    SchemaType.INTEGER: int,
+    SchemaType.BOOLEAN: bool,
+    SchemaType.LIST: list,
+    SchemaType.MAP: dict,
 }
 
 
-def completer(node: Node, cache: dict[Node, Complete | None]) -> Complete | None:
+def completer(node: SchemaNode, cache: dict[SchemaNode, Complete | None]) -> Complete | None:
     """Return what completes a value of ``node`` in place, None if nothing in it is ever missing.
 
     ``cache`` holds what is made so far, also to tie recursive types.
     """
     if node in cache:
         return cache[node]
-    if node.type is Type.STRUCT:
+    if node.type is SchemaType.STRUCT:
         return _struct(node, cache)
     if node.element is None:
         return None
     inner = completer(node.element, cache)
     if inner is None:
         return None
-    if node.type is Type.LIST:
+    if node.type is SchemaType.LIST:
 
         def each(value: Any) -> None:
             for item in value:
@@ -51,7 +51,7 @@ def completer(node: Node, cache: dict[Node, Complete | None]) -> Complete | None
     return each
 
 
-def _struct(node: Node, cache: dict[Node, Complete | None]) -> Complete | None:
+def _struct(node: SchemaNode, cache: dict[SchemaNode, Complete | None]) -> Complete | None:
     below: dict[str, Complete] = {}
     missing = tuple(
         (name, _ZEROS[node.fields[name].type])

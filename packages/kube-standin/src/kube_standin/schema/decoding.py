@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from kube_rules import quantity
-from kube_rules.schema.nodes import REPLACED, Node, Type
+from kube_rules.schema.nodes import REPLACED, SchemaNode, SchemaType
 from kube_standin.schema import scalars
 
 Clean = Callable[[Any], Any]
@@ -24,7 +24,7 @@ _INT_RANGE = {"int32": (-(2**31), 2**31 - 1), "int64": (-(2**63), 2**63 - 1)}
 _EMPTY: tuple[Any, ...] = ({}, [])
 
 
-class UnknownField(NamedTuple):
+class UnknownBodyField(NamedTuple):
     """A field that the schema does not have; `path` like `spec.containers[0].alsoNot`.
 
     `replacement` is the path of the field that replaced it, where an older version had it; empty for others.
@@ -58,23 +58,23 @@ class IrregularError(Exception):
     """
 
 
-def compiled(node: Node, cache: dict[Node, Clean]) -> Clean:
+def compiled(node: SchemaNode, cache: dict[SchemaNode, Clean]) -> Clean:
     """The quick walk of a node. `cache` holds what is made so far, also to tie recursive types."""
     known = cache.get(node)
     if known is not None:
         return known
-    if node.type is Type.STRUCT:
+    if node.type is SchemaType.STRUCT:
         return _struct(node, cache)
-    if node.type is Type.MAP:
+    if node.type is SchemaType.MAP:
         return _map(node, cache)
-    if node.type is Type.LIST:
+    if node.type is SchemaType.LIST:
         return _list(node, cache)
     made = _SCALARS[node.type](node)
     cache[node] = made
     return made
 
 
-def _struct(node: Node, cache: dict[Node, Clean]) -> Clean:
+def _struct(node: SchemaNode, cache: dict[SchemaNode, Clean]) -> Clean:
     table: dict[str, Clean | None] = {}
     droppable: dict[str, bool] = {}
     zeros = node.zero_dropped
@@ -120,16 +120,16 @@ def _struct(node: Node, cache: dict[Node, Clean]) -> Clean:
 
     cache[node] = clean
     for name, inner in node.fields.items():
-        table[name] = None if inner.type is Type.STRING else compiled(inner, cache)
-        if inner.type in (Type.MAP, Type.LIST) and name not in node.required:
+        table[name] = None if inner.type is SchemaType.STRING else compiled(inner, cache)
+        if inner.type in (SchemaType.MAP, SchemaType.LIST) and name not in node.required:
             droppable[name] = True
     return clean
 
 
-def _map(node: Node, cache: dict[Node, Clean]) -> Clean:
+def _map(node: SchemaNode, cache: dict[SchemaNode, Clean]) -> Clean:
     element = node.element
     assert element is not None
-    if element.type is Type.STRING:
+    if element.type is SchemaType.STRING:
 
         def clean_strings(value: Any) -> Any:
             if type(value) is not dict:
@@ -162,7 +162,7 @@ def _map(node: Node, cache: dict[Node, Clean]) -> Clean:
     return clean
 
 
-def _list(node: Node, cache: dict[Node, Clean]) -> Clean:
+def _list(node: SchemaNode, cache: dict[SchemaNode, Clean]) -> Clean:
     element = node.element
     assert element is not None
     step = compiled(element, cache)
@@ -185,7 +185,7 @@ def _list(node: Node, cache: dict[Node, Clean]) -> Clean:
     return clean
 
 
-def _of_types(*types: type) -> Callable[[Node], Clean]:
+def _of_types(*types: type) -> Callable[[SchemaNode], Clean]:
     """A value of one of some types, kept as it is."""
 
     def clean(value: Any) -> Any:
@@ -196,7 +196,7 @@ def _of_types(*types: type) -> Callable[[Node], Clean]:
     return lambda _: clean
 
 
-def _integer(node: Node) -> Clean:
+def _integer(node: SchemaNode) -> Clean:
     low, high = _INT_RANGE[node.go]
 
     def clean(value: Any) -> Any:
@@ -207,8 +207,8 @@ def _integer(node: Node) -> Clean:
     return clean
 
 
-def _text(parse: Callable[[str], str]) -> Callable[[Node], Clean]:
-    def made(_: Node) -> Clean:
+def _text(parse: Callable[[str], str]) -> Callable[[SchemaNode], Clean]:
+    def made(_: SchemaNode) -> Clean:
         def clean(value: Any) -> Any:
             if type(value) is not str:
                 raise IrregularError
@@ -223,7 +223,7 @@ def _text(parse: Callable[[str], str]) -> Callable[[Node], Clean]:
     return made
 
 
-def _quantity(_: Node) -> Clean:
+def _quantity(_: SchemaNode) -> Clean:
     canonical = quantity.canonical
 
     def clean(value: Any) -> Any:
@@ -233,12 +233,12 @@ def _quantity(_: Node) -> Clean:
             found = canonical(value)
         except ValueError:
             raise IrregularError from None
-        return value if found == value else found  # what is remembered may be an equal text that somebody else sent
+        return value if found == value else found  # the cached text may be an equal one of another request
 
     return clean
 
 
-def _int_or_string(_: Node) -> Clean:
+def _int_or_string(_: SchemaNode) -> Clean:
     low, high = _INT_RANGE["int32"]
 
     def clean(value: Any) -> Any:
@@ -249,52 +249,52 @@ def _int_or_string(_: Node) -> Clean:
     return clean
 
 
-def _any(_: Node) -> Clean:
+def _any(_: SchemaNode) -> Clean:
     return lambda value: value
 
 
-_SCALARS: dict[Type, Callable[[Node], Clean]] = {
-    Type.STRING: _of_types(str),
-    Type.INTEGER: _integer,
-    Type.NUMBER: _of_types(float, int),
-    Type.BOOLEAN: _of_types(bool),
-    Type.BYTES: _text(scalars.base64_bytes),
-    Type.TIME: _text(scalars.time),
-    Type.MICRO_TIME: _text(scalars.micro_time),
-    Type.QUANTITY: _quantity,
-    Type.INT_OR_STRING: _int_or_string,
-    Type.ANY: _any,
-    Type.ANY_OBJECT: _of_types(dict),
+_SCALARS: dict[SchemaType, Callable[[SchemaNode], Clean]] = {
+    SchemaType.STRING: _of_types(str),
+    SchemaType.INTEGER: _integer,
+    SchemaType.NUMBER: _of_types(float, int),
+    SchemaType.BOOLEAN: _of_types(bool),
+    SchemaType.BYTES: _text(scalars.base64_bytes),
+    SchemaType.TIME: _text(scalars.time),
+    SchemaType.MICRO_TIME: _text(scalars.micro_time),
+    SchemaType.QUANTITY: _quantity,
+    SchemaType.INT_OR_STRING: _int_or_string,
+    SchemaType.ANY: _any,
+    SchemaType.ANY_OBJECT: _of_types(dict),
 }
 
 
 class Thorough:
     """The walk with paths: `unknown` and `problems` hold what it found, in document order."""
 
-    def __init__(self, cache: dict[Node, Clean]) -> None:
-        self.unknown: list[UnknownField] = []
+    def __init__(self, cache: dict[SchemaNode, Clean]) -> None:
+        self.unknown: list[UnknownBodyField] = []
         self.problems: list[TypeProblem] = []
         self._cache = cache
 
-    def walk(self, node: Node, value: Any, path: str, plain: str, owner: str) -> Any:
+    def walk(self, node: SchemaNode, value: Any, path: str, plain: str, owner: str) -> Any:
         """The cleaned value. `path` has indices, `plain` has not (Go's error texts), `owner` is the Go
         struct.
         """
-        if node.type is Type.STRUCT:
+        if node.type is SchemaType.STRUCT:
             if type(value) is not dict:
                 return self._mismatch(node, value, path, plain, owner)
             return self._walk_struct(node, value, path, plain)
-        if node.type is Type.MAP:
+        if node.type is SchemaType.MAP:
             if type(value) is not dict:
                 return self._mismatch(node, value, path, plain, owner)
             return self._walk_map(node, value, path, plain, owner)
-        if node.type is Type.LIST:
+        if node.type is SchemaType.LIST:
             if type(value) is not list:
                 return self._mismatch(node, value, path, plain, owner)
             return self._walk_list(node, value, path, plain, owner)
         return self._walk_scalar(node, value, path, plain, owner)
 
-    def _walk_struct(self, node: Node, value: dict[str, Any], path: str, plain: str) -> dict[str, Any]:
+    def _walk_struct(self, node: SchemaNode, value: dict[str, Any], path: str, plain: str) -> dict[str, Any]:
         out: dict[str, Any] = {}
         owner = node.go.rpartition(".")[2]
         for key, inner in value.items():
@@ -305,7 +305,7 @@ class Thorough:
                     out[key] = inner
                 else:
                     now = REPLACED.get(node.go, {}).get(key, "")
-                    self.unknown.append(UnknownField(below, below.removesuffix(key) + now if now else ""))
+                    self.unknown.append(UnknownBodyField(below, below.removesuffix(key) + now if now else ""))
                 continue
             if inner is None:
                 continue
@@ -313,14 +313,14 @@ class Thorough:
             if new is None:
                 continue
             if not new and not isinstance(new, int | float) and key not in node.required and field.type in _DROPPED:
-                if key in node.zero_dropped or field.type is not Type.STRING:
+                if key in node.zero_dropped or field.type is not SchemaType.STRING:
                     continue
             elif new is False and key in node.zero_dropped:
                 continue
             out[key] = new
         return out
 
-    def _walk_map(self, node: Node, value: dict[str, Any], path: str, plain: str, owner: str) -> dict[str, Any]:
+    def _walk_map(self, node: SchemaNode, value: dict[str, Any], path: str, plain: str, owner: str) -> dict[str, Any]:
         assert node.element is not None
         out: dict[str, Any] = {}
         for key, inner in value.items():
@@ -332,7 +332,7 @@ class Thorough:
                 out[key] = new
         return out
 
-    def _walk_list(self, node: Node, value: list[Any], path: str, plain: str, owner: str) -> list[Any]:
+    def _walk_list(self, node: SchemaNode, value: list[Any], path: str, plain: str, owner: str) -> list[Any]:
         assert node.element is not None
         out: list[Any] = []
         for index, inner in enumerate(value):
@@ -344,7 +344,7 @@ class Thorough:
                 out.append(new)
         return out
 
-    def _walk_scalar(self, node: Node, value: Any, path: str, plain: str, owner: str) -> Any:
+    def _walk_scalar(self, node: SchemaNode, value: Any, path: str, plain: str, owner: str) -> Any:
         try:
             return compiled(node, self._cache)(value)
         except IrregularError:
@@ -356,7 +356,7 @@ class Thorough:
             except ValueError as error:
                 self.problems.append(TypeProblem(path, getattr(error, "reason", str(error))))
                 return None
-        if node.type is Type.QUANTITY:
+        if node.type is SchemaType.QUANTITY:
             text = quantity.FORMAT_MESSAGE
             if not isinstance(value, bool) and isinstance(value, int | float):
                 text = f"{text}: {value!r}"
@@ -364,37 +364,37 @@ class Thorough:
             return None
         return self._mismatch(node, value, path, plain, owner)
 
-    def _mismatch(self, node: Node, value: Any, path: str, plain: str, owner: str) -> None:
+    def _mismatch(self, node: SchemaNode, value: Any, path: str, plain: str, owner: str) -> None:
         shown = _json_type(value)
-        if shown == "number" and node.type in (Type.INTEGER, Type.INT_OR_STRING):
+        if shown == "number" and node.type in (SchemaType.INTEGER, SchemaType.INT_OR_STRING):
             shown = f"number {json.dumps(value)}"
-        go = "int32" if node.type is Type.INT_OR_STRING else node.go
+        go = "int32" if node.type is SchemaType.INT_OR_STRING else node.go
         place = f"Go struct field {owner}.{plain}" if plain else "Go value"
         self.problems.append(TypeProblem(path, f"json: cannot unmarshal {shown} into {place} of type {go}"))
 
 
-_DROPPED = (Type.MAP, Type.LIST, Type.STRING)
-_PARSERS: dict[Type, Callable[[str], str]] = {
-    Type.TIME: scalars.time,
-    Type.MICRO_TIME: scalars.micro_time,
-    Type.QUANTITY: quantity.canonical,
-    Type.BYTES: scalars.base64_bytes,
+_DROPPED = (SchemaType.MAP, SchemaType.LIST, SchemaType.STRING)
+_PARSERS: dict[SchemaType, Callable[[str], str]] = {
+    SchemaType.TIME: scalars.time,
+    SchemaType.MICRO_TIME: scalars.micro_time,
+    SchemaType.QUANTITY: quantity.canonical,
+    SchemaType.BYTES: scalars.base64_bytes,
 }
 
 
-def _zero(node: Node) -> Any:
+def _zero(node: SchemaNode) -> Any:
     """What null inside a list or map decodes to."""
-    if node.type in (Type.STRUCT, Type.MAP, Type.ANY_OBJECT):
+    if node.type in (SchemaType.STRUCT, SchemaType.MAP, SchemaType.ANY_OBJECT):
         return {}
-    if node.type is Type.LIST:
+    if node.type is SchemaType.LIST:
         return []
-    if node.type in (Type.INTEGER, Type.NUMBER, Type.INT_OR_STRING):
+    if node.type in (SchemaType.INTEGER, SchemaType.NUMBER, SchemaType.INT_OR_STRING):
         return 0
-    if node.type is Type.BOOLEAN:
+    if node.type is SchemaType.BOOLEAN:
         return False
-    if node.type is Type.QUANTITY:
+    if node.type is SchemaType.QUANTITY:
         return "0"
-    return None if node.type in (Type.ANY, Type.TIME, Type.MICRO_TIME) else ""
+    return None if node.type in (SchemaType.ANY, SchemaType.TIME, SchemaType.MICRO_TIME) else ""
 
 
 def _json_type(value: Any) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 
 MAX_DEPTH = 200
 MAX_VALUES = 200_000
-"""Values in one body: as many as fit into etcd in any object anybody writes, at a price in memory that can be paid."""
+"""Maximum number of values in a body: enough for any real object that fits into etcd, at an acceptable memory cost."""
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 
 

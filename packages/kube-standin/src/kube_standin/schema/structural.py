@@ -19,10 +19,10 @@ from kube_rules import field_errors, patterns
 from kube_rules.errors import FieldError
 from kube_rules.json import Json
 from kube_rules.schema import definitions, nodes
-from kube_rules.schema.nodes import Node, Type
+from kube_rules.schema.nodes import SchemaNode, SchemaType
 from kube_rules.step_budget import StepBudget, TooMuchError
 from kube_standin.schema import scalars
-from kube_standin.schema.decoding import Thorough, TypeProblem, UnknownField
+from kube_standin.schema.decoding import Thorough, TypeProblem, UnknownBodyField
 
 MOST_ERRORS = 500
 """Findings against one object; checking ends after so many."""
@@ -30,7 +30,7 @@ DEFAULTS_LIMIT = 3 * 1024 * 1024
 """Bytes (as JSON) that defaults may add to one object."""
 SEARCH_LIMIT = 200_000_000
 """Steps that searching for patterns may take over one object (`Pattern.cost`), a second at most."""
-_STRING = Node(Type.STRING, "string", atomic=True)
+_STRING = SchemaNode(SchemaType.STRING, "string", atomic=True)
 _IMPLICIT = ("apiVersion", "kind", "metadata")
 _CEL_SKIPPED = FieldError(
     "<nil>",
@@ -48,18 +48,18 @@ _TYPES: dict[str, Callable[[Any], bool]] = {
 }
 
 
-def structural_node(schema: Json, *, root: bool = False) -> Node:
+def structural_node(schema: Json, *, root: bool = False) -> SchemaNode:
     """The tree of nodes that patching and field ownership walk for a structural schema."""
     kind = schema.get("type")
     if schema.get("x-kubernetes-int-or-string"):
-        return Node(Type.INT_OR_STRING, "intstr.IntOrString", atomic=True)
+        return SchemaNode(SchemaType.INT_OR_STRING, "intstr.IntOrString", atomic=True)
     if kind == "array":
         element = structural_node(schema.get("items", {}))
         list_type: str = schema.get("x-kubernetes-list-type", "atomic")
         defaults = schema.get("items", {}).get("properties", {})
         keys = tuple(schema.get("x-kubernetes-list-map-keys", ()))
-        return Node(
-            Type.LIST,
+        return SchemaNode(
+            SchemaType.LIST,
             "[]" + element.go,
             element=element,
             list_type=list_type,
@@ -71,21 +71,21 @@ def structural_node(schema: Json, *, root: bool = False) -> Node:
         atomic = schema.get("x-kubernetes-map-type") == "atomic"
         values = schema.get("additionalProperties")
         if isinstance(values, dict):
-            return Node(Type.MAP, "map", element=structural_node(values), atomic=atomic)
+            return SchemaNode(SchemaType.MAP, "map", element=structural_node(values), atomic=atomic)
         preserve = bool(schema.get("x-kubernetes-preserve-unknown-fields")) or values is True
         fields = {name: structural_node(inner) for name, inner in schema.get("properties", {}).items()}
         if root or schema.get("x-kubernetes-embedded-resource"):
             fields["apiVersion"] = fields["kind"] = _STRING
             fields["metadata"] = nodes.named(definitions.OBJECT_META)
-        node = Node(Type.STRUCT, "object", fields=fields, atomic=atomic, preserve_unknown=preserve)
+        node = SchemaNode(SchemaType.STRUCT, "object", fields=fields, atomic=atomic, preserve_unknown=preserve)
         if preserve:
-            node.element = Node(Type.ANY, "any")
+            node.element = SchemaNode(SchemaType.ANY, "any")
         return node
     if kind in ("string", "boolean", "number"):
-        return Node(Type(kind), str(kind), atomic=True)
+        return SchemaNode(SchemaType(kind), str(kind), atomic=True)
     if kind == "integer":
-        return Node(Type.INTEGER, "int64", atomic=True)
-    return Node(Type.ANY, "any")
+        return SchemaNode(SchemaType.INTEGER, "int64", atomic=True)
+    return SchemaNode(SchemaType.ANY, "any")
 
 
 class DefaultsTooLargeError(Exception):
@@ -101,9 +101,9 @@ class Structural:
         self._defaulting = _Defaulting(schema)
         self._meta = nodes.named(definitions.OBJECT_META)
 
-    def decode(self, obj: Json) -> tuple[Json, list[UnknownField], list[TypeProblem]]:
+    def decode(self, obj: Json) -> tuple[Json, list[UnknownBodyField], list[TypeProblem]]:
         """Return the object without fields that the schema lacks and nulls that it forbids; metadata is checked too."""
-        unknown: list[UnknownField] = []
+        unknown: list[UnknownBodyField] = []
         problems: list[TypeProblem] = []
         pruned = self._prune(self.schema, obj, "", unknown, problems, resource=True)
         return pruned, unknown, problems
@@ -113,7 +113,7 @@ class Structural:
         schema: Json,
         value: Any,
         path: str,
-        unknown: list[UnknownField],
+        unknown: list[UnknownBodyField],
         problems: list[TypeProblem],
         *,
         resource: bool,
@@ -148,11 +148,11 @@ class Structural:
             elif preserve or others is True:
                 out[key] = inner
             else:
-                unknown.append(UnknownField(below))
+                unknown.append(UnknownBodyField(below))
         return out
 
     def _implicit(
-        self, key: str, value: Any, path: str, unknown: list[UnknownField], problems: list[TypeProblem]
+        self, key: str, value: Any, path: str, unknown: list[UnknownBodyField], problems: list[TypeProblem]
     ) -> Any:
         if value is None:
             return None

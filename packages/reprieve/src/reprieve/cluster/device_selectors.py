@@ -77,7 +77,7 @@ def device_value(driver: str, shared: bool, attributes: Mapping[str, Any], capac
     amounts: dict[str, dict[str, Any]] = {}
     for name, nano in capacity.items():
         domain, identifier = split_name(name, driver)
-        amounts.setdefault(domain, {})[identifier] = cel.Amount(nano)
+        amounts.setdefault(domain, {})[identifier] = cel.QuantityValue(nano)
     return {
         "driver": driver,
         "allowMultipleAllocations": shared,

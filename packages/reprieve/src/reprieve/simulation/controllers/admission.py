@@ -1,8 +1,9 @@
-"""Quotas and limit ranges in virtual time: what admission makes of objects that are created (whatif.md 14).
+"""Apply quotas and limit ranges to objects that are created in simulated time (whatif.md 14).
 
-The rules are those of the embedded API server, `kube_rules.admission`; here is the state they need: which quotas
-exist, what they count, and what waits for quota. An object that exists already is counted and never refused. A
-controller whose pod is refused makes no more until something of the namespace is released; then it tries again at once.
+The rules are those of the embedded API server, `kube_rules.admission`. This module keeps the state they need: which
+quotas exist, what they count, and what waits for quota. An object that exists already is counted and never refused.
+If a pod is refused, its controller creates no more pods until quota of the namespace is released; then it retries at
+once.
 
 Invariant: what a quota counts as used is the sum of what it was charged with for objects that exist.
 """
@@ -304,7 +305,7 @@ class Admission:
         return item
 
     def _refuse_for_owner(self, pod: objects.Pod) -> None:
-        """Raise AdmissionError for a pod whose controller is refused, or could not make a claim of it."""
+        """Raise AdmissionError for a pod if its controller was refused, or could not create one of the pod's claims."""
         owner = owner_of(pod)
         if owner is None:
             return
