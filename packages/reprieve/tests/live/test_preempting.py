@@ -16,7 +16,7 @@ from reprieve.client.discovery import Resource
 from reprieve.client.errors import ApiError, UnreachableError
 from reprieve.client.leading import LeadershipLostError
 from reprieve.cluster.pods import PodRecord
-from reprieve.live.preempting import Preemptor
+from reprieve.live.preempting import PreemptionExecutor
 from reprieve.preemption.outcome import Preemption, Reason, Verdict
 from reprieve.preemption.units import PreemptionUnit
 from tests.client.clock import until
@@ -81,7 +81,7 @@ class Stage:
         self.released: list[str] = []
         self.releases = True
         self.wanted = True
-        self.preemptor = Preemptor(
+        self.preemptor = PreemptionExecutor(
             self.writes,
             self.scene.conditions,
             self,
@@ -446,7 +446,7 @@ def test_nobody_goes_for_who_is_gone(victims: list[str], at: str | None, calls: 
         await stage.preemptor.run(preemption)
         assert stage.calls == calls
         whole = at == "delete uid-a" and victims == ["a+b"]
-        assert stage.outcome == ["done" if whole else "who needed the room does not exist any more"]
+        assert stage.outcome == ["done" if whole else "the preemptor does not exist any more"]
 
     play(test)
 

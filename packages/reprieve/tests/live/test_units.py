@@ -46,7 +46,7 @@ async def mark(client: ApiClient, kind: str, name: str, **status: Any) -> None:
 
 @pytest.mark.parametrize("begun", ["PATCH default/podgroups/crew/status", "PATCH default/pods/crew3/status"])
 def test_a_unit_that_was_marked_and_stays_gets_preemption_failed(begun: str) -> None:
-    """7.5: who needed the room goes while the unit is being marked: the marks are taken back, nothing is deleted."""
+    """7.5: the preemptor is deleted while the unit is being marked: the marks are taken back, nothing is deleted."""
 
     async def run() -> None:
         gone = False

@@ -13,7 +13,7 @@ from reprieve.client.errors import ApiError, ClientError, UnreachableError
 from reprieve.client.leading import LeadershipLostError
 from reprieve.cluster.groups import GroupState
 from reprieve.cluster.pods import PodRecord
-from reprieve.live.preempting import Preemptor
+from reprieve.live.preempting import PreemptionExecutor
 from reprieve.live.single_flight import REMEMBERED
 from reprieve.live.victim_calls import UnitRepairs, VictimCalls
 from reprieve.preemption.outcome import Preemption
@@ -541,7 +541,7 @@ def test_all_victims_that_were_marked_and_not_deleted_lose_their_marks() -> None
         first, second, third = (verdict.unit.pods[0] for verdict in preemption.victims)
         listener, wanted = Listener(), True
         failed: list[str] = []
-        preemptor = Preemptor(
+        preemptor = PreemptionExecutor(
             scene.writes,
             scene.conditions,
             listener,
@@ -565,7 +565,7 @@ def test_all_victims_that_were_marked_and_not_deleted_lose_their_marks() -> None
         wanted = False
         other.set_result(None)
         await task
-        assert failed == listener.ended == ["who needed the room does not exist any more"]
+        assert failed == listener.ended == ["the preemptor does not exist any more"]
         assert scene.writes.deleted == [first.uid]
         assert listener.went == [first.name]
         marks = [(uid, patch["conditions"][0]["status"]) for uid, patch in scene.writes.pods[2:]]
@@ -584,7 +584,7 @@ def test_whatever_fails_ends_the_preemption_once(error: Exception) -> None:
         preemption = preempted(scene)
         listener = Listener()
         outcome: list[str] = []
-        preemptor = Preemptor(
+        preemptor = PreemptionExecutor(
             scene.writes,
             scene.conditions,
             listener,

@@ -1,8 +1,8 @@
 """The live scheduler, assembled: connection, discovery, election, informers, loop, endpoint; and how it ends.
 
-Rules: informers run and the engine is fed from the beginning, so that whoever becomes leader knows everything at once;
-decisions are made, and anything is written, only by the leader. Who loses the lease writes nothing more from that
-moment (the fence) and ends with LeadershipLostError, as kube-scheduler does: it is started anew with a fresh picture.
+Rules: informers run and feed the engine from the start, so that a new leader has the whole cluster cache at once. Only
+the leader makes decisions and writes. A leader that loses the lease writes nothing more from that moment (the fence)
+and ends with LeadershipLostError, as kube-scheduler does; after a restart it builds its cache anew.
 
 Invariants: when `run` returns or raises, no task of it is left and no connection open. Asked to stop, it decides
 nothing more, lets writes under way end for at most `GRACE` seconds, and gives the lease back last, so that the next
@@ -133,7 +133,9 @@ class Scheduler:
                 if task.done():
                     task.result()
             if "election" in tasks and tasks["election"].done():
-                raise LeadershipLostError("the lease is lost: somebody else leads, or it could not be renewed in time")
+                raise LeadershipLostError(
+                    "the lease is lost: another process holds it, or it could not be renewed in time"
+                )
             log.info("Stopping")
             await self._end(tasks["loop"])
             await self._finish()
@@ -184,14 +186,14 @@ class Scheduler:
         self.loop.wake()
 
     def checks(self, health: Health) -> None:
-        """What the endpoint says of its health."""
+        """Register the health checks of the endpoint."""
         health.ready["informer-sync"] = lambda: None if self.feed.synced else "not synced"
         health.live["scheduling-loop"] = self._stuck
         if self.election is not None:
             health.live["leaderElection"] = self._expired
 
     def _expired(self) -> str | None:
-        """kube-scheduler's check: only who led and could not renew in time is unwell."""
+        """Check as kube-scheduler does: only a leader that could not renew its lease in time is unhealthy."""
         return "the lease has expired" if self._led and not self.leading else None
 
     def _stuck(self) -> str | None:

@@ -53,15 +53,15 @@ class InstructionError(ClientError):
 
 
 class BindingListener(Protocol):
-    """Who is notified of what became of bindings, in the event loop."""
+    """Receives the outcome of bindings, in the event loop."""
 
     def bound(self, binding: Binding) -> None:
         """The API has the pod on its node."""
 
     def failed(self, binding: Binding, error: str, *, gone: bool, taken_back: bool) -> None:
-        """It is not bound, and will not be by this attempt.
+        """The pod is not bound, and this attempt will not bind it.
 
-        `gone`: because that very pod is not there any more; `taken_back`: because its room was given to somebody else.
+        `gone`: that very pod does not exist any more. `taken_back`: its capacity was given to a preemptor.
         """
 
 
@@ -119,10 +119,10 @@ class Binder:
             self._writes.bind(binding.pod, binding.node).add_done_callback(partial(self._answered, binding))
 
     async def take_back(self, pod: PodRecord) -> bool:
-        """Stop the binding of a pod whose room is wanted for another (preemption.md 7.2); whether that was in time.
+        """Stop the binding of a pod to free its capacity for a preemptor (preemption.md 7.2); return whether in time.
 
-        Returns when it is known; the listener has then been notified, unless the API server has not answered whether
-        the pod is bound.
+        Returns when the outcome is known. The listener has then been notified, unless the API server has not answered
+        whether the pod is bound.
         """
         preparing = self._preparing.get(pod.uid)
         if preparing is not None and pod.uid not in self._binding:
@@ -138,7 +138,7 @@ class Binder:
         return error is not None and not _unsure(error)
 
     async def aclose(self) -> None:
-        """Stop everything under way; nobody is notified any more."""
+        """Stop everything under way; the listener is not notified any more."""
         self._closed = True
         for task in self._tasks:
             task.cancel()
@@ -148,7 +148,7 @@ class Binder:
 
     def _answered(self, binding: Binding, result: asyncio.Future[None]) -> None:
         if result.cancelled():
-            self._end(binding, "its room was given to somebody else", taken_back=True)
+            self._end(binding, "its capacity was given to a preemptor", taken_back=True)
             return
         error = result.exception()
         if error is None:
@@ -217,11 +217,11 @@ class Binder:
             await self._bind(binding)
         except asyncio.CancelledError:
             if not self._closed:
-                self._end(binding, "its room was given to somebody else", taken_back=True)
+                self._end(binding, "its capacity was given to a preemptor", taken_back=True)
             raise
         except ClientError as error:
             self._failed(binding, error)
-        except Exception as error:  # a plugin's `done` raised, an answer nobody expected: this attempt fails, no more
+        except Exception as error:  # `done` of a plugin raised, or an unexpected answer: only this attempt fails
             self._end(binding, f"{type(error).__name__}: {error}")
         else:
             self._end(binding, None)

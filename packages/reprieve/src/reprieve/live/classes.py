@@ -1,13 +1,13 @@
-"""What groups count as when they are victims: the class that an annotation names, as the API server knows it now.
+"""Resolve the priority that groups have as victims, from the PriorityClass that an annotation names.
 
-The API has no field for it yet, so nobody resolves the name when a group is written (preemption.md 4, "Options"; the
-first text of KEP-5710). Here it is looked up among the PriorityClasses of the cluster.
+The API has no field for it yet, so the API server does not resolve the name when a group is written (preemption.md 4,
+"Options"; the first text of KEP-5710). This module looks it up among the PriorityClasses of the cluster.
 
-Rules: a class that appears later counts from then on, and one of the name with another value counts with that. A class
-that vanishes changes nothing for the groups that had it (preemption.md 8), for as long as this process remembers. A
-value below the group's own priority is refused: groups could evict each other in turn. A group whose class is refused
-or unknown counts with its own priority, and `refused` is called once for every reason; so it is for a
-number without a class, which anybody could write.
+Rules: a class that appears later counts from then on, and so does a new value of a class. The deletion of a class
+changes nothing for the groups that had it (preemption.md 8), for as long as this process remembers. A value below the
+group's own priority is refused: groups could evict each other in turn. A group counts with its own priority if its
+class is refused or unknown, and `refused` is called once for every reason. The same holds for a number without a class,
+because any author of a group could write one.
 
 Invariant: a group that comes out has the value as its `preemption-priority` annotation, where the class gives one; a
 group without the annotation comes out as it is.
@@ -61,7 +61,7 @@ class VictimClasses(Generic[GroupT]):
         return [key for key, name in self._naming.items() if name == found.name]
 
     def remove_class(self, name: str) -> None:
-        """A class is gone: who had it keeps its value."""
+        """Remove a class; groups that had it keep its value."""
         if self._classes.pop(name, None) is not None:
             self._admission = PriorityAdmission(self._classes.values())
 

@@ -8,8 +8,8 @@ Rules (observability.md "Conditions", and kube-scheduler's where that is silent)
 - A pod that was placed meanwhile gets no word any more about not being placed.
 - The status of a PodGroup of another scheduler is in the terms of its API (workloads.md 4); a new one is accepted.
 - PodGroupInitiallyScheduled, of a composite CompositePodGroupInitiallyScheduled (composite.md 5), never goes back to
-  False, but where a binding of that very scheduling failed for good. A composite whose tree cannot be scheduled as it
-  is (a cycle, too many levels) says so with the reason Invalid, with or without pods below it.
+  False, unless a binding of that very scheduling failed for good. If the tree of a composite cannot be scheduled as it
+  is (a cycle, too many levels), its condition has the reason Invalid, with or without pods below it.
 - A pod that PreEnqueue keeps back for 5 s gets the reason NotReadyForScheduling (KEP-5501); about scheduling gates the
   API server has said so itself. A group of pods that are kept back, one below its minCount for example, has its
   condition from the start.
@@ -115,7 +115,7 @@ class _Subject:
         self.back = False
         """Of a group: what is wished may take back that it was scheduled."""
         self.disrupted = False
-        """Of a group: it says that it makes room for somebody."""
+        """Of a group: its DisruptionTarget condition is True."""
         self.foreign: ForeignGroup | None = None
         """Of a group of another scheduler's API: what only that says."""
 
@@ -136,7 +136,7 @@ class _Subject:
         self.error = None
 
     def failed(self, error: BaseException) -> None:
-        """The patch came to nothing, or nobody knows: the informer's word counts."""
+        """The patch failed, or its outcome is unknown: fall back on what the informer has seen."""
         self.error = error
         self.now = self.seen
         self.stale.clear()
@@ -155,10 +155,10 @@ class Conditions:
         """Groups of all levels by `ref`: `group/...` or `composite/...`."""
         self._dirty: dict[str, _Subject] = {}
         self._again: dict[str, _Subject] = {}
-        """Whose last patch failed: tried again by `waiting`."""
+        """Pods and groups for which the last patch failed: `waiting` tries it again."""
         self._flights: set[asyncio.Future[None]] = set()
         self._unaccepted: dict[str, _Subject] = {}
-        """Groups of other APIs whose controllers wait for a scheduler to look at them, by key."""
+        """Groups of other APIs that a scheduler must accept before their controllers continue, by key."""
 
     # -- what the API says -------------------------------------------------------------------------
 
@@ -207,7 +207,7 @@ class Conditions:
         self._groups.pop(ref, None)
         self._dirty.pop(ref, None)
         kind, _, key = ref.partition("/")
-        if kind == "group":  # who stands by never comes to `_accept`
+        if kind == "group":  # a standby replica never comes to `_accept`
             self._unaccepted.pop(key, None)
 
     # -- what the scheduler says -------------------------------------------------------------------
@@ -331,7 +331,7 @@ class Conditions:
             self.group(GroupCondition(group.key, False, UNSCHEDULABLE, why, composite=group.kind != "PodGroup"))
 
     def _without_root(self, composite: CompositeState, fault: Fault) -> None:
-        """Why the root of a composite cannot be found; where nobody is waited for it cannot be scheduled as it is."""
+        """Report why the root of a composite cannot be found: Invalid, unless a missing object may still appear."""
         reason = UNSCHEDULABLE if fault.missing else INVALID
         self.group(GroupCondition(composite.key, False, reason, fault.message, composite=True))
 
@@ -352,7 +352,7 @@ class Conditions:
             raise subject.error
 
     def disruption_target(self, preemptor: PodRecord, *, by: str, observed: int = 0) -> dict[str, Any]:
-        """The condition of a victim (and of an `all` group): who it makes room for, a pod or what `by` names."""
+        """Return the condition of a victim (and of an `all` group). `by` names the kind of the preemptor."""
         text = f"{preemptor.scheduler_name}: preempting to accommodate a higher priority {by}"
         written = _WrittenCondition("True", PREEMPTION_BY_SCHEDULER, text, self._moment(), observed)
         return _condition(DISRUPTION_TARGET, written)
@@ -402,12 +402,12 @@ class Conditions:
         flight.add_done_callback(landed)
 
     def is_disrupted(self, ref: str) -> bool:
-        """Whether a group says that it makes room for somebody, as last observed."""
+        """Return whether DisruptionTarget of a group is True, as last observed."""
         subject = self._groups.get(ref)
         return subject is not None and subject.disrupted
 
     def spared(self, observed: int = 0) -> dict[str, Any]:
-        """The condition of who was to be a victim and stays: status False, as the disruption controller has it."""
+        """Return the condition of a chosen victim that stays: status False, as the disruption controller writes it."""
         text = "the preemption failed before anything was deleted"
         return _condition(DISRUPTION_TARGET, _WrittenCondition("False", _SPARED, text, self._moment(), observed))
 
@@ -524,7 +524,7 @@ class Conditions:
             self._flush(key, subject)
 
     def _failed(self, key: str, subject: _Subject, before: _View, error: BaseException) -> None:
-        """Nobody knows whether it was written: fall back on what the informer says, and try again later."""
+        """Fall back on what the informer has seen, as it is unknown whether it was written, and try again later."""
         meant = subject.now
         subject.failed(error)
         if superseded(error):
@@ -571,7 +571,7 @@ def _condition(kind: str, written: _WrittenCondition) -> dict[str, Any]:
 
 
 def observed(condition: dict[str, Any], generation: int) -> dict[str, Any]:
-    """The same condition of an object of that generation; 0: of one whose generations nobody counts."""
+    """Return the condition with the generation of its object; 0: the API does not count generations of its kind."""
     return {**condition, "observedGeneration": generation} if generation else condition
 
 

@@ -1,12 +1,12 @@
 """Carries out one engine's decisions: they become API calls, and what became of them goes back to the engine.
 
-It only joins the parts: `Binder` for bindings, `Preemptor` for evictions, `Conditions` for what pods and groups say of
-themselves, `Observer` for metrics, events, logs and records. What any of them reports reaches the engine by
+It only joins the parts: `Binder` for bindings, `PreemptionExecutor` for evictions, `Conditions` for the conditions of
+pods and groups, `Observer` for metrics, events, logs and records. What any of them reports reaches the engine by
 `SchedulingLoop.call_soon`, between cycles.
 
-All or nothing also at the end (scheduling.md 3.6): a member of a gang whose binding failed for good says so in its
-condition and by an event, the gang that has less than its minimum by that does so too, and it is tried again with the
-members that are bound counted.
+All or nothing also holds at the end (scheduling.md 3.6). If the binding of a gang member fails for good, its condition
+and an event report that. If the gang then has fewer members than its minimum, its condition and an event report that,
+too. The gang is tried again, and its bound members count.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from reprieve.live.conditions import KEPT_BACK, Conditions, ref_of
 from reprieve.live.extenders import ExtenderCalls
 from reprieve.live.loop import EngineCall, SchedulingLoop
 from reprieve.live.outages import Outages
-from reprieve.live.preempting import Preemptor
+from reprieve.live.preempting import PreemptionExecutor
 from reprieve.live.writes import Writes
 from reprieve.observability.observer import Observer
 from reprieve.plugins.extender import Extenders
@@ -60,12 +60,12 @@ class DecisionExecutor:
         self._loop: SchedulingLoop | None = None
         self._resumed = False
         self._first_bindings: dict[str, set[str]] = {}
-        """UIDs of the pods a group was first scheduled with whose bindings are not confirmed, by its key."""
+        """UIDs of the pods that a group was first scheduled with and that are not confirmed as bound, by group key."""
         self._bodies = extenders.bodies if extenders is not None else None
         calls = {} if extenders is None else {"call_extender": extenders.bind}
         self.binder = Binder(client, served, writes, self, **calls)
         self.conditions = Conditions(writes, client.clock, on_trouble=lambda text: outages.besides("write", text))
-        self.preemptor = Preemptor(
+        self.preemptor = PreemptionExecutor(
             writes,
             self.conditions,
             observer,
@@ -87,7 +87,7 @@ class DecisionExecutor:
                 await self.conditions.drain()
 
     async def aclose(self) -> None:
-        """Stop what is under way; nobody is notified any more."""
+        """Stop what is under way; the engine is not notified any more."""
         await self.preemptor.aclose()
         await self.binder.aclose()
 
@@ -95,7 +95,7 @@ class DecisionExecutor:
 
     @property
     def bindings_under_way(self) -> int:
-        """Bindings whose outcome is not known."""
+        """The number of bindings that have no known outcome yet."""
         return self.binder.under_way
 
     def decided(self, decision: Decision, *, seconds: float, now: float) -> None:
@@ -124,11 +124,11 @@ class DecisionExecutor:
             self.conditions.cleared(pod)
 
     def room_released(self, room: ReleasedReservation) -> None:
-        """Room that was held for a preemptor was given back unused (cost.md 5)."""
+        """Report that capacity reserved for a preemptor was released unused (cost.md 5)."""
         self._observer.room_released(room, now=self._now())
 
     def deferred_writes(self, instructions: Iterable[Instruction]) -> None:
-        """Writes that belong to no binding. One that fails is left at that: who waits for it asks again."""
+        """Start writes that belong to no binding. A failed one is not repeated: the caller that needs it asks again."""
         for instruction in instructions:
             if isinstance(instruction, PatchObject):
                 self._writes.patch_object(instruction).add_done_callback(self._deferred_write_done)

@@ -86,7 +86,7 @@ class DemoCluster:
         )
 
     def units(self) -> set[str]:
-        """Who had to make way, as units are named: the group that goes as a whole, or the pod."""
+        """Return the names of the evicted units: the group, where it is evicted as a whole, or else the pod."""
         found = set()
         for pod in self.preempted.values():
             key = f"{pod.namespace}/{pod_group_name(pod)}"

@@ -1,7 +1,7 @@
 """What the API server says, brought to the engine: informers, a queue of changes, and `apply`.
 
-Informers run all the time and only append to the queue; `apply` empties it into the engine. Whoever runs the engine
-calls it between cycles, so that a cycle sees one consistent picture.
+Informers run all the time and only append to the queue; `apply` empties it into the engine. The scheduling loop calls
+it between cycles, so that a cycle sees one consistent snapshot.
 
 Terms: a *source* is one resource that a kind is read from. PodGroup may have several: native ones, our custom
 resources and those of other schedulers (workloads.md 1); of two groups of one name the native one counts, then ours.
@@ -10,7 +10,7 @@ resources and those of other schedulers (workloads.md 1); of two groups of one n
 Custom resources have no admission that would resolve a priority class. A PodGroup that came without a priority has the
 highest of its members, which are pods and so have theirs resolved; members that differ from it are rejected as ever.
 CompositePodGroups are brought by `live.composites`.
-What a group counts as when it is a victim stands in an annotation that nobody resolves but `live.classes`.
+An annotation can set the priority of a group as a victim; only `live.classes` resolves it.
 
 Invariants: nothing reaches the engine before all sources are synced; the first feed comes in the order of
 `scheduling.arrival_order.in_order` (nodes, budgets, groups, ..., bound pods, pending pods), so that a restart decides
@@ -60,14 +60,14 @@ KINDS_READ: Final[tuple[type[KubernetesObject], ...]] = tuple(
 )
 """What a plan reads as well, but for workloads: what they say of their groups stands in the groups."""
 NOT_ENDED: Final = "status.phase!=Succeeded,status.phase!=Failed"
-"""Pods that have ended hold no room: kube-scheduler does not watch them either; one that ends is deleted to us."""
+"""Pods that have ended use no capacity; as in kube-scheduler, the watch reports a pod that ends as deleted."""
 _REFUSED: Final = (401, 403)
 _MOST_WARNINGS: Final = 1_000
 """Warnings that are kept so as not to be repeated."""
 _STRONGER_FIRST: Final = tuple(row.api_group for row in SOURCES if row.api_group is not None)
 """API groups that have PodGroups."""
 _ALWAYS: Final = _STRONGER_FIRST[:2]
-"""Those whose PodGroups are read whatever sources are on: gates turn them off."""
+"""Those from which PodGroups are read whatever sources are on: gates turn them off."""
 WATCH: Final = "watch"
 DISCOVERY: Final = "discovery"
 """Where trouble was, in the observer's words."""
@@ -83,7 +83,7 @@ class ClusterFeedOptions:
 
 
 _ARRIVALS: Final = 1_000_000
-"""Pods whose order of arrival is distinguished; beyond that it begins anew."""
+"""The number of pods for which the order of arrival is kept apart; beyond that it begins anew."""
 
 ChangeListener = Callable[[Change[Any], Resource], None]
 """Notified of every change when it has been applied, with the resource it came from."""
@@ -103,7 +103,7 @@ class _Source:
 
     @property
     def ready(self) -> bool:
-        """It keeps nobody waiting."""
+        """Return whether the feed need not wait for this source."""
         return self.informer.synced or self.refused
 
 
@@ -253,7 +253,7 @@ class ClusterFeed:
         self._check_synced()
 
     async def _rediscover(self, served: Served) -> None:
-        """Ask again what is served; `served` becomes that, for everybody who has it."""
+        """Discover again what is served, and update `served` in place for all parts that share it."""
         try:
             served.become(await discover(self._client))
         except ClientError as error:
@@ -356,7 +356,7 @@ class ClusterFeed:
             self._wake()
 
     def _unreadable(self, kind: type[KubernetesObject], resource: Resource, meta: Metadata, error: InputError) -> None:
-        """An object is left out, or stays as it was: who made it looks at its events, not into this log."""
+        """Leave an object out, or as it was, and report that by an event: its author does not read this log."""
         known = ObjectMeta(name=meta.name, namespace=meta.namespace, uid=meta.uid)
         item = kind.named(known)
         if isinstance(item, o.PodGroup) and resource.api_version in FOREIGN_VERSIONS:

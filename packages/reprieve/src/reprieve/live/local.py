@@ -56,7 +56,7 @@ class LocalCluster:
 
     @property
     def kubeconfig(self) -> Path:
-        """For kubectl and everybody else."""
+        """The kubeconfig file for kubectl and any other client."""
         return self.server.kubeconfig.resolve()
 
 
@@ -108,9 +108,9 @@ def scheduler_command(server: Serving, metrics_port: int, arguments: Sequence[st
 def kept_port(wanted: int) -> Iterator[int]:
     """Keep a port of loopback, any free one for 0, for a child. Raises OSError, which names the port.
 
-    The child takes it seconds later, and again whenever it is started again. On Linux a socket that is bound and does
-    not listen keeps it for whoever asks for it by its number: it is given to nobody who wants just any. Elsewhere it
-    would keep it from the child as well, and is closed at once.
+    The child takes it seconds later, and again after every restart. On Linux a socket that is bound and does not listen
+    keeps the port for processes that ask for its number: the kernel does not give it to a process that asks for any
+    free port. Elsewhere such a socket would keep the port from the child as well, and is closed at once.
     """
     with socket.socket() as kept:
         kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -1,14 +1,13 @@
-"""The scheduling loop: changes in, cycles, decisions out to those who act on them.
+"""The scheduling loop: take changes in, run cycles, and hand decisions to the listener that carries them out.
 
 One task. It waits for something to do - a change, a finished call, the end of a backoff - and then, in turns: brings
 what has changed to the engine, runs cycles for at most `Pace.slice` seconds, and gives way to the event loop, so that
 leases are renewed and answers are read however much there is to decide.
 
-Invariants: the engine is touched by this loop alone, and never while a cycle runs: whoever has something for it
-uses `call_soon`, which runs at the next turn. A decision is handed on before the next cycle begins. Nothing is decided
+Invariants: only this loop touches the engine, and never while a cycle runs: other parts pass calls for it to
+`call_soon`, which runs them at the next turn. A decision is handed on before the next cycle begins. Nothing is decided
 before everything is known (`ClusterFeed.fed`) or without the right to act (`allowed`). While too many bindings are
-under way no cycle runs: deciding further ahead of a slow API server helps nobody. Nothing here waits by asking
-again and again.
+under way no cycle runs: to decide further ahead of a slow API server has no benefit. Nothing here polls.
 
 With plugins that block (`Plugin.blocking`: HTTP extenders, third parties') a cycle runs in a worker thread and the
 event loop goes on meanwhile (scheduling.md 5).
@@ -66,11 +65,11 @@ class Pace:
 
 
 class DecisionListener(Protocol):
-    """Who acts on decisions."""
+    """Carries out decisions."""
 
     @property
     def bindings_under_way(self) -> int:
-        """Bindings whose outcome is not known."""
+        """The number of bindings that have no known outcome yet."""
 
     def decided(self, decision: Decision, *, seconds: float, now: float) -> None:
         """Act on a decision: start what it asks for, without waiting."""
@@ -122,14 +121,14 @@ class SchedulingLoop:
         self._calls: deque[EngineCall] = deque()
         self._due = asyncio.Event()
         self._unsaid: list[PodRecord] = []
-        """Pods whose nomination has ended, of which nothing could be written yet."""
+        """Pods that have lost their nomination, which could not be written yet."""
         self._released: list[ReleasedReservation] = []
         self._writes: list[Instruction] = []
         """Effects that are not reported yet."""
         self._begun = False
         self.cycles = 0
         self.in_thread = False
-        """Whether a thread has the engine now: nobody else may look at it."""
+        """Whether a worker thread has the engine now: nothing else may read it."""
         self.last_turn = clock.monotonic()
         """Monotonic time of the last turn: a loop that is stuck is recognized by it."""
 

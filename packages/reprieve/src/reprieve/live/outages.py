@@ -24,7 +24,7 @@ _NAMED: Final = 3
 
 
 class OutageListener(Protocol):
-    """Who is notified (`reprieve.observability.observer.Observer`)."""
+    """Receives reports of outages (`reprieve.observability.observer.Observer`)."""
 
     def trouble(self, where: str, text: str) -> None:
         """Say it, and count it."""

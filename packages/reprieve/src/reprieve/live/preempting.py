@@ -3,8 +3,8 @@
 The order of calls (preemption.md 7; KEP-4832), so that a scheduler killed between any two of them leaves something the
 next one can finish:
 
-1. `status.nominatedNodeName` of the preemptors is written before any victim is touched: the next scheduler sees for
-   whom the victims leave, and waits for them instead of preempting again.
+1. `status.nominatedNodeName` of the preemptors is written before any victim is touched: the next scheduler sees
+   which preemptors the victims make way for, and waits instead of preempting again.
 2. A single pod as victim: PATCH DisruptionTarget, then DELETE with its UID and its own grace period.
 3. An `all` unit: DisruptionTarget on every pod, then on the PodGroup, and only then the deletions. The word on the
    PodGroup is the point of no return: a unit that has it and has lost pods is what `resume` finishes, so that no unit
@@ -13,9 +13,9 @@ next one can finish:
 5. What was marked and is not deleted after all, because the preemption failed, gets DisruptionTarget=False.
 
 Invariants: every preemption that was started ends in exactly one call of `done` or `failed`, or is cancelled by
-`aclose`; after a failure no further victim is begun, but a unit whose deletion had begun is finished, as often as it
-takes; nothing is called for a victim that is terminating, or that the API does not have any more; two preemptors that
-decided on the same victim make its calls once.
+`aclose`. After a failure no further victim is begun, but the deletion of a unit that has begun is finished, with as
+many attempts as it takes. No calls are made for a victim that is terminating, or that the API does not have any more.
+Two preemptors that decided on the same victim make its calls once.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ PARALLEL: Final = WORKERS
 
 
 class PreemptionListener(TroubleListener, Protocol):
-    """Who is notified of what happens (`reprieve.observability.observer.Observer`)."""
+    """Receives the outcome of evictions and preemptions (`reprieve.observability.observer.Observer`)."""
 
     def evicted(self, pod: PodRecord, preemption: Preemption, *, now: float) -> None:
         """The calls for a victim were made."""
@@ -57,10 +57,10 @@ Release = Callable[[PodRecord], Awaitable[bool]]
 
 
 class GoneError(ClientError):
-    """Who needed the room does not exist any more."""
+    """The preemptor does not exist any more."""
 
 
-class Preemptor:
+class PreemptionExecutor:
     """See the module docstring. Made and used in one event loop; `aclose` it.
 
     `done(key)` and `failed(preemption, error)` are called when a preemption ends; `release` takes back victims that are
@@ -122,11 +122,12 @@ class Preemptor:
             self._failed(preemption, error)
 
     def resume(self, cluster: ClusterState) -> None:
-        """Finish the `all` units that a killed scheduler left partly evicted. Once, when the picture is complete.
+        """Finish the `all` units that a killed scheduler left partly evicted. Once, when the cluster cache is complete.
 
-        A unit is past the point of no return if its group says so and all of it that runs is marked; it is begun if
-        pods of it terminate, or fewer run than it needs, or somebody waits for the node of one of them. What is marked
-        and not begun goes back to normal if nobody wants it within a minute.
+        A unit is past the point of no return if its group is marked and all of its running pods are. Its eviction has
+        begun if pods of it terminate, or fewer run than it needs, or a pending pod of higher priority is
+        nominated to the node of one of them. A unit that is marked and not begun loses the marks if no preemption
+        chooses it within a minute.
         """
         every: list[Group] = [*cluster.groups.values(), *cluster.trees.composites.values()]
         for unit in every:
@@ -151,7 +152,7 @@ class Preemptor:
         return any(self._conditions.is_disrupted(one.ref) for one in groups)
 
     async def aclose(self) -> None:
-        """Stop; nobody is notified any more."""
+        """Stop; no outcome is reported any more."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -192,11 +193,11 @@ class _Run:
         self._released: set[str] = set()
         """UIDs of victims that were only reserved, and have given that up."""
         self._deleted: set[str] = set()
-        """UIDs of victims whose deletion the API has confirmed."""
+        """UIDs of victims that the API has confirmed as deleted."""
         self._tried: set[str] = set()
-        """UIDs of victims whose deletion was asked for."""
+        """UIDs of victims for which a deletion was sent."""
         self._doubtful: set[str] = set()
-        """UIDs of victims whose deletion failed, and may be carried out all the same."""
+        """UIDs of victims for which the deletion failed, and may be carried out all the same."""
         self._marked: set[str] = set()
         """UIDs of victims, and units, that are to be notified if they stay."""
         self._mark = means.conditions.disruption_target(first, by=preemption.kind)
@@ -246,7 +247,7 @@ class _Run:
             raise self._error
 
     async def _nominate(self) -> None:
-        """Wait until the API knows for whom the victims leave."""
+        """Wait until the nominations of the preemptors are written."""
         await asyncio.gather(*(self._means.conditions.written(pod) for pod, _ in self._preemption.nominations))
 
     async def _release(self, pod: PodRecord) -> None:
@@ -269,7 +270,7 @@ class _Run:
         """Raise if no further victim may be begun."""
         self._raise()
         if not self._means.wanted(self._preemption.key):
-            raise GoneError("who needed the room does not exist any more")
+            raise GoneError("the preemptor does not exist any more")
 
     # -- one unit --------------------------------------------------------------------------------------
 

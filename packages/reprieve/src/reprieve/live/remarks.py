@@ -15,8 +15,8 @@ from kube_rules.work_annotations import ClassTerms, annotation_problems
 class AnnotationRemarks:
     """`report(object, problem)` is called when a problem appears; again only after it was gone or another one.
 
-    Kept: the problems of objects that have some, and objects whose annotations need a grant. `classes`: the terms of
-    PriorityClasses by name, as they are at each moment.
+    It keeps the problems of objects that have some, and the objects with annotations that need a grant. `classes`: the
+    terms of PriorityClasses by name, as they are at each moment.
     """
 
     def __init__(

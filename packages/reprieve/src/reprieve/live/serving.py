@@ -12,8 +12,8 @@ On loopback the Host header must say so, or a web page could read it by way of a
 Beyond loopback there is always TLS; without a certificate file a self-signed one is made, kept in memory only.
 
 Invariants: answers of the API server about tokens are kept a short while, by the token's hash, and refusals are not
-kept longer than permissions; nothing here waits on the scheduling loop or makes it wait; the server never shows who
-asked what went wrong beyond a status and a word.
+kept longer than permissions; nothing here waits on the scheduling loop or makes it wait; of an error the server never
+shows a client more than a status and a word.
 """
 
 from __future__ import annotations
@@ -117,14 +117,14 @@ class Health:
 
 
 class DelegatedAuth:
-    """Asks the API server who a token belongs to and whether they may get a path; answers are kept ten seconds."""
+    """Asks the API server for the user of a token and its right to `get` a path; answers are kept ten seconds."""
 
     def __init__(self, client: ApiClient) -> None:
         self._client = client
         self._known: dict[tuple[bytes, str], tuple[float, int]] = {}
 
     async def __call__(self, token: str, path: str) -> int:
-        """200, 401 (nobody knows the token), 403 (may not) or 500 (the API server could not be asked)."""
+        """Return 200, 401 (unknown token), 403 (not allowed) or 500 (the API server could not be asked)."""
         key = (hashlib.sha256(token.encode()).digest(), path)
         now = asyncio.get_running_loop().time()
         known = self._known.get(key)
@@ -297,7 +297,7 @@ class Server:
         return _listed(await self._evictions(seconds) if self._evictions is not None else ())
 
     async def _refused(self, request: web.Request, *, local_token: bool) -> web.Response | None:
-        """None, or the answer for somebody who may not read this."""
+        """Return the refusal for a client that may not read this, or else None."""
         options = self.options
         token = _bearer(request)
         if options.token is not None and token is not None and _same(token, options.token):
@@ -359,7 +359,7 @@ def tls_context(options: ServingOptions) -> ssl.SSLContext:
         context.load_cert_chain(options.certificate, options.key)
         return context
     certificate, key = self_signed((*options.names, options.host))
-    # OpenSSL reads files only; this one is gone before anybody connects.
+    # OpenSSL reads files only; this one is deleted before a client can connect.
     with tempfile.TemporaryDirectory(prefix="reprieve-") as place:
         file = Path(place) / "server.pem"
         file.touch(mode=0o600)

@@ -1,7 +1,7 @@
 """Calls for victims that more than one preemption decided on: each is made once, and all callers get its result.
 
 Two preemptors may choose the same victim before the watch brings what the first call for it did (preemption.md 7.1).
-Who comes second waits for the first one's call; one that failed is made anew.
+The second caller waits for the call of the first; a call that failed is made again.
 
 Invariant: a call that succeeded is remembered until the watch must have brought it, for what it was made for.
 """

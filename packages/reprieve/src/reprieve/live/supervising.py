@@ -1,11 +1,11 @@
 """A child process that is kept running, and that does not outlive its parent.
 
-A *tied* child reads its standard input, a pipe whose other end only the parent holds: when the parent is gone, however
-it died, the pipe ends and so does the child (`tie`). The child has a process group of its own, so that Ctrl-C reaches
-the parent alone, which stops things in order.
+A *tied* child reads its standard input, a pipe of which only the parent has the other end: when the parent is gone,
+however it died, the pipe ends and so does the child (`tie`). The child has a process group of its own, so that Ctrl-C
+reaches the parent alone, which stops things in order.
 
-Invariants: at most one child at a time; one that dies is started again, soon at first and later and later while it
-keeps dying; one that says its input is bad before it has run well is not; when `run` has ended the child has, too.
+Invariants: there is at most one child at a time. A child that dies is started again, with a delay that grows while it
+keeps dying, unless it reports bad input before it has run well. When `run` has ended, so has the child.
 """
 
 from __future__ import annotations
@@ -66,8 +66,9 @@ class Supervisor:
     """Keeps one tied child running while `run` runs.
 
     `final` are exit codes after which it is not started again, until it is known to have run well (`proven`): its input
-    was good then, and what is wrong now, a port that somebody else took meanwhile, may pass. `report` is called with
-    a short text whenever it died. What the child writes goes to the descriptor `output`, by default our stderr.
+    was good then, and what is wrong now may pass, such as a port that another process took meanwhile. `report` is
+    called with a short text whenever the child died. What the child writes goes to the descriptor `output`, by default
+    our stderr.
     """
 
     def __init__(
@@ -87,7 +88,7 @@ class Supervisor:
         self._process: asyncio.subprocess.Process | None = None
         self.starts = 0
         self.proven = False
-        """Whether it has run well; to be set by who sees it."""
+        """Whether it has run well; the code that observes the child sets it."""
 
     @property
     def pid(self) -> int | None:

@@ -1,7 +1,8 @@
-"""The calls that are made for victims, each once, and what is done when a unit stays behind half evicted.
+"""Make the calls for victims, each once, and repair units that are left partly evicted.
 
-A unit whose pods are marked and not all deleted is either *finished*, as often as it takes, or *spared*: told by
-DisruptionTarget=False that it stays (preemption.md 7.5).  Nobody is spared whom another preemption evicts now.
+A unit with marked pods of which not all are deleted is either *finished*, with as many attempts as it takes, or
+*spared*: DisruptionTarget=False states that it stays (preemption.md 7.5).  A pod or unit that another preemption evicts
+now is not spared.
 """
 
 from __future__ import annotations
@@ -24,16 +25,16 @@ _REPAIR_EVERY: Final = 5.0
 _MARK: Final = "mark"
 _DELETE: Final = "delete"
 _DOUBTFUL: Final = 12
-"""How often pods are looked at whose deletion may still be carried out, `_REPAIR_EVERY` seconds apart."""
+"""The number of checks of pods that may still be deleted, `_REPAIR_EVERY` seconds apart."""
 _SPARED_AFTER: Final = 2
-"""After so many looks, one at once, at pods of which none goes, the marks are taken back."""
+"""The number of checks, the first at once, after which the marks are taken back if none of the pods is deleted."""
 
 
 class TroubleListener(Protocol):
-    """Who is notified of trouble (`reprieve.observability.observer.Observer`)."""
+    """Receives reports of trouble (`reprieve.observability.observer.Observer`)."""
 
     def trouble(self, where: str, text: str) -> None:
-        """Something went wrong that nobody else says."""
+        """Report an error that is not reported elsewhere."""
 
 
 class VictimCalls:
@@ -44,7 +45,7 @@ class VictimCalls:
         self._conditions = conditions
         self._shared = SingleFlight(clock)
         self._unmarked: dict[str, PodRecord] = {}
-        """Pods by UID whose condition was taken back, which their records may not know yet."""
+        """Pods by UID that lost the condition again; their records may not show that yet."""
 
     def begin(self, units: Iterable[PreemptionUnit]) -> None:
         """A preemption of these begins."""
@@ -102,9 +103,9 @@ class VictimCalls:
     def unmark(
         self, group: Group | None, pods: Iterable[PodRecord]
     ) -> tuple[list[PodRecord], list[asyncio.Future[None]]]:
-        """Begin to take DisruptionTarget back from who stays; the pods that are concerned, and the writes under way.
+        """Begin to take DisruptionTarget back from pods that stay; return these pods, and the writes under way.
 
-        Nobody is notified of a unit, or a pod, that another preemption evicts now.
+        Nothing is written for a unit, or a pod, that another preemption evicts now.
         """
         if group is not None and self._shared.wanted(unit_key(group)):
             return [], []
@@ -150,21 +151,21 @@ class UnitRepairs:
     def reconsider(self, group: Group | None, pods: Iterable[PodRecord], doubtful: Iterable[PodRecord]) -> None:
         """Finish or spare a unit (without a group: a pod) of which a deletion failed before any was confirmed.
 
-        `doubtful`: the pods whose deletion may have been carried out all the same. If one of the unit goes, all follow.
-        Otherwise the unit is spared: at once where nothing is doubtful, else when the API has shown for some seconds
-        that none goes. Doubtful pods are looked at for a minute.
+        `doubtful`: the pods that may have been deleted all the same. If one pod of the unit is deleted, all follow.
+        Otherwise the unit is spared: at once if no pod is doubtful, else when the API has shown for some seconds that
+        none is deleted. Doubtful pods are checked for a minute.
         """
         self._spawn(self._reconsider(group, list(pods), list(doubtful)))
 
     def leave(self, group: Group, pods: Iterable[PodRecord], marked: Callable[[], bool]) -> None:
-        """A unit is marked and not begun: the mark is taken back if nobody wants it within a minute.
+        """Take the mark back from a unit that is not begun, if no preemption chooses it within a minute.
 
-        `marked`: whether the PodGroup itself has it then.
+        `marked`: returns whether the PodGroup itself has the mark then.
         """
         self._spawn(self._leave(group, list(pods), marked))
 
     def spare(self, group: Group | None, pods: Iterable[PodRecord]) -> None:
-        """Take DisruptionTarget back from who stays, as often as it takes."""
+        """Take DisruptionTarget back from pods that stay, with as many attempts as it takes."""
         staying, written = self._calls.unmark(group, pods)
         if written:
             self._spawn(self._spared(group, staying, written))

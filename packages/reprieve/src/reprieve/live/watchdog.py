@@ -1,6 +1,6 @@
 """Calls of third-party plugins in threads of their own, with a deadline (scheduling.md 5).
 
-Each plugin object gets one thread, made when it is first called.  Whoever calls waits for the answer, so that nothing
+Each plugin object gets one thread, made when it is first called.  The caller waits for the answer, so that nothing
 runs side by side as long as plugins behave.  A call that takes longer than the limit is given up: the attempt fails,
 the plugin counts as *stuck* and fails every further attempt at once, and the scheduler goes on.  When the call returns
 after all, its answer is dropped and the plugin is called again.
@@ -102,7 +102,7 @@ class Watchdog(CallPolicy):
 
     def stuck(self) -> list[str]:
         """Names of plugins that have not returned from a call that was given up."""
-        return sorted(worker.who.name for worker in list(self._workers.values()) if worker.stuck is not None)
+        return sorted(worker.plugin.name for worker in list(self._workers.values()) if worker.stuck is not None)
 
     def close(self) -> None:
         """End the threads that wait for calls; those that are stuck end when they return."""
@@ -113,9 +113,9 @@ class Watchdog(CallPolicy):
     def _returned(self, worker: _Worker, call: _PluginCall) -> None:
         if worker.stuck is call:
             worker.stuck = None
-            who, took = worker.who.name, self._clock() - call.began
-            text = f"{call.point} plugin {who!r} returned after {took:.1f} s: it is called again"
-            self.report(PluginIncident(who, call.point, "recovered", text))
+            plugin, took = worker.plugin.name, self._clock() - call.began
+            text = f"{call.point} plugin {plugin!r} returned after {took:.1f} s: it is called again"
+            self.report(PluginIncident(plugin, call.point, "recovered", text))
 
 
 _current = threading.local()
@@ -123,9 +123,9 @@ _current = threading.local()
 
 
 def _done(function: Callable[[], Any]) -> tuple[Callable[[], Any], BaseException | None]:
-    """Do it; what comes back first returns the value, or raises what was raised (second), in whoever calls that.
+    """Call the function; return a function that hands its outcome to the caller, and what was raised.
 
-    Whatever is raised must not end the thread that does it unheard.
+    The returned function returns the value or raises what was raised. No error may end the calling thread unnoticed.
     """
     try:
         value = function()
@@ -191,7 +191,7 @@ class _Request:
         self.outcome: SimpleQueue[Callable[[], Any]] = SimpleQueue()
 
     def serve(self) -> None:
-        """Do it and hand the outcome over. A person's Ctrl-C meanwhile ends who waits as well."""
+        """Call the function and hand the outcome over. A Ctrl-C meanwhile ends the waiting thread as well."""
         answer, raised = _done(self._function)
         self.outcome.put(answer)
         if raised is not None and is_ctrl_c(raised):
@@ -201,11 +201,11 @@ class _Request:
 class _Worker:
     """The thread of one plugin. `stuck` is a call that was given up and has not returned."""
 
-    def __init__(self, who: Plugin) -> None:
-        self.who = who
+    def __init__(self, plugin: Plugin) -> None:
+        self.plugin = plugin
         self.calls: SimpleQueue[_PluginCall | None] = SimpleQueue()
         self.stuck: _PluginCall | None = None
-        self.thread = threading.Thread(target=self._work, name=f"plugin {who.name}", daemon=True)
+        self.thread = threading.Thread(target=self._work, name=f"plugin {plugin.name}", daemon=True)
         self.thread.start()
 
     def _work(self) -> None:
@@ -215,7 +215,7 @@ class _Worker:
 
 def _stuck(worker: _Worker, call: _PluginCall, limit: float) -> PluginIncident:
     """What to log: with where in its code the plugin is."""
-    name = worker.who.name
+    name = worker.plugin.name
     text = (
         f"{call.point} plugin {name!r} gave no answer within {limit:g} s: "
         "it counts as stuck, and its attempts fail until it returns"

@@ -13,7 +13,7 @@ second it is sent again (preemption.md 7.7).
 
 Invariants: whatever is written about a pod or group carries its UID, so that it never hits another object of the same
 name; the future of a call ends with None, with the error of the last attempt, or with LeadershipLostError; an error
-that nobody asks for makes no noise. Sources: scheduling.md 2, preemption.md 7.2, api.md "Kinds it writes".
+that no caller retrieves causes no warning. Sources: scheduling.md 2, preemption.md 7.2, api.md "Kinds it writes".
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from reprieve.framework.instructions import CreateObject, DeleteObject, PatchObj
 EVENTS: Final = Resource("events.k8s.io", "v1", "events", "Event", True)
 _PODS: Final = "/api/v1/namespaces/"
 _BRIEF: Final = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
-"""Metadata are answer enough: nobody reads what a patch made of the object, the informer will tell."""
+"""Ask for metadata only: the result of a patch is not read; the informer brings the changed object."""
 _REREADS: Final = 10
 _encode: Final = msgspec.json.Encoder().encode
 
@@ -75,7 +75,7 @@ class Writes:
         self._binds: dict[str, asyncio.Future[None]] = {}
         """By UID, until they have ended."""
         self._sent: set[str] = set()
-        """UIDs whose binding has been sent, or is just about to be."""
+        """UIDs of pods for which the binding has been sent, or is just about to be."""
 
     # -- pods --------------------------------------------------------------------------------------
 
@@ -244,7 +244,7 @@ class Writes:
             except ApiError as error:
                 if error.code == 404 and target and where.api_version in FOREIGN_VERSIONS:
                     target = ""  # the object was just there: it is the subresource that is not
-                elif error.code != 409 or turn == _REREADS - 1:  # somebody wrote in between: read again
+                elif error.code != 409 or turn == _REREADS - 1:  # another client wrote in between: read again
                     raise
             else:
                 return
@@ -294,7 +294,7 @@ class Writes:
         return self._pool.submit(f"{instruction.kind} {instruction.namespace}/{instruction.name}", act)
 
     def create_object(self, instruction: CreateObject) -> asyncio.Future[None]:
-        """Create an object. 409 if it exists already, unless an attempt whose outcome is unsure may have made it."""
+        """Create an object. 409 if it exists already, unless an attempt with an unsure outcome may have created it."""
         where = self._resource(instruction.kind)
         if where is None:
             return _failed(UnservedError(f"{instruction.kind} is not served"))
