@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 from kube_standin.storage import SqliteLog, StorageError, Store, open_log
-from kube_standin.storage.mark import Contents, Mark, Row, digest_of
+from kube_standin.storage.mark import Contents, LogRow, Mark, digest_of
 from kube_standin.storage.recovery import FORMAT, mark_path
 from tests.waiting import DEADLINE
 
@@ -328,7 +328,7 @@ def test_a_file_without_a_mark_from_before_is_taken_over(tmp_path: Path) -> None
 
 def test_a_log_adds_up_to_its_rows_and_an_empty_one_to_nothing() -> None:
     """Marks that an earlier release wrote are compared with these sums."""
-    rows = [Row(revision, "things", "ns", "a", revision == 3, b"{}") for revision in (2, 3)]
+    rows = [LogRow(revision, "things", "ns", "a", revision == 3, b"{}") for revision in (2, 3)]
     digests = [digest_of(row, zlib.crc32(row.body)) for row in rows]
     whole = Contents().plus(digests)
     assert whole == (0, 2, sum(digests) % 2**64)

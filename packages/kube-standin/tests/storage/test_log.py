@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from kube_standin.storage import log as log_module
-from kube_standin.storage.log import FORMAT, Row, SqliteLog, StorageError, open_log
+from kube_standin.storage.log import FORMAT, LogRow, SqliteLog, StorageError, open_log
 from kube_standin.storage.mark import Mark
 from kube_standin.storage.recovery import mark_path
 
 
-def row(revision: int, *, name: str = "a", deleted: bool = False, body: bytes = b'{"metadata":{}}') -> Row:
-    return Row(revision, "pods", "default", name, deleted, body)
+def row(revision: int, *, name: str = "a", deleted: bool = False, body: bytes = b'{"metadata":{}}') -> LogRow:
+    return LogRow(revision, "pods", "default", name, deleted, body)
 
 
 def digest(path: Path) -> str:

@@ -25,7 +25,7 @@ from kube_standin.storage import (
     Stored,
     Subscription,
 )
-from kube_standin.storage.log import Row
+from kube_standin.storage.log import LogRow
 from kube_standin.storage.store import COMPACT_STEP, StoreLimits, as_object
 
 NAMES = ("a", "b", "c")
@@ -210,7 +210,7 @@ class RecordingLog(CommitLog):
         self.batches: list[list[int]] = []
         self.broken = False
 
-    def append(self, rows: Sequence[Row]) -> None:
+    def append(self, rows: Sequence[LogRow]) -> None:
         if self.broken:
             raise StorageError("disk full")
         self.batches.append([row.revision for row in rows])

@@ -156,7 +156,7 @@ def test_all_waiting_lists_groups_and_pods_that_wait(run: Run, cluster: str) -> 
         (("deploymint/sweep", "-f", "@"), 2, 'error: no kind "deploymint", did you mean "deployment"?'),
         (("pod/none", "-f", "@"), 1, 'error: pod "none" not found in namespace "default"'),
         (("pod/x", "-f", "@", "--records", "r"), 2, "error: -f explains manifests"),
-        (("pod/x", "--all-waiting"), 2, "error: --all-waiting is about everybody"),
+        (("pod/x", "--all-waiting"), 2, "error: --all-waiting explains all pending workloads"),
         (("--all-waiting",), 2, "error: nothing to plan"),
     ],
 )

@@ -65,7 +65,7 @@ def test_a_cluster_that_is_watched_is_read_again_every_two_seconds(
     assert ended.out.count("1 pending workload\n") == 3
     assert ended.err.splitlines() == [
         "warning: leases are not readable",
-        "in a cluster of more than 3 objects it is not tried what would help: ask explain",
+        "suggestions skipped: more than 3 objects. Run `reprieve explain` to see what would help.",
         *["warning: leases are not readable"] * 2,
     ]
     once = run(*ASKED)

@@ -261,7 +261,7 @@ def test_in_a_large_cluster_the_queue_tries_no_suggestions(
     (item,) = ask("queue", documents=pod("huge", "7", 1))["items"]
     assert item["help"] == []
     ended = run("queue", "-f", tmp_path / "cluster.yaml")
-    expected = "in a cluster of more than 3 objects it is not tried what would help: ask explain\n"
+    expected = "suggestions skipped: more than 3 objects. Run `reprieve explain` to see what would help.\n"
     assert ended.err == expected
     assert "tried" not in run("queue", "-f", tmp_path / "cluster.yaml", "--no-suggest").err
     ask("queue", documents=pod("ready", "1"))

@@ -21,7 +21,7 @@ from reprieve.client.credentials import Credential
 from reprieve.client.errors import ConfigError, UnreachableError
 from reprieve.client.kubeconfig import read_kubeconfig
 from reprieve.client.tls import CHECK_FILES_SECONDS, TlsContexts
-from reprieve.client.transport import Answer
+from reprieve.client.transport import ApiResponse
 from tests.client.clock import FakeClock
 from tests.client.scripted import answer, client_of, scripted
 from tests.client.test_credentials import exec_credential, printing
@@ -264,7 +264,7 @@ def test_nothing_secret_of_a_connection_is_in_its_text(tmp_path: Path) -> None:
         assert "s3cret" not in repr(part)
     assert all("visible" in repr(part) for part in parts[1:])
     carried = Credential("Bearer s3cret", (b"s3cret", b"s3cret"))
-    answered = Answer(200, {"Set-Cookie": "s3cret"}, b"s3cret")
+    answered = ApiResponse(200, {"Set-Cookie": "s3cret"}, b"s3cret")
     kubeconfig = tmp_path / "visible"
     user, cluster = {"token": "s3cret"}, {"server": "https://api", "proxy-url": "http://u:s3cret@p"}
     entries = {"users": [{"name": "s3cret", "user": user}], "clusters": [{"name": "s3cret", "cluster": cluster}]}
@@ -272,7 +272,7 @@ def test_nothing_secret_of_a_connection_is_in_its_text(tmp_path: Path) -> None:
     kubeconfig.write_text(json.dumps({**entries, "contexts": [context]}))
     merged = read_kubeconfig([kubeconfig], explicit=True)
     assert merged.connection("s3cret").identity.token == "s3cret"
-    assert (repr(carried), repr(answered)) == ("Credential()", "Answer(status=200)")
+    assert (repr(carried), repr(answered)) == ("Credential()", "ApiResponse(status=200)")
     assert "visible" in repr(merged)
     assert "s3cret" not in repr(merged)
     assert (TlsSettings().insecure, plugin.provide_cluster_info) == (False, False)

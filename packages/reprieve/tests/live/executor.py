@@ -19,7 +19,7 @@ from reprieve.client.clock import REAL_CLOCK, Clock
 from reprieve.client.discovery import Served, discover
 from reprieve.client.informer import InformerOptions
 from reprieve.client.pacing import BackoffPolicy
-from reprieve.client.transport import Answer, ApiClient
+from reprieve.client.transport import ApiClient, ApiResponse
 from reprieve.framework.gates import FeatureGates
 from reprieve.framework.profile import Profile
 from reprieve.live.app import Scheduler
@@ -127,7 +127,7 @@ class Running:
 async def running(
     server: Serving,
     *,
-    script: Callable[[Call, Send], Awaitable[Answer]] | None = None,
+    script: Callable[[Call, Send], Awaitable[ApiResponse]] | None = None,
     asynchronous: bool = True,
     kinds: Sequence[str] = KINDS,
     kind: type[FaultyClient] = FaultyClient,

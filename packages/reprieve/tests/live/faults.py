@@ -18,11 +18,11 @@ from kube_standin.server.serving import ServeOptions, Serving, serving
 from reprieve.client.discovery import Resource
 from reprieve.client.errors import ApiError
 from reprieve.client.kubeconfig import connect
-from reprieve.client.transport import MERGE_PATCH, Answer, ApiClient, Limits
+from reprieve.client.transport import MERGE_PATCH, ApiClient, ApiResponse, Limits
 from tests.waiting import DEADLINE
 
 Json = dict[str, Any]
-Send = Callable[[], Awaitable[Answer]]
+Send = Callable[[], Awaitable[ApiResponse]]
 
 
 class Call:
@@ -41,10 +41,10 @@ class Call:
         return self.method != "GET"
 
 
-Script = Callable[[Call, Send], Awaitable[Answer]]
+Script = Callable[[Call, Send], Awaitable[ApiResponse]]
 
 
-async def _plain(_call: Call, send: Send) -> Answer:
+async def _plain(_call: Call, send: Send) -> ApiResponse:
     return await send()
 
 
@@ -57,12 +57,12 @@ class FaultyClient(ApiClient):
         super().__init__(*args, **named)
         self.calls: list[Call] = []
 
-    async def _once(self, method: str, path: str, query: Any, data: bytes | None, *more: Any) -> Answer:
+    async def _once(self, method: str, path: str, query: Any, data: bytes | None, *more: Any) -> ApiResponse:
         call = Call(method, path, data)
         if call.writes:
             self.calls.append(call)
 
-        async def send() -> Answer:
+        async def send() -> ApiResponse:
             return await super(FaultyClient, self)._once(method, path, query, data, *more)
 
         return await self.script(call, send)

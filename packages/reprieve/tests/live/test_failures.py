@@ -12,7 +12,7 @@ from dataclasses import replace
 import pytest
 
 from reprieve.client.errors import ApiError, UnreachableError
-from reprieve.client.transport import Answer, ApiClient
+from reprieve.client.transport import ApiClient, ApiResponse
 from tests.live.executor import Running, leave, leaving, pods, running, until
 from tests.live.faults import Call, Json, Send, cluster, create, pod
 from tests.live.worlds import GANG, SINGLE, UNIT, WORLDS, World
@@ -162,7 +162,7 @@ class LastCall:
     def over(self) -> bool:
         return self._held and not self._under_way
 
-    async def __call__(self, call: Call, send: Send) -> Answer:
+    async def __call__(self, call: Call, send: Send) -> ApiResponse:
         if not call.writes or "/events" in call.path:
             return await send()
         if not self._left:
@@ -221,7 +221,7 @@ class Faulty:
         self.healed = False
         self.met = 0
 
-    async def __call__(self, call: Call, send: Send) -> Answer:
+    async def __call__(self, call: Call, send: Send) -> ApiResponse:
         if self.healed or str(call) != self._target:
             return await send()
         self.met += 1
@@ -351,7 +351,7 @@ def test_a_victim_that_is_gone_counts_as_done(world: World, again: bool) -> None
         name = target.split("/")[2]
         vanished = False
 
-        async def script(call: Call, send: Send) -> Answer:
+        async def script(call: Call, send: Send) -> ApiResponse:
             nonlocal vanished
             if str(call) == target and not vanished:
                 vanished = True
@@ -388,7 +388,7 @@ def test_nobody_leaves_for_a_preemptor_that_is_gone(world: World) -> None:
     """9: no victim without a preemptor: it goes just before its nomination is written."""
 
     async def run() -> None:
-        async def script(call: Call, send: Send) -> Answer:
+        async def script(call: Call, send: Send) -> ApiResponse:
             if str(call) == status_of(world.preemptors[0]):
                 await leave(client, *world.preemptors)
             return await send()

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from reprieve.client.informer import ChangeKind
-from reprieve.client.transport import Answer, ApiClient
+from reprieve.client.transport import ApiClient, ApiResponse
 from tests.live.executor import Running, leave, leaving, placed, pods, running, until
 from tests.live.faults import Call, Json, Send, cluster, create, group, node, pod, priority_class
 
@@ -34,7 +34,7 @@ class Held:
     def let_go(self) -> None:
         self._open.set()
 
-    async def __call__(self, call: Call, send: Send) -> Answer:
+    async def __call__(self, call: Call, send: Send) -> ApiResponse:
         if not self._holds(call):
             return await send()
         if self._answered:

@@ -18,7 +18,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 from prometheus_client.parser import text_string_to_metric_families
 
 from reprieve.client.errors import ClientError, ConfigError
-from reprieve.client.transport import Answer
+from reprieve.client.transport import ApiResponse
 from reprieve.live import serving
 from reprieve.live.serving import Health, Server, ServingOptions, self_signed
 from reprieve.observability.metrics import Metrics
@@ -286,7 +286,7 @@ class Reviews:
         self.last = msgspec.json.decode(how.pop("body"))
         self.how = how
         body = msgspec.json.encode({"status": self.status[resource]})
-        return Answer(200, {}, body)
+        return ApiResponse(200, {}, body)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from reprieve.client.clock import REAL_CLOCK
-from reprieve.client.transport import MERGE_PATCH, STRATEGIC_MERGE_PATCH, Answer, ApiClient
+from reprieve.client.transport import MERGE_PATCH, STRATEGIC_MERGE_PATCH, ApiClient, ApiResponse
 from tests.live.executor import leave, leaving, placed, pods, running, until
 from tests.live.faults import PATHS, Call, Json, Send, cluster, create, group, node, pod, priority_class, read
 from tests.live.worlds import HIGH, UNIT, high
@@ -51,7 +51,7 @@ def test_a_unit_that_was_marked_and_stays_gets_preemption_failed(begun: str) -> 
     async def run() -> None:
         gone = False
 
-        async def script(call: Call, send: Send) -> Answer:
+        async def script(call: Call, send: Send) -> ApiResponse:
             nonlocal gone
             if str(call) == begun and not gone:
                 gone = True
@@ -194,7 +194,7 @@ def test_two_preemptors_of_one_victim_make_its_calls_once() -> None:
         held = asyncio.Event()
         waiting: list[str] = []
 
-        async def script(call: Call, send: Send) -> Answer:
+        async def script(call: Call, send: Send) -> ApiResponse:
             if call.method == "DELETE":
                 waiting.append(str(call))
                 await held.wait()

@@ -22,7 +22,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
-from kube_standin.storage.mark import Contents, Mark, Row, digest_of
+from kube_standin.storage.mark import Contents, LogRow, Mark, digest_of
 from kube_standin.storage.recovery import (
     FORMAT,
     DamagedError,
@@ -36,7 +36,7 @@ from kube_standin.storage.recovery import (
     salvage,
 )
 
-__all__ = ["FORMAT", "CommitLog", "Row", "SqliteLog", "StorageError", "open_log"]
+__all__ = ["FORMAT", "CommitLog", "LogRow", "SqliteLog", "StorageError", "open_log"]
 
 log = logging.getLogger("reprieve.apiserver")
 
@@ -59,14 +59,14 @@ class CommitLog:
     compacted = 0
     """Changes up to this revision may be missing from :meth:`rows`."""
 
-    def rows(self) -> Iterator[Row]:
+    def rows(self) -> Iterator[LogRow]:
         """Yield what is kept, in revision order."""
         return iter(())
 
-    def append(self, rows: Sequence[Row]) -> None:
+    def append(self, rows: Sequence[LogRow]) -> None:
         """Make ``rows`` durable together; raises StorageError if that failed and nothing was written."""
 
-    def compact(self, revision: int, superseded: Iterable[Row]) -> None:
+    def compact(self, revision: int, superseded: Iterable[LogRow]) -> None:
         """Forget the given rows and remember that history starts after ``revision``."""
 
     def checkpoint_due(self) -> bool:
@@ -186,22 +186,22 @@ class SqliteLog(CommitLog):
             run(f"PRAGMA user_version={FORMAT}")
             run("COMMIT")
 
-    def rows(self) -> Iterator[Row]:
+    def rows(self) -> Iterator[LogRow]:
         """Yield every kept change in revision order."""
         cursor = self._connection.execute(
             "SELECT revision, resource, namespace, name, deleted, body FROM changes ORDER BY revision"
         )
         for revision, resource, namespace, name, deleted, body in cursor:
-            yield Row(revision, resource, namespace, name, bool(deleted), body)
+            yield LogRow(revision, resource, namespace, name, bool(deleted), body)
 
-    def append(self, rows: Sequence[Row]) -> None:
+    def append(self, rows: Sequence[LogRow]) -> None:
         """Write ``rows`` in one transaction, then the mark; on failure nothing of them is kept."""
         summed = [(row, zlib.crc32(row.body)) for row in rows]
         self._commit("written", lambda: insert(self._connection, summed))
         self._note(rows[-1].revision, self._contents.plus(digest_of(row, crc) for row, crc in summed))
         self._appended += _COMMIT_BYTES + sum(len(row.body) for row in rows)
 
-    def compact(self, revision: int, superseded: Iterable[Row]) -> None:
+    def compact(self, revision: int, superseded: Iterable[LogRow]) -> None:
         """Delete superseded rows and move the start of history, in one transaction."""
         gone = list(superseded)
         before = self._contents

@@ -32,7 +32,7 @@ _MOD = 2**64
 
 
 @dataclass(frozen=True)
-class Row:
+class LogRow:
     """One change as it is kept: the body is JSON bytes; ``deleted`` marks the end of the object."""
 
     revision: int
@@ -43,7 +43,7 @@ class Row:
     body: bytes
 
 
-def digest_of(row: Row, body_crc: int) -> int:
+def digest_of(row: LogRow, body_crc: int) -> int:
     """Return 64 bits over everything in a row (``body_crc`` is the CRC-32 of its body)."""
     head = f"{row.revision}\0{row.resource}\0{row.namespace}\0{row.name}\0{int(row.deleted)}"
     return zlib.crc32(head.encode(), body_crc) << 32 | body_crc

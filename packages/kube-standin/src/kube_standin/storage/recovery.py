@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from kube_standin.storage.mark import Contents, Mark, Marked, Row, digest_of
+from kube_standin.storage.mark import Contents, LogRow, Mark, Marked, digest_of
 
 APPLICATION_ID = 0x52505256
 """SQLite application_id of our files: the letters RPRV."""
@@ -111,7 +111,7 @@ def create(
         connection.close()
 
 
-def insert(connection: sqlite3.Connection, rows: list[tuple[Row, int]]) -> None:
+def insert(connection: sqlite3.Connection, rows: list[tuple[LogRow, int]]) -> None:
     """Insert rows with the checksums of their bodies."""
     connection.executemany(
         "INSERT INTO changes VALUES (?, ?, ?, ?, ?, ?, ?)",
@@ -164,7 +164,7 @@ def _read_all(path: Path, connection: sqlite3.Connection, until: int, version: i
     later: list[int] = []
     top = compacted
     for *columns, crc in connection.execute(f"SELECT {_COLUMNS} FROM changes ORDER BY revision"):
-        row = Row(*columns)
+        row = LogRow(*columns)
         if zlib.crc32(row.body) != crc:
             raise _damaged(path, f"checksum of revision {row.revision}")
         (digests if row.revision <= until else later).append(digest_of(row, crc))
@@ -221,14 +221,14 @@ def _damaged(path: Path, why: str) -> DamagedError:
 # -- going on with what is left
 
 
-def _readable(path: Path) -> Iterator[tuple[Row, int]]:
+def _readable(path: Path) -> Iterator[tuple[LogRow, int]]:
     """Yield the rows that can be read: from the front to the first damage, then from the back."""
     seen: set[int] = set()
     for order in ("ASC", "DESC"):
         try:
             with contextlib.closing(sqlite3.connect(**connect_arguments(path, reading=True))) as connection:
                 for *columns, crc in connection.execute(f"SELECT {_COLUMNS} FROM changes ORDER BY revision {order}"):
-                    row = Row(*columns)
+                    row = LogRow(*columns)
                     if row.revision in seen:
                         break
                     seen.add(row.revision)
@@ -244,7 +244,7 @@ def salvage(path: Path, marked: Marked | None, database: bytes) -> str:
     Only the newest state of each object is kept. Revisions go on after everything that was acknowledged, and the
     history starts there, so a client that saw what is lost now has to list again.
     """
-    newest: dict[tuple[str, str, str], tuple[Row, int]] = {}
+    newest: dict[tuple[str, str, str], tuple[LogRow, int]] = {}
     top = marked.revision if marked is not None else 0
     if path.exists():
         for row, crc in _readable(path):

@@ -22,7 +22,7 @@ import msgspec
 
 from kube_rules.json import Json
 from kube_standin.storage.hub import Matcher, Subscription
-from kube_standin.storage.log import CommitLog, Row, StorageError
+from kube_standin.storage.log import CommitLog, LogRow, StorageError
 from kube_standin.storage.model import ChangeType, Key, Stored, StoredChange
 
 log = logging.getLogger("reprieve.apiserver")
@@ -456,7 +456,7 @@ class Store:
         revision = min(revision, self.revision)
         if revision <= self.compacted:
             return
-        superseded: list[Row] = []
+        superseded: list[LogRow] = []
         while self._history and self._history[0].revision <= revision:
             change = self._history.popleft()
             self._by_resource[change.state.resource].popleft()
@@ -573,11 +573,11 @@ class Store:
         self._log.close()
 
 
-def _row_of(state: Stored, *, deleted: bool = False) -> Row:
-    return Row(state.revision, state.resource, state.namespace, state.name, deleted, state.raw)
+def _row_of(state: Stored, *, deleted: bool = False) -> LogRow:
+    return LogRow(state.revision, state.resource, state.namespace, state.name, deleted, state.raw)
 
 
-def _row(change: StoredChange) -> Row:
+def _row(change: StoredChange) -> LogRow:
     return _row_of(change.state, deleted=change.type == "DELETED")
 
 

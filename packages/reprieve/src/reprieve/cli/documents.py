@@ -18,10 +18,10 @@ class Format(StrEnum):
 
 
 def document(content: object, output: Format) -> str:
-    """A document (a Struct, or plain data) as JSON or YAML.
+    """Return a document (a Struct, or plain data) as JSON or YAML.
 
-    Characters that do not print are escapes of the format: whoever reads it gets the text as it was, and a terminal
-    nothing to obey (interfaces.md 1.13).
+    Characters that do not print are written as escapes of the format: a parser restores the original text, and a
+    terminal receives no control sequences (interfaces.md 1.13).
     """
     import msgspec
 

@@ -115,7 +115,7 @@ class Owned:
 
     @property
     def asked(self) -> Asked:
-        """As records name it, whose eviction its pods were."""
+        """Return its name as decision records of evictions of its pods have it."""
         return Asked(self.kind.lower(), self.namespace, self.name)
 
     def __str__(self) -> str:
@@ -147,9 +147,9 @@ class Evidence:
     source: str = ""
     """Where the records are from; empty if there are none."""
     worked_out_on: str = ""
-    """What the answer was worked out on, where that is not the cluster as it is: then nobody was asked for records."""
+    """What the answer was worked out on, if that is not the current cluster; no records are read then."""
     owner: Owned | None = None
-    """The owner that was asked about, whose story this is."""
+    """The controller that was asked about; this evidence is about one of its gangs or pods."""
     changes: Sequence[ChangeMade] = ()
     """What was changed before the question."""
     computed: Answered | None = None
@@ -214,7 +214,7 @@ def _small(records: Sequence[DecisionRecord]) -> bool:
 
 
 def _names(evidence: Evidence) -> list[Asked]:
-    """The names whose records are read: the object's, its group's, and that of the root of its tree."""
+    """Return the names to read records of: the object's, its group's, and that of the root of its tree."""
     names = [evidence.asked]
     if evidence.pod is not None:
         group = pod_group_name(evidence.pod)

@@ -32,8 +32,8 @@ def command(
         ),
     ] = None,
     name: Annotated[str | None, typer.Argument(metavar="NAME", help="Its name.", show_default=False)] = None,
-    everybody: Annotated[
-        bool, typer.Option("--all-waiting", help="Everybody who waits, and what would help each.")
+    all_waiting: Annotated[
+        bool, typer.Option("--all-waiting", help="Explain all pending workloads, with what would help each.")
     ] = False,
     namespace: Annotated[
         str | None,
@@ -41,8 +41,8 @@ def command(
             "-n",
             "--namespace",
             metavar="NS",
-            help="Its namespace (default: the context's). With --all-waiting only those of it, with --redact too "
-            "whose names may be shown.",
+            help="Its namespace (default: the context's). With --all-waiting: explain only workloads of this "
+            "namespace; with --redact too: show only names of this namespace.",
         ),
     ] = None,
     records: RecordsOption = None,
@@ -51,15 +51,15 @@ def command(
     ] = False,
     suggest: SuggestOption = True,
     output: Annotated[Format, typer.Option("-o", "--output", help="How to show the answer.")] = Format.TEXT,
-) -> None:
+) -> None:  # long: one parameter for each option, as typer wants them
     """Explain why a pod, a pod group or a tree of groups waits, why it was preempted, and what would help. Reads only.
 
     Of manifests, of a cluster with changes, and where no decision record can be read, the answer is worked out.
     """
     source = source_of(context)
-    if everybody:
+    if all_waiting:
         if kind is not None:
-            refuse("--all-waiting is about everybody: no TYPE or NAME")
+            refuse("--all-waiting explains all pending workloads: do not give a TYPE or NAME")
         _explain_all(source, namespace, output, redact=redact, suggest=suggest)
         return
     if kind is None:
@@ -158,10 +158,10 @@ def _of_cluster(
 
 
 def _owner(source: "InputSource", kind: str, name: str, namespace: str) -> "tuple[Asked, Owned, str]":
-    """What to explain of an owner of a live cluster; only for kinds that make pods is all of it read.
+    """Return what to explain for a controller of a live cluster, which is read whole only for kinds that make pods.
 
-    An owner without pods, and one that is gone, stands for itself: records may tell of their eviction. Then with what
-    is to be said if there are none.
+    A controller that has no pods or no longer exists stands for itself, as records may report the eviction of its pods.
+    The third value is then the message for the case that there are no such records.
     """
     from kube_rules.errors import FieldError
     from reprieve.cli.evidence import Asked, Owned
@@ -193,12 +193,12 @@ def _namespace_of(source: "InputSource") -> str:
 
 
 def _explain_all(source: "InputSource", namespace: str | None, output: Format, *, redact: bool, suggest: bool) -> None:
-    """Everybody who waits, in manifests or on a live cluster."""
+    """Explain all pending workloads of manifests or of a live cluster."""
     from reprieve.cli.explain_files import all_waiting, waiting_document
     from reprieve.cli.options import read_options
 
     gathered = gather(source)
-    only = None if redact else namespace  # whose names may be shown, else whose pods are explained
+    only = None if redact else namespace  # with `redact` the namespace limits the names shown, not the pods explained
     with working("working it out"):
         answer, records = all_waiting(gathered, read_options(), source, only, suggest=suggest)
     shown, others = answer, None

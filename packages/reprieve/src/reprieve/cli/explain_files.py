@@ -1,6 +1,6 @@
-"""`explain` of manifests, of owners, and of everybody who waits: worked out, as there are no records of it.
+"""`explain` for manifests, for controllers and for all pending workloads: worked out, as there are no records of it.
 
-An owner is explained by its gang, or by a pod of it that waits.
+For a controller it shows its gang or one of its pending pods.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ T = TypeVar("T", bound=KubernetesObject)
 
 
 class WaitingItem(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Somebody who waits: why, as the scheduler reports it, and what would help."""
+    """A pending workload: why it waits, as the scheduler reports it, and what would help."""
 
     kind: str
     namespace: str
@@ -188,9 +188,9 @@ def all_waiting(
     *,
     suggest: bool = True,
 ) -> tuple[Answer, WaitingRecords]:
-    """The plan of it all, with what would help each who waits, and the last attempt of each.
+    """Plan all of the input; return what would help each pending workload, and the last attempt of each.
 
-    `namespace`: only of who is in it; all of the input is planned anyway.
+    `namespace` limits the answer to workloads of that namespace; all of the input is planned anyway.
     """
     records = WaitingRecords()
     options = replace(options, observer=records, now=gathered.now, rows=source.rows)
@@ -203,7 +203,7 @@ def all_waiting(
 
 
 def of_namespace(document: Plan, namespace: str) -> Plan:
-    """The document with only those who ask in one namespace."""
+    """Return the document with only the pods and groups to schedule of one namespace."""
     return with_fields(
         document,
         pods=tuple(one for one in document.pods if one.namespace == namespace),
@@ -213,7 +213,7 @@ def of_namespace(document: Plan, namespace: str) -> Plan:
 
 
 def waiting_document(answer: Answer, changes: Sequence[ChangeMade] = ()) -> Waiting:
-    """Everybody who waits, trees of groups before groups before pods, each with what would help."""
+    """Return all pending workloads: trees of groups, then groups, then pods, each with what would help."""
     found = answer.plan
     trees = sorted(found.composite_pod_groups, key=lambda one: (one.namespace, one.parent is not None, one.name))
     items = [_item("CompositePodGroup", one) for one in trees if one.outcome != "Scheduled"]

@@ -1,4 +1,4 @@
-"""What is known of a pod or pod group as text: its state, why, who went for whom, what would help.
+"""What is known of a pod or pod group as text: its state, why, its victims or preemptor, what would help.
 
 Invariant: every sentence follows from the object, its events or a decision record; what would help is given only where
 the numbers show it.  Nothing here reads a clock or a cluster.
@@ -363,7 +363,7 @@ def _state_section(evidence: Evidence) -> Section:
 
 
 def _schedulers(members: Sequence[objects.Pod]) -> list[str]:
-    """Whose turn it is with members that have no node; a group of two schedulers is nobody's (preemption.md 8.5)."""
+    """Return which scheduler places members that have no node; none places a group of two (preemption.md 8.5)."""
     names = sorted({pod.spec.scheduler_name for pod in members if not pod.spec.node_name})
     if len(names) > 1:
         return [f"Its pods ask for different schedulers, {' and '.join(names)}: none is placed until they ask for one."]
@@ -382,7 +382,7 @@ def _group_priority(group: objects.PodGroup | objects.CompositePodGroup, members
 
 
 def _why(record: DecisionRecord, suggested: Container[str]) -> list[Section]:
-    """Why nobody would do. `suggested`: sorts of changes that would help, which name what they need."""
+    """Return why no node was suitable. `suggested`: kinds of changes that would help, which state what they need."""
     notes = []
     if record.lack is not None and "Node" not in suggested:
         notes += [f"I{big.clause[1:]}." for big in record.lack.too_big]
@@ -424,7 +424,7 @@ def _levels(record: DecisionRecord) -> list[Section]:
 
 
 def _waits(found: DeferralRecord) -> Section:
-    """What a preemptor waits for before it evicts anybody."""
+    """Return what a preemptor waits for before it evicts pods."""
     until = time_text(found.until)
     names = ", ".join(found.pods) + (
         f" and {found.pods_total - len(found.pods)} more" if found.pods_total > len(found.pods) else ""

@@ -1,4 +1,4 @@
-"""`reprieve history`: who evicted whom, when, why and at what cost, from the scheduler's decision records."""
+"""`reprieve history`: preemptions with their victims, time, reason and cost, from the scheduler's decision records."""
 
 import time
 from collections.abc import Sequence
@@ -30,7 +30,7 @@ def command(
     records: RecordsOption = None,
     output: Annotated[Format, typer.Option("-o", "--output", help="How to show the answer.")] = Format.TEXT,
 ) -> None:
-    """Show who evicted whom, when, why and at what cost, newest first. Reads only.
+    """Show preemptions, newest first: preemptor, victims, time, reason and cost. Reads only.
 
     A file of --records is read without a cluster.
     """

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 PAUSE = 2.0
 """Seconds between two tables with `-w`."""
 MOST_OBJECTS = 2_500
-"""In larger clusters it is not tried what would help: the queue itself is there in a second."""
+"""In clusters with more objects no suggestions are tried, so that the queue is shown within a second."""
 _HOPING = ("Priority", "Resources", "Constraints")
-"""Why somebody waits whom something might help."""
+"""Reasons to wait for which a change might help."""
 
 
 def command(
@@ -38,7 +38,7 @@ def command(
     ] = False,
     suggest: SuggestOption = True,
 ) -> None:
-    """Show what waits, in the order it will be tried: since when, why in one word, and whom it would evict.
+    """Show pending workloads in the order of their attempts: since when, why in one word, and what they would evict.
 
     Why: Ready (it has a place), Preempting, Priority (what runs is as important), Resources (no node is large enough),
     Constraints (the nodes that are may not take it), Backoff or Gated.
@@ -77,7 +77,8 @@ def _show_queue(source: "InputSource", output: Format, namespace: str | None, *,
     if first:
         warn_of(prepared)
         if suggest and large and any(item.why in _HOPING for item in queue.items):
-            note(f"in a cluster of more than {MOST_OBJECTS:,} objects it is not tried what would help: ask explain")
+            skipped = f"suggestions skipped: more than {MOST_OBJECTS:,} objects"
+            note(f"{skipped}. Run `reprieve explain` to see what would help.")
     if output is not Format.TEXT:
         show(document(with_fields(queue, changes=tuple(prepared.changed.made)), output))
         return

@@ -1,4 +1,4 @@
-"""The answer of `plan` as text: what is placed where, who goes for whom and why him, who is spared, who waits.
+"""The answer of `plan` as text: placements, preemptions with their victims and why these, pods kept, pending pods.
 
 Invariant: nothing here depends on the wall clock; the same answer gives the same text.
 """
@@ -31,14 +31,14 @@ from reprieve.simulation.report_refusals import REFUSED, refusal_sentences
 
 MOST_REASONS = 6
 NOT_TRIED = "not tried yet"
-"""Of a pod whose turn has not come when the plan stops at the first decision."""
+"""Of a pod that has had no attempt when the plan stops at the first decision."""
 
 Group = tuple[str, str]
 """(namespace, name)."""
 
 
 RecordOf = Callable[[str, str, str], DecisionRecord | None]
-"""(kind, namespace, name) -> the last record of somebody who waits."""
+"""(kind, namespace, name) -> the last record of a pending workload."""
 
 
 def _no_record(_kind: str, _namespace: str, _name: str) -> DecisionRecord | None:
@@ -46,7 +46,7 @@ def _no_record(_kind: str, _namespace: str, _name: str) -> DecisionRecord | None
 
 
 def plan_sections(answer: Answer, record_of: RecordOf = _no_record) -> list[Section]:
-    """The whole answer, most important first. With records, those who wait have the reasons that `explain` gives."""
+    """Return the whole answer, most important first. With records, pending workloads have the reasons of `explain`."""
     plan, account = answer.plan, answer.account
     groups = {(g.namespace, g.name): g for g in plan.pod_groups}
     members = _members(plan.asked_pods)
@@ -57,7 +57,7 @@ def plan_sections(answer: Answer, record_of: RecordOf = _no_record) -> list[Sect
         _broken_gangs(plan),
         _placed(plan, groups, members),
         *(section for made in account.preemptions for section in planned_sections(made)),
-        _put_off(plan),
+        _deferred(plan),
         _released(plan),
         _lost(plan, groups),
         _below_minimum(plan),
@@ -70,7 +70,7 @@ def plan_sections(answer: Answer, record_of: RecordOf = _no_record) -> list[Sect
 
 
 def waiting_sections(answer: Answer, record_of: RecordOf = _no_record) -> list[Section]:
-    """Those who wait, why, and what would help: trees of groups, then groups and pods; nothing if nobody does."""
+    """Return pending workloads, why, and what would help: trees of groups, then groups and pods; or an empty list."""
     plan = answer.plan
     groups = {(g.namespace, g.name): g for g in plan.pod_groups}
     found = (_trees(plan), _refused(plan), _waiting(plan, groups, _members(plan.asked_pods), record_of))
@@ -153,7 +153,7 @@ def kubectl_needs(flags: Sequence[str]) -> str:
 
 
 def _displaced(plan: Plan) -> Section | None:
-    """Where those went that a change took from their nodes; who waits first, then who is lost."""
+    """Return where pods went that a change removed from their nodes: pending pods first, then lost ones."""
     rows = list(displaced_rows(plan.displaced))
     return Section("Displaced", ("", "", "", ""), *first_rows(rows)) if rows else None
 
@@ -236,8 +236,8 @@ def _spread(pods: Iterable[PodOutcome]) -> str:
 # -- waited ------------------------------------------------------------------------------------------------------------
 
 
-def _put_off(plan: Plan) -> Section | None:
-    """Who waited instead of evicting, for what, from when and until when at the latest."""
+def _deferred(plan: Plan) -> Section | None:
+    """Return the deferred preemptions: what each waited for, from when and until when at the latest."""
     if not plan.put_off:
         return None
     rows = [
@@ -267,7 +267,7 @@ def _reason_to_wait(found: DeferredPreemption) -> str:
 
 
 def _released(plan: Plan) -> Section | None:
-    """Room that was held for somebody and not used."""
+    """Return capacity that was reserved for a preemptor and released unused."""
     if not plan.released:
         return None
     rows = [
@@ -292,14 +292,14 @@ def _lost(plan: Plan, groups: dict[Group, PodGroupOutcome]) -> Section | None:
     rows = []
     for (group, node), pods in together.items():
         if group is not None:
-            who = _called(group, groups)
+            name = _called(group, groups)
         else:
             space = f"{pods[0].namespace}/"
             names = [f"{pod.namespace}/{pod.name}" for pod in pods[:MOST_NAMES]]
-            named = ", ".join([names[0], *(name.removeprefix(space) for name in names[1:])])
+            named = ", ".join([names[0], *(other.removeprefix(space) for other in names[1:])])
             more = f" and {len(pods) - MOST_NAMES} more" if len(pods) > MOST_NAMES else ""
-            who = f"pod{'s' if len(pods) > 1 else ''} {named}{more}"
-        rows.append(Row((who, count(len(pods), "pod"), f"with {node}")))
+            name = f"pod{'s' if len(pods) > 1 else ''} {named}{more}"
+        rows.append(Row((name, count(len(pods), "pod"), f"with {node}")))
     if not rows:
         return None
     return Section("Lost with their node", ("", "", ""), *first_rows(rows), tone=Tone.BAD)
@@ -376,8 +376,8 @@ def _waiting(
             alike[pod.outcome, pod.message, _helps(pod)].append(pod)
     for (outcome, message, helps), pods in alike.items():
         first = f"pod {pods[0].namespace}/{pods[0].name}"
-        who = first if len(pods) == 1 else f"{first} and {len(pods) - 1} more"
-        cells = (who, count(len(pods), "pod"), _with_node(pods[0]) if len(pods) == 1 else outcome)
+        name = first if len(pods) == 1 else f"{first} and {len(pods) - 1} more"
+        cells = (name, count(len(pods), "pod"), _with_node(pods[0]) if len(pods) == 1 else outcome)
         rows.append(Row(cells, below=(message or NOT_TRIED, *helps), tone=Tone.WAITING))
     if not rows:
         return None
@@ -393,7 +393,7 @@ _ONLY_PLACEMENT = "0/1 placements are available, first placement status: "
 def _group_messages(
     pods: Sequence[PodOutcome], group: PodGroupOutcome | None, record: DecisionRecord | None
 ) -> tuple[str, ...]:
-    """Why a group waits: what its last attempt found, why no room was made, what would help.
+    """Return why a group waits: what its last attempt found, why nothing was preempted, what would help.
 
     Of its messages those stay that have more than that it failed.
     """

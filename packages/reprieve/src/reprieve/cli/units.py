@@ -1,4 +1,4 @@
-"""Units of preemption as rows of a table: who goes or is spared, where, of which priority, running for how long.
+"""Units of preemption as rows of a table: victims and units kept, their nodes, priority and running time.
 
 Terms: units are alike if they are single pods on the same nodes, of one priority, with the same lines below them;
 they share a row, which names the first of them.

@@ -74,7 +74,7 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ApiResponse:
     """A 2xx answer, read in full."""
 
     status: int
@@ -162,7 +162,9 @@ class ApiClient:
         if session is not None:
             await session.close()
 
-    async def get(self, path: str, query: Query = (), *, accept: str = JSON, deadline: float | None = None) -> Answer:
+    async def get(
+        self, path: str, query: Query = (), *, accept: str = JSON, deadline: float | None = None
+    ) -> ApiResponse:
         """Read. See `request`."""
         return await self.request("GET", path, query, accept=accept, deadline=deadline)
 
@@ -178,7 +180,7 @@ class ApiClient:
         deadline: float | None = None,
         repeatable: bool = False,
         guard: Guard | None = None,
-    ) -> Answer:
+    ) -> ApiResponse:
         """Ask and return the whole 2xx answer. `path` is below the server's URL, quoted; `body` plain data or bytes.
 
         Raises ApiError for a refusal, UnreachableError where there is no answer within `deadline` seconds (default: the
@@ -249,7 +251,7 @@ class ApiClient:
         headers: Mapping[str, str],
         credential: Credential,
         left: float,
-    ) -> Answer:
+    ) -> ApiResponse:
         where = self._where(path)
         timeout = aiohttp.ClientTimeout(total=left, sock_connect=min(self.limits.connect, left))
         began = self.clock.monotonic()
@@ -263,7 +265,7 @@ class ApiClient:
         finally:
             self._answered(method, code, began)
         if 200 <= response.status < 300:
-            return Answer(response.status, response.headers, body)
+            return ApiResponse(response.status, response.headers, body)
         if 300 <= response.status < 400:
             raise ApiError(response.status, "", f"{where}: redirected elsewhere; redirects are not followed")
         raise api_error(response.status, body, response.headers, where)

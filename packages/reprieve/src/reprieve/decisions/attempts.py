@@ -133,13 +133,13 @@ def _members(cluster: ClusterState, decision: Decision) -> MemberCounts:
     )
 
 
-def _deferral(put_off: PutOff) -> DeferralRecord:
+def _deferral(deferred: PutOff) -> DeferralRecord:
     return DeferralRecord(
-        reason=put_off.why.value,
-        message=put_off.message,
-        until=micro_time(put_off.until) if put_off.until is not None else "",
-        pods=tuple(pod.key for pod in put_off.pods[:MOST_NAMES]),
-        pods_total=len(put_off.pods),
+        reason=deferred.why.value,
+        message=deferred.message,
+        until=micro_time(deferred.until) if deferred.until is not None else "",
+        pods=tuple(pod.key for pod in deferred.pods[:MOST_NAMES]),
+        pods_total=len(deferred.pods),
     )
 
 

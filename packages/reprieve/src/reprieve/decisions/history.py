@@ -22,7 +22,7 @@ class Evicted(Document, frozen=True, kw_only=True):
 
 
 class HistoryItem(Document, frozen=True, kw_only=True):
-    """One preemption: by whom, of how many pods, what work was lost. `state`: UnderWay, Done or Failed."""
+    """One preemption: its preemptor, the number of evicted pods, the work lost. `state`: UnderWay, Done or Failed."""
 
     time: str
     kind: str

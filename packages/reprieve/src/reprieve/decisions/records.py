@@ -191,7 +191,7 @@ class CostRecord(RecordPart, frozen=True):
     highest_priority: int
     pdb_violations: int = 0
     running_seconds_lost: float = 0.0
-    """Summed over the pods whose start is known."""
+    """Summed over the pods with a known start."""
     lost_gpu_hours: float = 0.0
     """Of pods with GPUs: hours worked since the last checkpoint or the start, times GPUs (cost.md 1.3)."""
     lost_cpu_hours: float = 0.0

@@ -1,7 +1,7 @@
 """How much is missing for a pod that fits nowhere: the numbers behind "what would help".
 
-Only what is certain is stated: amounts on nodes whose failure taking pods away may cure, with the room that is held for
-nominated pods counted as taken, as the filters count it.
+Only what is certain is stated: amounts on nodes rejected for a reason that evicting pods may resolve. Capacity reserved
+for nominated pods counts as used, as in the filters.
 """
 
 from __future__ import annotations

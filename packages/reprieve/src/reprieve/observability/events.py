@@ -28,7 +28,7 @@ from reprieve.cluster.groups import Group
 from reprieve.cluster.pods import PodRecord
 
 Sink = Callable[[Json], None]
-"""Takes one body and returns at once; sending is somebody else's business and may fail unseen."""
+"""Takes one body and returns at once; the receiver sends it, and failures are not reported back."""
 
 NORMAL: Final = "Normal"
 WARNING: Final = "Warning"
@@ -120,9 +120,10 @@ class EventRecorder:
         `controller` is the scheduler name the pod asked for, where it is not the usual one.
         """
         self.tick(now)
-        who = controller or self._controller
+        reporter = controller or self._controller
         note = shortened(note)
-        key = (kind, action, reason, who, note, *_parts(regarding), *(_parts(related) if related is not None else ()))
+        about = _parts(related) if related is not None else ()
+        key = (kind, action, reason, reporter, note, *_parts(regarding), *about)
         seen = self._seen.get(key)
         if seen is not None and now - seen.last < FINISH_SECONDS:
             seen.count += 1
@@ -138,8 +139,8 @@ class EventRecorder:
             "kind": "Event",
             "metadata": {"name": self._name(regarding.name, now), "namespace": regarding.namespace or "default"},
             "eventTime": micro_time(now),
-            "reportingController": who,
-            "reportingInstance": f"{who}-{self._instance}"[:128],
+            "reportingController": reporter,
+            "reportingInstance": f"{reporter}-{self._instance}"[:128],
             "action": action,
             "reason": reason,
             "regarding": regarding.body(),

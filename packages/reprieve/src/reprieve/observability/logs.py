@@ -1,8 +1,8 @@
 """Log lines: one per decision, as text or JSON, to stderr (observability.md).
 
-Verbosity is kube-scheduler's `-v`: 0 trouble and the course of the process, 2 every decision, 4 details of each, 5 what
-is only of use to whoever works on the scheduler.  Nothing of an object's content is logged but names, UIDs, priorities
-and the scheduler's own words, so no secret can get there.
+Verbosity is kube-scheduler's `-v`: 0 errors and the lifecycle of the process, 2 every decision, 4 details of each,
+5 what is useful only for work on the scheduler itself.  Of an object, only names, UIDs and priorities are logged, with
+the scheduler's own messages, so logs contain no secrets.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Metrics in Prometheus' text form: names, labels and buckets of kube-scheduler (observability.md, "Metrics").
 
-What counts up is counted here as it happens.  What is a state (queues, cache) is read from the engine when somebody
-scrapes, so it costs nothing in between and is never out of step; while a thread has the engine, a scrape waits for the
-end of the cycle, and for no longer than a moment: then it gets what was read last.  `scheduler_podgroup_preemption_*`
-and `scheduler_pending_entities` are KEP-5710's names; kube-scheduler 1.37 calls the latter `scheduler_queued_entities`,
-so both are there.
+Counters are incremented here as things happen.  State (queues, cache) is read from the engine on each scrape, so it
+costs nothing in between and is always current.  While a thread has the engine, a scrape waits briefly for the end of
+the cycle; after that it returns the values read last.  `scheduler_podgroup_preemption_*` and
+`scheduler_pending_entities` are KEP-5710's names; kube-scheduler 1.37 calls the latter `scheduler_queued_entities`, so
+both are there.
 
 Invariants: a registry of its own (nothing of the process leaks in or out); everything is called from one thread; label
 values come from a fixed set or from the configuration, never from objects, so the number of series is bounded.
@@ -232,9 +232,7 @@ class Metrics:
         "Total number of pod disruption budget violations caused by preemption.",
         ["preemptor"],
     )
-    evicted_pods = _counter(
-        "preemption_evicted_pods", "Total number of pods whose eviction was carried out.", ["preemptor"]
-    )
+    evicted_pods = _counter("preemption_evicted_pods", "Total number of evicted pods.", ["preemptor"])
     lost_gpu_seconds = _counter(
         "preemption_lost_gpu_seconds",
         "Work of evicted pods since it was last saved, or since their start, in GPU-_SECONDS, restarts included.",
@@ -369,7 +367,7 @@ def _pending(entities: Sequence[Entity]) -> Iterable[Metric]:
     count = {(kind, queue): 0 for kind in get_args(Preemptor) for queue in _QUEUES}
     reasons: dict[tuple[str, str], int] = {}
     for entity in entities:
-        # An entity in its cycle is about to be somewhere else; who reads meanwhile sees it where it came from.
+        # An entity in its cycle is about to change queues; until then it counts in the queue that it came from.
         queue = "active" if entity.state is QueueState.IN_CYCLE else entity.state.value
         count[entity.group.kind.lower() if entity.group is not None else "pod", queue] += 1
         pods[queue] += len(entity.ready)

@@ -57,18 +57,18 @@ class Recorder(Protocol):
     """Keeps decision records (`reprieve.observability.recording.RecordKeeper`)."""
 
     def attach(self, engine: Engine) -> None:
-        """Whose decisions these are."""
+        """Set the engine that makes these decisions."""
 
     def decided(self, decision: Decision, *, seconds: float, now: float) -> None:
         """An attempt ended."""
 
     def room_released(self, room: ReleasedReservation) -> None:
-        """The room of that preemptor is not held any more."""
+        """Record that capacity is no longer reserved for that preemptor."""
 
     def preemption_ended(
         self, preemption: Preemption, *, seconds: float, error: str | None, evicted: EvictedPods
     ) -> None:
-        """What the last preemption of that preemptor came to; `evicted`: the pods whose calls were made."""
+        """Record how the last preemption of that preemptor ended; `evicted`: the pods with eviction calls made."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,8 +162,8 @@ class Observer:
         if decision.preemption is not None:
             self._count_preemption(decision.preemption, seconds)
         elif decision.in_vain is not None:
-            self._count_in_vain(decision.in_vain, seconds)
-        elif decision.result is Result.UNSCHEDULABLE and not is_group:  # victims were searched for, in vain
+            self._count_without_success(decision.in_vain, seconds)
+        elif decision.result is Result.UNSCHEDULABLE and not is_group:  # the search for victims had no success
             metrics.preemption_attempts.inc()
             metrics.evaluation_seconds.labels("pod", UNSCHEDULABLE).observe(seconds)
         self._log_decision(decision, seconds)
@@ -215,8 +215,8 @@ class Observer:
             text = lost_text(lost_work(cluster, (pod,)))
             note += f"; {text} of its work are lost" if text else "; no work of it is lost"
         preemptors = [nominated for nominated, _ in preemption.nominations]
-        who = preemptors[0] if preemptors else pod
-        self._event(pod, by, NORMAL, "Preempted", "Preempting", note, now, who=who)
+        acting_for = preemptors[0] if preemptors else pod
+        self._event(pod, by, NORMAL, "Preempted", "Preempting", note, now, acting_for=acting_for)
         self.log.info("Preempted pod", v=DECISIONS, pod=pod.key, by=preemption.key, domain=preemption.domain)
 
     def preemption_ended(self, preemption: Preemption, *, seconds: float, error: str | None, now: float) -> None:
@@ -257,7 +257,7 @@ class Observer:
             self._event(pod, None, WARNING, "FailedScheduling", "Preempting", message, now)
 
     def _report_to_victim_groups(self, preemption: Preemption, now: float) -> None:
-        """On each group that went as a whole: for whom, by name."""
+        """Report the preemptor, by name, on each group that was evicted as a whole."""
         by = self._preemptor(preemption)
         first = preemption.nominations[0][0] if preemption.nominations else None
         for verdict in preemption.victims:
@@ -384,16 +384,19 @@ class Observer:
         if preemption.pdb_violations:
             metrics.pdb_violations.labels(kind).inc(preemption.pdb_violations)
 
-    def _count_in_vain(self, in_vain: PreemptionInVain, seconds: float) -> None:
-        """Of a group. `workload_preemption_attempts` counts as kube-scheduler does: every call, by its status."""
+    def _count_without_success(self, failed: PreemptionInVain, seconds: float) -> None:
+        """Count a failed preemption of a group.
+
+        `workload_preemption_attempts` counts as kube-scheduler does: every call, by its status.
+        """
         metrics = self.metrics
-        metrics.workload_attempts.labels(_STATUS_OF.get(in_vain.why, "Unschedulable")).inc()
-        if not in_vain.attempted:
+        metrics.workload_attempts.labels(_STATUS_OF.get(failed.why, "Unschedulable")).inc()
+        if not failed.attempted:
             return
-        result = ERROR if in_vain.why is NoRoom.ERROR else UNSCHEDULABLE
+        result = ERROR if failed.why is NoRoom.ERROR else UNSCHEDULABLE
         metrics.group_preemption_attempts.labels(result).inc()
         metrics.group_preemption_seconds.observe(seconds)
-        metrics.evaluation_seconds.labels(in_vain.group.kind.lower(), result).observe(seconds)
+        metrics.evaluation_seconds.labels(failed.group.kind.lower(), result).observe(seconds)
 
     def _log_decision(self, decision: Decision, seconds: float) -> None:
         if not self.log.at(DECISIONS):
@@ -424,7 +427,7 @@ class Observer:
                 self.log.info("Rejected pod", v=DETAILS, pod=rejection.pod.key, reason=rejection.message)
 
     def _report_foreign(self, condition: GroupCondition, now: float) -> None:
-        """On the PodGroup of another scheduler, whose status may have no words for it (workloads.md 4.5)."""
+        """Report on the PodGroup of another scheduler, as its status may have no field for it (workloads.md 4.5)."""
         group = self._engine.cluster.trees.find(condition.ref) if self._engine is not None else None
         if group is None or group.spec is None or not group.spec.foreign:
             return
@@ -465,10 +468,10 @@ class Observer:
         note: str,
         now: float,
         *,
-        who: PodRecord | None = None,
+        acting_for: PodRecord | None = None,
     ) -> None:
-        # The profile that acts reports, under the name by which pods ask for it: that of the pod it acts for, `who`.
-        name = self._profile((who or pod).scheduler_name)
+        # The profile that acts is the reporter, under the schedulerName of the pod that it acts for (`acting_for`).
+        name = self._profile((acting_for or pod).scheduler_name)
         self._events.record(
             pod_reference(pod),
             related,

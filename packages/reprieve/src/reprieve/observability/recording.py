@@ -57,7 +57,7 @@ class RecordKeeper:
         self._preempting: OrderedDict[str, _LatestRecord] = OrderedDict()
         """Preemptions that have not ended: these records are large, and kept no longer than needed."""
         self._held: OrderedDict[str, _LatestRecord] = OrderedDict()
-        """Preemptions whose reserved capacity may still be released, the latest of them."""
+        """The latest preemptions with reserved capacity that may still be released."""
 
     def attach(self, engine: Engine) -> None:
         """Record the decisions of that engine."""

@@ -103,7 +103,7 @@ class RuntimeMetrics:
         )
         self._event_seconds = histogram(
             "scheduler_event_handling_duration_seconds",
-            "Event handling latency in seconds: telling all who wait of it.",
+            "Event handling latency in seconds: the time to notify all waiting entities.",
             exponential(0.0001, 2, 12),
             ["event"],
         )
@@ -116,8 +116,8 @@ class RuntimeMetrics:
         build = build_labels()
         Gauge(
             "kubernetes_build_info",
-            "A metric with a constant '1' value labeled by the Kubernetes version whose behaviour this scheduler has, "
-            "and its own: git_version is vKUBERNETES+reprieve.VERSION. What is not known of the build is empty.",
+            "A metric with a constant '1' value labeled by the Kubernetes version that this scheduler follows and by "
+            "its own version: git_version is vKUBERNETES+reprieve.VERSION. Unknown build labels are empty.",
             list(build),
             registry=registry,
         ).labels(**build).set(1)
@@ -210,7 +210,7 @@ class RuntimeMetrics:
 
 
 class _RuntimeState(Collector):
-    """What is read when somebody scrapes."""
+    """Collect what is read on each scrape."""
 
     def __init__(self, metrics: RuntimeMetrics) -> None:
         self._metrics = metrics

@@ -1,8 +1,8 @@
 """Where decision records are kept: bounded, in memory or in an SQLite file that survives restarts and kill -9.
 
-Bounds: a number of records and a number of bytes.  When one is reached the oldest go first among those that a newer
-record of the same entity has superseded; only when there are none of these does anybody's last record go, the oldest
-first.  So what waits can be explained however much else happens.
+Bounds: a number of records and a number of bytes.  When one is reached, the oldest records that a newer record of the
+same entity supersedes are removed first.  Only when there are none of these are last records of entities removed, the
+oldest first.  So pending workloads can be explained however much else happens.
 
 The file is written by one thread in batches (WAL, synchronous NORMAL: what was committed survives the process, a power
 cut may cost the last moments), so the scheduling loop never waits for a disk.
@@ -349,7 +349,7 @@ def _open(path: Path, trouble: Trouble) -> sqlite3.Connection:
 
 
 def _refuse_foreign(path: Path) -> None:
-    """Raise OSError for what somebody named by mistake: a text file, or a database of something else."""
+    """Raise OSError for a file named by mistake: a text file, or the database of another program."""
     try:
         with path.open("rb") as file:
             begins = file.read(512)
@@ -419,7 +419,7 @@ def _evictions(bodies: Iterable[bytes], since: float) -> list[DecisionRecord]:
     found = []
     for body in bodies:
         if b'"preemption":{' not in body:
-            continue  # most attempts evict nobody: they are not worth reading
+            continue  # most attempts evict no pods: they are not worth reading
         record = decode(body)
         if record.preemption is not None and datetime.fromisoformat(record.time).timestamp() >= since:
             found.append(record)

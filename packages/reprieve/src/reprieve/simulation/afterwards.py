@@ -1,11 +1,11 @@
-"""The cluster as a plan leaves it: the objects of the input as they are at the end of virtual time.
+"""The cluster as a plan leaves it: the objects of the input as they are at the end of simulated time.
 
-Pods that were placed are bound and run, pods that were evicted, ended or deleted are gone, who is on the way out is
-terminating, who has a nomination carries it; claims and volumes are as the plan wrote them.  What is left can be
+Placed pods are bound and run. Pods that were evicted, ended or deleted are gone; pods that are still being deleted are
+terminating. Nominated pods have their nomination. Claims and volumes are as the plan wrote them.  The result can be
 planned again.
 
-Not followed: a PodDisruptionBudget with a status loses it where anybody went, so that the next plan counts anew; and of
-a scenario that was stopped at its first decision, the later steps count as done, except for what they do to pods and
+Not followed: a PodDisruptionBudget with a status loses it if any of its pods left, so that the next plan counts anew.
+Of a scenario that was stopped at its first decision, the later steps count as done, except for what they do to pods and
 nodes.
 """
 

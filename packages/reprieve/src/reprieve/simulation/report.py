@@ -1,8 +1,8 @@
 """The answer of `reprieve plan`: what would happen, and why (interfaces.md, "`plan -o json`").
 
 `Plan` is the stable JSON document: every list sorted, so two runs compare equal byte for byte but for `stats.seconds`.
-`Account` carries what the text output reports beyond it: where running pods are, why a victim had to go and who was
-spared.
+`Account` carries what the text output reports beyond it: where running pods are, why a victim was evicted and which
+units were kept.
 """
 
 from collections.abc import Sequence
@@ -119,7 +119,7 @@ class SuspendedWorkload(Document, frozen=True, kw_only=True):
 
 
 class LostPod(Document, frozen=True, kw_only=True):
-    """A pod that went with its node: nobody needed its room."""
+    """A pod that was lost with its node; no preemptor needed its capacity."""
 
     namespace: str
     name: str
@@ -141,8 +141,8 @@ class ChangeMade(Document, frozen=True, kw_only=True):
 class DisplacedPod(Document, frozen=True, kw_only=True):
     """A pod that a change took from its node. `outcome`: Moved, Waiting or Lost.
 
-    `successor`: the name under which its controller made it again, if it has one; `to`: who has it at the end.
-    `budgets`: those that do not allow its eviction (of a drain). `empty_dirs`: its volumes whose data is gone.
+    `successor`: the name under which its controller made it again, if it has one; `to`: its node at the end.
+    `budgets`: those that do not allow its eviction (of a drain). `empty_dirs`: its volumes that lost their data.
     `message`: why it waits, in the scheduler's words.
     """
 

@@ -112,7 +112,7 @@ def group_outcome(world: VirtualCluster, key: str, evicted: int, lost: int) -> P
     if condition is not None and condition.scheduled:
         pass
     elif below and scheduled and not group.pending():
-        pass  # nobody of it waits: all that is left of it runs
+        pass  # none of its pods are pending: all that are left run
     elif gate is not None and not gate.ok:
         outcome, reason, message = "Gated", UNSCHEDULABLE, gate.reason
     elif condition is not None:

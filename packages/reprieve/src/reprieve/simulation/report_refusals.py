@@ -37,7 +37,7 @@ def _outcome(pod: objects.Pod, message: str, sources: GroupSources) -> PodOutcom
 
 
 def refusal_sentences(document: Plan) -> list[str]:
-    """Return a sentence for each controller whose pods are refused, and for each other pod that is."""
+    """Return a sentence for each controller with refused pods, and for each other refused pod."""
     sentences = [
         f"{one.kind} {one.namespace}/{one.name} wants {one.wanted} pod{'s' if one.wanted != 1 else ''}, "
         f"{one.exist} exist{'s' if one.exist == 1 else ''}: {one.message}"
@@ -66,7 +66,7 @@ def refusals_of(manifests: Manifests, now: float, sources: GroupSources = DEFAUL
 
 
 def refused_workloads(admission: Admission, makers: Sequence[PodMaker]) -> tuple[RefusedWorkload, ...]:
-    """Return each controller whose pods are refused, sorted, the one highest above them that is in the input.
+    """Return the controllers with refused pods, sorted: for each pod the topmost controller in the input.
 
     ``makers`` are the objects that make pods, by which a pod has its owners.
     """

@@ -51,7 +51,7 @@ def _status(world: VirtualCluster, composite: CompositeState) -> tuple[str, str 
     if entity is not None and entity.state is QueueState.GATED and entity.blocked is None and not entity.gate.ok:
         return "Gated", UNSCHEDULABLE, entity.gate.reason
     if condition is None:
-        # Nobody of it was ever tried: all of it runs, or there is nobody.
+        # None of its pods were ever tried: all of them run, or it has none.
         return ("Scheduled", None, None) if composite.scheduled else ("Gated", UNSCHEDULABLE, None)
     if condition.reason in (SCHEDULER_ERROR, INVALID):
         return "Error", condition.reason, condition.message
