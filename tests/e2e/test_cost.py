@@ -227,6 +227,6 @@ def test_of_two_equal_gangs_the_one_goes_that_saved_its_work_a_minute_ago(
     least, most = ((when - just_now).total_seconds() * 2 * GPUS / 3600 for when in (soonest, latest))
     assert least - 0.001 <= hours <= most + 0.001
     said = cluster.explained("podgroup", "urgent", space, tmp_path)
-    words = re.search(r"([0-9.]+) GPU-hours of unsaved work are lost\.", said)
+    words = re.search(r"Unsaved work lost: ([0-9.]+) GPU-hours\.", said)
     assert words is not None, said
     assert float(words[1]) == pytest.approx(hours, rel=0.01)

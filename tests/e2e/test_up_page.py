@@ -19,9 +19,11 @@ PAGE = Path(__file__).parents[2] / "docs" / "up.md"
 @pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed")
 def test_a_day_with_it_can_be_copied(tmp_path: Path) -> None:
     """Each line succeeds, and the gang has its room. The port is another one: a test has not the machine to itself."""
-    section = PAGE.read_text().split("## A day with it\n")[1]
+    section = PAGE.read_text().split("## Example: a gang in a full cluster\n")[1]
     for name, text in re.findall(r"```yaml\n# (\S+\.yaml)\n(.*?)```", section, re.DOTALL):
         (tmp_path / name).write_text(text)
+    for example in (PAGE.parents[1] / "examples" / "up").glob("*.yaml"):
+        (tmp_path / example.name).write_text(example.read_text())
     [block] = re.findall(r"```text\n(\$ reprieve up .*?)```", section, re.DOTALL)
     lines = [line.removeprefix("$ ") for line in block.splitlines()]
     assert lines[0].startswith("reprieve up -f nodes.yaml")

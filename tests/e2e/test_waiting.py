@@ -172,10 +172,14 @@ def test_a_preemptor_with_a_delay_of_five_minutes_says_so_and_touches_nobody(clu
     with cluster.api.history(path) as pods:
         made = cluster.api.create(path, saying(full("high", "c", "high"), **{DELAY: "5m"}))
         until = datetime.fromisoformat(made["metadata"]["creationTimestamp"]) + timedelta(minutes=5)
-        text = f"nobody is evicted before {until:%Y-%m-%dT%H:%M:%SZ} (preemption-delay 5m)"
+        text = f"no pods are evicted before {until:%Y-%m-%dT%H:%M:%SZ} (preemption-delay 5m)"
         pods.until(lambda: pods.seen(told("high", text)), "the delay told")
         said = eventually(
-            lambda: found if "It waits instead" in (found := cluster.explained("pod", "high", space, tmp_path)) else "",
+            lambda: (
+                found
+                if "Its preemption-delay ends" in (found := cluster.explained("pod", "high", space, tmp_path))
+                else ""
+            ),
             "the record of it",
         )
         assert f"Its preemption-delay ends at {until:%Y-%m-%d %H:%M:%S} UTC" in said
@@ -216,7 +220,7 @@ def _released(kind: str, note: str, event: Json) -> bool:
 
 
 def test_who_is_about_to_end_is_waited_for(cluster: Up) -> None:
-    """cost.md 6.3: nobody is evicted, nothing is held, and it runs when the other has ended."""
+    """cost.md 6.3: no pods are evicted, nothing is held, and it runs when the other has ended."""
     space = "ending"
     path = cluster.workplace(space)
     fill(cluster, space, "e", "low")
@@ -227,7 +231,7 @@ def test_who_is_about_to_end_is_waited_for(cluster: Up) -> None:
         cluster.api.create(path, brief)
         pods.until(lambda: pods.seen(named("brief", is_running)), "the brief one running")
         cluster.api.create(path, full("high", "e", "high"))
-        text = f"waiting for pod {space}/brief to end by {ends}; nobody is evicted until then"
+        text = f"waiting for pod {space}/brief to end by {ends}; no pods are evicted until then"
         pods.until(lambda: pods.seen(told("high", text)), "the wait told")
         cluster.api.patch(f"{path}/brief/status", {"status": {"phase": "Succeeded"}})
         node_of(pods, "high")

@@ -69,7 +69,7 @@ def test_words_in_sources(repository: Path, capsys: pytest.CaptureFixture[str], 
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("class Reservations:\n    in_vain: bool\n", ["Reservations"]),
+        ("class HeldRoom:\n    in_vain: bool\n", ["HeldRoom"]),
         ("def put_off(who: int) -> None:\n    nobody = who\n", ["put_off", "who", "nobody"]),
         ("whole = input_office = 1\n", []),
     ],

@@ -92,10 +92,8 @@ DEFAULTS: dict[tuple[str, str], Any] = {
     ("StorageClass", "reclaim_policy"): "Delete",
     ("StorageClass", "volume_binding_mode"): "Immediate",
     ("Toleration", "operator"): "Equal",
-    ("TopologySpreadConstraint", "max_skew"): 1,
     ("TopologySpreadConstraint", "node_affinity_policy"): "Honor",
     ("TopologySpreadConstraint", "node_taints_policy"): "Ignore",
-    ("TopologySpreadConstraint", "when_unsatisfiable"): "DoNotSchedule",
 }
 """What an API server puts where nothing is written; every other field is zero, empty or absent."""
 

@@ -83,7 +83,7 @@ def test_two_configurations_are_compared_with_each_other(run: Run) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        (["--diff"], 2, "error: --diff: there is nothing to compare"),
+        (["--diff"], 2, "error: --diff: nothing to compare"),
         (["--compare", "never.yaml", "--compare", "never.yaml", "--compatible"], 2, "error: --compatible: with more"),
         (["--compare", "never.yaml", "--compare", "never.yaml", "--config", "never.yaml"], 2, "error: --config: with"),
         (["--compare", "nowhere.yaml"], 2, "error: nowhere.yaml"),

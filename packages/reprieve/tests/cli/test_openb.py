@@ -52,7 +52,7 @@ def test_tasks_without_room_are_counted_and_three_are_named(run: Run, desk: Path
     Path("pods.csv").write_text(tasks(1, others))
     assert run(*ASKED, "out.json").err.splitlines() == [
         "out.json: 1 nodes, 1 running pods",
-        f"{others} tasks found no room when they arrived and are left out: {named}",
+        f"{others} tasks did not fit when they arrived and are left out: {named}",
     ]
 
 

@@ -19,7 +19,7 @@ from tests.building import START, annotated, bound_to, gang, group, node, pdb, p
 from tests.observability.watching import TOOK, Observed, read
 
 PROFILE = "default-scheduler"
-DOCUMENTED = Path(__file__).parents[4] / "docs/observability.md"
+DOCUMENTED = Path(__file__).parents[4] / "docs/reference/metrics.md"
 
 MILLISECONDS_15 = [0.001 * 2**i for i in range(15)]
 MILLISECONDS_16 = [0.001 * 2**i for i in range(16)]
@@ -103,7 +103,7 @@ def busy() -> Observed:
 
 
 def test_names_labels_and_buckets_are_kube_schedulers() -> None:
-    """All that there are, with a line of help each; those of docs/observability.md, so dashboards can count on them."""
+    """Each has a line of help and a row in docs/reference/metrics.md, so that dashboards can count on it."""
     documented = DOCUMENTED.read_text()
     scraped = busy().observer.metrics.render().decode()
     families = {

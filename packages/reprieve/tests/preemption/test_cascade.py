@@ -324,7 +324,7 @@ def test_a_group_comes_back_whole_or_not_at_all() -> None:
 
 
 def test_who_has_come_back_is_in_the_way_of_the_next() -> None:
-    """Each round in the picture that the one before has left: nobody is evicted twice."""
+    """Each round in the picture that the one before has left: no pods are evicted twice."""
     world = World(
         *[node(f"n{i}", cpu=2) for i in range(3)],
         pod("v1", cpu=2, node="n0", priority=50),

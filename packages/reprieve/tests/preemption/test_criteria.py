@@ -287,7 +287,7 @@ def test_a_plugin_adds_a_criterion() -> None:
 
 
 def test_a_plugin_that_answers_nonsense_fails_the_attempt_and_nothing_else() -> None:
-    """cost.md 1.5: nobody is evicted by it."""
+    """cost.md 1.5: no pods are evicted by it."""
     world = World(node("n1", gpu=2), pod("a", gpu=2, node="n1"), pod("p", gpu=2, priority=9), profiles=_darlings(Wrong))
     decision = world.step()
     assert decision.preemption is None
@@ -304,7 +304,7 @@ class Careless(Darlings):
 
 
 def test_what_a_criterion_depends_on_has_to_be_hashable() -> None:
-    """cost.md 1.5: nobody is evicted by it."""
+    """cost.md 1.5: no pods are evicted by it."""
     items = [node("n1", gpu=2), pod("a", gpu=2, node="n1"), pod("p", gpu=2, priority=9)]
     decision = World(*items, profiles=_darlings(Careless)).step()
     assert decision.preemption is None

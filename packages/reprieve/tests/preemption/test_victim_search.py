@@ -304,7 +304,7 @@ def test_what_is_remembered_of_nodes_is_what_would_be_found_anew(monkeypatch: py
                 anew.every()
                 for unit in range(len(numbers.units)):
                     assert bundles._gains.of((unit,)) == anew._gains.of((unit,))
-                # Whatever is older elsewhere: no way out is missed, and nobody is evicted twice.
+                # Whatever is older elsewhere: no way out is missed, and no pods are evicted twice.
                 assert [bool(those) for those in bundles.of] == [bool(those) for those in anew.of]
                 assert state.gone.isdisjoint(unit for those in bundles.of for bundle in those for unit in bundle[2])
                 for node_at, units in enumerate(numbers.on):

@@ -233,7 +233,7 @@ def delayed(*pods: objects.KubernetesObject, classes: Mapping[str, str] | None =
 def test_6_1_nobody_is_evicted_before_the_delay_is_over() -> None:
     world = delayed(saying(pod("high", cpu=4, priority=9), preemption_delay="5m")).drain()
     assert (world.evicted, world.nominated) == ([], {})
-    assert world.message("high").endswith(f"preemption: nobody is evicted before {at(300)} (preemption-delay 5m)")
+    assert world.message("high").endswith(f"preemption: no pods are evicted before {at(300)} (preemption-delay 5m)")
     assert put_offs(world) == [("DELAY", 300.0)]
     assert world.engine.next_wakeup(flush=False) == START + 300
     world.virtual.until(START + 299)
@@ -292,7 +292,7 @@ def test_6_1_a_groups_delay_is_the_longest_of_its_pods(
 ) -> None:
     world = delayed(*_group("crew", of_group, *of_pods)).drain()
     assert put_offs(world) == [("DELAY", until)]
-    text = f"pod group is unschedulable, nobody is evicted before {at(until)} (preemption-delay "
+    text = f"pod group is unschedulable, no pods are evicted before {at(until)} (preemption-delay "
     assert text in world.condition("crew")[2]
     assert world.settle().evicted == ["low"]
 
@@ -336,7 +336,7 @@ def test_6_3_a_pod_that_states_when_it_ends_is_waited_for() -> None:
         pod("high", cpu=4, priority=9),
     ).drain()
     assert (world.evicted, world.nominated) == ([], {})
-    text = f"preemption: waiting for pod default/ends to end by {at(120)}; nobody is evicted until then"
+    text = f"preemption: waiting for pod default/ends to end by {at(120)}; no pods are evicted until then"
     assert world.message("high").endswith(text)
     world.settle()
     assert (world.where, world.evicted, world.now) == ({"high": "n1", "runs": "n2"}, [], START + 120)

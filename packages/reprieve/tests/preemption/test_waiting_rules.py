@@ -41,7 +41,7 @@ def test_the_longest_delay_counts_from_the_first_pod(delays: list[str | None], n
     assert (found and found.until) == (None if until is None else START + until)
     if found is not None:
         assert found.why is WaitsFor.DELAY
-        assert found.message == "nobody is evicted before 2020-09-13T12:31:40Z (preemption-delay 5m)"
+        assert found.message == "no pods are evicted before 2020-09-13T12:31:40Z (preemption-delay 5m)"
 
 
 def test_a_pod_of_the_future_is_there_since_now() -> None:
@@ -109,7 +109,7 @@ def test_the_earliest_end_that_makes_room_is_waited_for(
     assert (found.why, found.until) == (WaitsFor.COMPLETIONS, START + until)
     assert [one.name for one in found.pods] == names
     assert found.nominations == ()
-    assert found.message.endswith("; nobody is evicted until then")
+    assert found.message.endswith("; no pods are evicted until then")
 
 
 @pytest.mark.parametrize(("now", "waits"), [(100.0, True), (100.9, True), (101.0, False)])
@@ -137,7 +137,7 @@ def test_names_of_who_is_waited_for() -> None:
         found = until_completions(cluster, list(scheduled_pods(cluster)), [new], 600, lambda p=places: p)  # type: ignore[misc]
         assert found is not None
         who = f"{'pod' if count == 1 else 'pods'} {names}"
-        assert found.message == f"waiting for {who} to end by 2020-09-13T12:28:20Z; nobody is evicted until then"
+        assert found.message == f"waiting for {who} to end by 2020-09-13T12:28:20Z; no pods are evicted until then"
 
 
 @pytest.mark.parametrize(

@@ -511,7 +511,7 @@ def test_both_sides_of_the_bound(items: list[Any], out: bool) -> None:
     ],
 )
 def test_who_has_nobody_to_make_room_for_it_has_what_is_free(drop: tuple[str, ...], out: set[str]) -> None:
-    """Without a PostFilter nobody is evicted; where requests are not compared nothing is claimed."""
+    """Without a PostFilter no pods are evicted; where requests are not compared nothing is claimed."""
     profile = profile_with(drop=drop)
     items = [node("n", cpu=4), pod("low", cpu=4, node="n"), pod("p", cpu=4, priority=5)]
     world = World(*items, profiles={profile.name: profile})

@@ -131,7 +131,7 @@ def test_what_is_written_loads_back(ending: str, tmp_path: Path, run: Run) -> No
     ended = run("import", "openb", "--nodes", nodes, "--pods", pods, "-o", output)
     assert (ended.code, ended.out) == (0, "")
     assert ended.err == (
-        f"{output}: 3 nodes, 3 running pods\n1 tasks found no room when they arrived and are left out: second\n"
+        f"{output}: 3 nodes, 3 running pods\n1 tasks did not fit when they arrived and are left out: second\n"
     )
     manifests = load([output])
     assert [loaded.object.name for loaded in manifests.nodes] == ["cpu-0", "t4-0", "g2-0"]

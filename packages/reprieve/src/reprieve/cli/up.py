@@ -159,4 +159,4 @@ async def _run(options: "LocalOptions", read_only_kubeconfig: "Path | None") -> 
     except ChildRefusedError as error:
         raise CommandError(f"the scheduler {error}", Exit.BAD_INPUT) from None
     except TimeoutError:
-        raise CommandError("the scheduler did not become ready", Exit.NOT_SO) from None
+        raise CommandError("the scheduler does not become ready", Exit.NOT_SO) from None

@@ -1,4 +1,4 @@
-"""What DynamicResources writes before a pod is bound, and whether its devices are ready (devices.md 4, 5)."""
+"""What DynamicResources writes before a pod is bound, and whether its devices are ready (devices.md 4)."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -94,7 +94,7 @@ def until_delay_is_over(cluster: ClusterState, pods: Sequence[PodRecord]) -> Put
     until = _since(cluster, pods) + delay
     if until <= cluster.now:
         return None
-    text = f"nobody is evicted before {readable_time(until)} (preemption-delay {readable_duration(delay)})"
+    text = f"no pods are evicted before {readable_time(until)} (preemption-delay {readable_duration(delay)})"
     return PutOff(WaitsFor.DELAY, text, until)
 
 
@@ -163,7 +163,7 @@ def until_completions(
     rows = {row for _, row in places}
     awaited = tuple(pod for end, pod in ends if end <= times[high] and pod.row in rows)
     until = min(times[high] + LATE, latest)
-    text = f"waiting for {_named(awaited)} to end by {readable_time(times[high])}; nobody is evicted until then"
+    text = f"waiting for {_named(awaited)} to end by {readable_time(times[high])}; no pods are evicted until then"
     return PutOff(WaitsFor.COMPLETIONS, text, until, awaited)
 
 
