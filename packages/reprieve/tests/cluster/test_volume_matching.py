@@ -9,7 +9,7 @@ import pytest
 
 from kube_rules.storage import SELECTED_NODE
 from reprieve.cluster.state import ClusterState
-from reprieve.cluster.volume_matching import Reach, delayed, match, split, topologies_mask, volume_limit
+from reprieve.cluster.volume_matching import VolumeReach, delayed, match, split, topologies_mask, volume_limit
 from reprieve.cluster.volumes import key_of
 from tests.building import World, node
 from tests.plugins.storage import ZONE, capacity, claim, driver, pod, storage_class, volume
@@ -23,7 +23,7 @@ def _matched(*items: Any, labels: tuple[str, ...] = ("a", "b")) -> tuple[dict[st
     world = World(*(node(f"n{i}", labels={ZONE: zone}) for i, zone in enumerate(labels)), *items)
     cluster, one = world.engine.cluster, world.record("p")
     bound, unbound = split(cluster.volumes, one)
-    found = match(cluster, Reach(), bound, unbound)
+    found = match(cluster, VolumeReach(), bound, unbound)
     gets = {
         each.metadata.name: [offered[number].metadata.name if number >= 0 else "" for number in taken.tolist()]
         for each, offered, taken in zip(found.searching, found.offered, found.taken, strict=True)
@@ -241,7 +241,7 @@ def test_later_pods_of_a_trial_see_what_earlier_ones_have_chosen() -> None:
 
     def asks(one: Any) -> tuple[list[str], list[str], dict[str, list[bool]]]:
         bound, unbound = split(cluster.volumes, one)
-        found = match(cluster, Reach(), bound, unbound)
+        found = match(cluster, VolumeReach(), bound, unbound)
         volumes, rest = found.on_row(0)
         chosen = sorted(f"{key} {each.metadata.name}" for key, each in volumes.items())
         return chosen, sorted(key_of(each) for each in rest), {t: mask.tolist() for t, mask in found.reasons.items()}
@@ -283,6 +283,6 @@ def test_pods_of_a_trial_choose_in_the_order_in_which_they_were_placed() -> None
                 cluster.displace_all(taken_off)
             assert [each.pod.name for each in cluster.volumes.unsettled.values()] == ["a", "b"]
         bound, unbound = split(cluster.volumes, world.record("x"))
-        volumes, _ = match(cluster, Reach(), bound, unbound).on_row(0)
+        volumes, _ = match(cluster, VolumeReach(), bound, unbound).on_row(0)
         assert [each.metadata.name for each in volumes.values()] == ["w"]
         assert [each.taken for each in cluster.volumes.unsettled.values()] == [{"u": "default/c"}, {"v": "default/d"}]

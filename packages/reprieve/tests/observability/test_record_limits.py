@@ -17,7 +17,7 @@ from reprieve.decisions.records import CostRecord, DecisionRecord, FailedPreempt
 from reprieve.observability.recording import RecordKeeper
 from reprieve.observability.store import MemoryStore
 from reprieve.preemption.lost_work import EvictedPods
-from reprieve.preemption.outcome import NoRoom, PreemptionInVain, PutOff, WaitsFor
+from reprieve.preemption.outcome import Deferral, NoRoom, UnhelpfulPreemption, WaitsFor
 from reprieve.scheduling.decision import (
     WAITING_FOR_QUORUM,
     Binding,
@@ -158,7 +158,7 @@ def test_a_unit_names_ten_pods_and_ten_nodes_each_once(pods: int, nodes: int) ->
 def test_ten_of_those_it_waits_for_are_named(pods: int) -> None:
     """observability.md 4.7."""
     keeping = Keeping(pods + 1)
-    waiting = PutOff(WaitsFor.PREDECESSOR, "waits", None, tuple(keeping.pods(pods)))
+    waiting = Deferral(WaitsFor.PREDECESSOR, "waits", None, tuple(keeping.pods(pods)))
     found = keeping.decide(failed(rejection(keeping.pods(1)[0]), put_off=waiting)).waits
     assert found is not None
     assert (found.reason, found.message, found.until) == ("Predecessor", "waits", "")
@@ -447,7 +447,7 @@ def test_a_group_that_finds_no_room_without_a_look_at_nodes_has_none() -> None:
     keeping = Keeping(1)
     crew = keeping.world.engine.cluster.groups.get("default/crew")
     assert crew is not None
-    vain = PreemptionInVain(crew, NoRoom.UNDER_WAY)
+    vain = UnhelpfulPreemption(crew, NoRoom.UNDER_WAY)
     found = keeping.decide(failed(rejection(keeping.pods(1)[0]), in_vain=vain)).in_vain
     assert found == FailedPreemption(reason="UnderWay")
 

@@ -18,7 +18,7 @@ from reprieve.observability import observer as observing
 from reprieve.observability.logs import Log
 from reprieve.observability.metrics import Metrics
 from reprieve.observability.observer import Observer
-from reprieve.preemption.outcome import NoRoom, Preemption, PreemptionInVain
+from reprieve.preemption.outcome import NoRoom, Preemption, UnhelpfulPreemption
 from reprieve.preemption.units import PreemptionUnit
 from reprieve.scheduling.decision import (
     SCHEDULER_ERROR,
@@ -155,7 +155,7 @@ def test_a_group_that_finds_no_room_counts_by_why(why: NoRoom, kind: str, status
         "composite/default/tree" if kind == "compositepodgroup" else "group/default/crew"
     )
     assert found is not None
-    seen.decide(Decision(found.ref, Result.UNSCHEDULABLE, in_vain=PreemptionInVain(found, why)))
+    seen.decide(Decision(found.ref, Result.UNSCHEDULABLE, in_vain=UnhelpfulPreemption(found, why)))
     assert seen.counted("workload_preemption_attempts_total", result=status) == 1
     for label in ("unschedulable", "error"):
         assert seen.counted("podgroup_preemption_attempts_total", result=label) == int(label == result)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kube_rules import objects
-from reprieve.plugins.node_affinity import NodeAffinity
+from reprieve.plugins.node_affinity import NodeAffinityPlugin
 from tests.building import World, node, pod
 from tests.plugins.asking import FITS, UNRESOLVABLE, scores, verdicts
 
@@ -46,7 +46,7 @@ def affinity(
 
 def where(world: World) -> set[str]:
     """Nodes the filter lets through; the others must be unresolvable."""
-    codes = verdicts(world, NodeAffinity())
+    codes = verdicts(world, NodeAffinityPlugin())
     assert set(codes.values()) <= {FITS, UNRESOLVABLE}
     return {name for name, code in codes.items() if code == FITS}
 
@@ -222,14 +222,14 @@ def test_preferred_weights_add_up(
 ) -> None:
     """NodeAffinity's score: the sum of matching weights, the best node 100, integers rounded down."""
     world = world_of(affinity=affinity(preferred=preferred))
-    assert list(scores(world, NodeAffinity(), normalized=False).values()) == raw
-    assert list(scores(world, NodeAffinity()).values()) == normalized
+    assert list(scores(world, NodeAffinityPlugin(), normalized=False).values()) == raw
+    assert list(scores(world, NodeAffinityPlugin()).values()) == normalized
 
 
 def test_without_preferred_terms_it_does_not_score() -> None:
     """PreScore skips the plugin."""
-    assert scores(world_of(affinity=affinity(term(("zone", "Exists")))), NodeAffinity()) == {}
-    assert scores(world_of(), NodeAffinity()) == {}
+    assert scores(world_of(affinity=affinity(term(("zone", "Exists")))), NodeAffinityPlugin()) == {}
+    assert scores(world_of(), NodeAffinityPlugin()) == {}
 
 
 def test_normalisation_is_over_the_feasible_nodes_alone() -> None:

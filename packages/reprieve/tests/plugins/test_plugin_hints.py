@@ -19,7 +19,7 @@ from reprieve.framework.events import ClusterEvent, EventKind, always
 from reprieve.framework.plugin import Plugin
 from reprieve.plugins.dynamic_resources import DynamicResources
 from reprieve.plugins.inter_pod_affinity import InterPodAffinity
-from reprieve.plugins.node_affinity import NodeAffinity
+from reprieve.plugins.node_affinity import NodeAffinityPlugin
 from reprieve.plugins.node_name import NodeName
 from reprieve.plugins.node_ports import NodePorts
 from reprieve.plugins.node_resources_fit import NodeResourcesFit
@@ -89,14 +89,14 @@ NODES: list[tuple[str, Plugin, dict[str, Any], dict[str, Any], bool]] = [
         {"taints": [("k", "", "NoExecute")]},
         True,
     ),
-    ("not selected", NodeAffinity(), {"selector": {"disk": "ssd"}}, {"labels": {"disk": "hdd"}}, False),
-    ("selected", NodeAffinity(), {"selector": {"disk": "ssd"}}, {"labels": {"disk": "ssd"}}, True),
-    ("no selector", NodeAffinity(), {}, {}, True),
-    ("not what is added for all", NodeAffinity(PREFERS_ZONE_A), {}, {"labels": {storage.ZONE: "b"}}, False),
-    ("what is added for all", NodeAffinity(PREFERS_ZONE_A), {}, {"labels": {storage.ZONE: "a"}}, True),
+    ("not selected", NodeAffinityPlugin(), {"selector": {"disk": "ssd"}}, {"labels": {"disk": "hdd"}}, False),
+    ("selected", NodeAffinityPlugin(), {"selector": {"disk": "ssd"}}, {"labels": {"disk": "ssd"}}, True),
+    ("no selector", NodeAffinityPlugin(), {}, {}, True),
+    ("not what is added for all", NodeAffinityPlugin(PREFERS_ZONE_A), {}, {"labels": {storage.ZONE: "b"}}, False),
+    ("what is added for all", NodeAffinityPlugin(PREFERS_ZONE_A), {}, {"labels": {storage.ZONE: "a"}}, True),
     (
         "only what is added for all",
-        NodeAffinity(PREFERS_ZONE_A),
+        NodeAffinityPlugin(PREFERS_ZONE_A),
         {"selector": {"disk": "ssd"}},
         {"labels": {storage.ZONE: "a"}},
         False,

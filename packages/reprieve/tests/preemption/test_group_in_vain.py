@@ -11,11 +11,11 @@ from reprieve.framework.plugin import Placement
 from reprieve.preemption.default_preemption import DefaultPreemption
 from reprieve.preemption.group_candidates import holds_all
 from reprieve.preemption.options import PreemptionOptions
-from reprieve.preemption.outcome import COMPATIBLE, PRIORITY_FLOOR, SCORED, NoRoom, Preemption, PreemptionInVain
+from reprieve.preemption.outcome import COMPATIBLE, PRIORITY_FLOOR, SCORED, NoRoom, Preemption, UnhelpfulPreemption
 from tests.building import World, annotated, gang, group, node, pdb, pod, priority_class, profile_with
 
 
-def _in_vain(*items: Any) -> PreemptionInVain:
+def _in_vain(*items: Any) -> UnhelpfulPreemption:
     decision = World(*items).step()
     assert decision.preemption is None
     assert decision.in_vain is not None, decision

@@ -16,7 +16,7 @@ from reprieve.preemption.cheaper_for_pod import Cheapest
 from reprieve.preemption.judged_units import HIGHEST, LATEST, PODS, WEIGHT, JudgedUnits
 from reprieve.preemption.outcome import NO_VICTIMS_POD
 from reprieve.preemption.row_answers import Candidate, Misfit, RowAnswers, _below, _kinds
-from reprieve.preemption.unit_matrices import ABOVE_ALL, UnitMatrices, Units
+from reprieve.preemption.unit_matrices import ABOVE_ALL, UnitColumns, UnitMatrices
 from reprieve.preemption.victim_columns import JudgedRows, _Segments
 from tests.preemption.seeds import each_seed
 
@@ -144,7 +144,7 @@ def _judged(rows: Sequence[Sequence[_One]], left: Sequence[tuple[int, int]], pri
         *_flat([list(row) + [_One(ABOVE_ALL // 2, 0, float("inf"), (0, 0))] * (depth - len(row)) for row in rows])
     )
     block = matrices.blocks[depth]
-    return JudgedUnits(Units(block, slice(0, len(rows)), [0, 1], priority), np.array(left, dtype=np.int64).T)
+    return JudgedUnits(UnitColumns(block, slice(0, len(rows)), [0, 1], priority), np.array(left, dtype=np.int64).T)
 
 
 def _reprieved(there: Sequence[_One], left: tuple[int, int]) -> list[_One] | None:

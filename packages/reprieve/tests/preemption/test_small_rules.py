@@ -29,8 +29,8 @@ from reprieve.preemption.outcome import (
     Missing,
     NoRoom,
     Preemption,
-    PreemptionInVain,
     Reason,
+    UnhelpfulPreemption,
     Verdict,
     WaitsFor,
     scarcest_first,
@@ -442,7 +442,7 @@ def test_a_decision_counts_who_goes_and_who_stays() -> None:
 @pytest.mark.parametrize("why", list(NoRoom))
 def test_victims_were_searched_for_unless_it_was_out_of_the_question(why: NoRoom) -> None:
     world = _outside()
-    in_vain = PreemptionInVain(world.engine.cluster.groups["default/w"], why)
+    in_vain = UnhelpfulPreemption(world.engine.cluster.groups["default/w"], why)
     assert in_vain.attempted is (why not in (NoRoom.POLICY_NEVER, NoRoom.UNDER_WAY))
 
 

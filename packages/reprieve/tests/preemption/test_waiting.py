@@ -16,7 +16,7 @@ from kube_rules.work_annotations import PREEMPTION_DELAY
 from reprieve.framework.profile import Profile
 from reprieve.preemption.default_preemption import DefaultPreemption
 from reprieve.preemption.options import PreemptionOptions
-from reprieve.preemption.outcome import PutOff, WaitsFor
+from reprieve.preemption.outcome import Deferral, WaitsFor
 from tests.building import START, Item, World, gang, group, node, pod, profile_with
 
 T = TypeVar("T", objects.Pod, objects.PodGroup, objects.ReplicaSet)
@@ -57,7 +57,7 @@ def put_offs(world: World) -> list[tuple[str, float | None]]:
     return [(each.deferral.why.name, each.deferral.until and each.deferral.until - START) for each in made]
 
 
-def last_put_off(world: World) -> PutOff:
+def last_put_off(world: World) -> Deferral:
     found = [decision.put_off for decision in world.engine.decisions if decision.put_off is not None]
     return found[-1]
 

@@ -19,7 +19,7 @@ from reprieve.framework.plugin import (
 from reprieve.framework.plugin_guard import unguarded
 from reprieve.framework.profile import Profile
 from reprieve.framework.status import SUCCESS, Code, Status
-from reprieve.preemption.outcome import NoRoom, PreemptionInVain, PutOff, WaitsFor
+from reprieve.preemption.outcome import Deferral, NoRoom, UnhelpfulPreemption, WaitsFor
 from reprieve.queueing.entity import QueueState
 from reprieve.scheduling.decision import Result
 from tests.building import World, gang, group, node, pod, profile_with
@@ -160,8 +160,8 @@ def test_a_plugin_that_raises_ends_the_attempt_and_its_nominations(of: str) -> N
 def test_why_no_room_was_made_is_the_answer_of_the_last_plugin_that_has_one() -> None:
     """`Decision.in_vain`: for explain and the record; who has nothing to say of it takes nothing back."""
     world = World(node("n", cpu=1), *gang("crew", 2, cpu=1))
-    first = PreemptionInVain(world.engine.cluster.groups["default/crew"], NoRoom.DOES_NOT_FIT)
-    last = PreemptionInVain(world.engine.cluster.groups["default/crew"], NoRoom.UNDER_WAY)
+    first = UnhelpfulPreemption(world.engine.cluster.groups["default/crew"], NoRoom.DOES_NOT_FIT)
+    last = UnhelpfulPreemption(world.engine.cluster.groups["default/crew"], NoRoom.UNDER_WAY)
     profiles = _profile([], _no(in_vain=first), _no(in_vain=last), _no("c", in_vain="nonsense"))
     decision = World(node("n", cpu=1), *gang("crew", 2, cpu=1), profiles=profiles).step()
     assert decision.in_vain is last
@@ -177,7 +177,7 @@ def test_an_entity_that_was_put_off_is_tried_at_the_given_time_without_an_event(
     mine = pod("p", cpu=2, group="crew" if crew else None)
     world = World(node("n", cpu=1), *crew, mine, profiles=_profile(calls, _no("a"), _no("b"), _no("c")))
     (_, second, _) = (unguarded(plugin) for plugin in world.engine.running["default-scheduler"].profile.post_filters)
-    put_off = PutOff(WaitsFor.COMPLETIONS, "waits", world.now + 50, nominations=((world.record("p"), 0),))
+    put_off = Deferral(WaitsFor.COMPLETIONS, "waits", world.now + 50, nominations=((world.record("p"), 0),))
     assert isinstance(second, Says)
     second.answer = _no("b", put_off=put_off)
     decision = world.step()

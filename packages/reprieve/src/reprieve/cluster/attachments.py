@@ -1,7 +1,7 @@
 """What is attached where: the CSI volumes of every node, as columns.
 
-Terms: a volume is *explained* on a node where a pod that runs there uses it; a VolumeAttachment whose volume no pod
-there explains still takes its place: its pod is gone and the volume not detached yet, or it was attached by hand.
+Terms: a volume is *explained* on a node where a pod that runs there uses it; a VolumeAttachment of a volume that no
+pod there explains still takes its place: its pod is gone and the volume not detached yet, or it was attached by hand.
 
 Rules (devices.md 1): the limit of a driver is `allocatable.count` of the node's CSINode; a volume counts once per node;
 volumes of in-tree plugins count for the CSI driver that they have been migrated to, where the CSINode says so; a claim
@@ -39,7 +39,7 @@ IN_TREE: Final = {
 """Field of a volume source -> (in-tree plugin, the CSI driver it was migrated to)."""
 _DRIVER_OF: Final = dict(IN_TREE.values())
 ALL_MIGRATED: Final = frozenset(_DRIVER_OF)
-"""As on a node whose CSINode says that every in-tree plugin has been migrated."""
+"""As on a node where the CSINode lists every in-tree plugin as migrated."""
 _NOTHING: Final[frozenset[Attached]] = frozenset()
 _MOST_MIGRATIONS: Final = 64
 """Different sets of migrated plugins that are distinguished before everything is counted anew."""

@@ -2,8 +2,8 @@
 
 Rules (k8s.io/dynamic-resource-allocation/structured, 1.36): claims one after another, their requests in order, of a
 prioritized list the first option that works out; devices in the order of `reprieve.cluster.device_pools`.  Devices of
-one request are taken in ascending order, so sets are tried and not their permutations.  A device is taken if nobody has
-it (admin access does not ask, and takes nothing away), the selectors of class and request hold, its taints are
+one request are taken in ascending order, so sets are tried and not their permutations.  A device is taken if no claim
+has it (admin access does not ask, and takes nothing away), the selectors of class and request hold, its taints are
 tolerated, its pool's counters and - for a device that several claims share - its capacities last, and the claim's
 constraints hold.
 

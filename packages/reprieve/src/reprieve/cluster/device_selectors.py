@@ -5,7 +5,7 @@ What an expression sees (resource.k8s.io/v1, DeviceSelector): `device.driver`, `
 domain a device does not know is an empty map; a name it does not know is an error, as upstream.  What an expression
 may call is in `kube_rules.cel.library`; `kube_rules.device_expressions` holds it to its types and its cost.
 
-Invariants: an expression that cannot be compiled, or whose cost may exceed the API's, is a `DeviceSelectorError`
+Invariants: an expression that cannot be compiled, or may cost more than the API allows, is a `DeviceSelectorError`
 every time it is used; evaluating changes nothing and stops at the same cost.
 """
 

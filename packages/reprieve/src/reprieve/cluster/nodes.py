@@ -5,7 +5,7 @@ there); labels become columns of interned values when a plugin first asks for th
 Rows of removed nodes are reused once their last pod is gone.  A resource gets its column when the first pod asks for
 it: until then what nodes have of it is kept by node, so that nodes with many resources of their own cost what they say.
 
-Of a resource that device classes serve (KEP-5004) a node that has none of its own has `SERVED`: whoever compares
+Of a resource that device classes serve (KEP-5004) a node that has none of its own has `SERVED`: a comparison of
 numbers lets the pod pass, and the devices decide.
 
 Invariants: `used[:, row]` is the sum of the deltas of the pods in `pods[row]`, always; `rank` orders rows by node name,

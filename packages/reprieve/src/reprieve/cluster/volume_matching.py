@@ -79,7 +79,7 @@ class Matching:
         return volumes, rest
 
 
-class Reach:
+class VolumeReach:
     """Which nodes reach which volume; kept until nodes change."""
 
     def __init__(self) -> None:
@@ -113,7 +113,7 @@ def delayed(volumes: VolumeObjects, claim: PersistentVolumeClaim) -> bool:
 
 def match(
     cluster: ClusterState,
-    reach: Reach,
+    reach: VolumeReach,
     bound: Sequence[PersistentVolumeClaim],
     unbound: Sequence[PersistentVolumeClaim],
 ) -> Matching:
@@ -145,7 +145,9 @@ def match(
     return result
 
 
-def _check_bound(cluster: ClusterState, reach: Reach, bound: Iterable[PersistentVolumeClaim], result: Matching) -> None:
+def _check_bound(
+    cluster: ClusterState, reach: VolumeReach, bound: Iterable[PersistentVolumeClaim], result: Matching
+) -> None:
     """The first bound claim that is not right decides the reason, node by node."""
     n = len(cluster.nodes)
     fine = np.ones(n, dtype=np.bool_)
@@ -168,7 +170,7 @@ def _check_bound(cluster: ClusterState, reach: Reach, bound: Iterable[Persistent
 
 def _search(
     cluster: ClusterState,
-    reach: Reach,
+    reach: VolumeReach,
     claim: PersistentVolumeClaim,
     before: Matching,
     others: dict[str, str],
@@ -302,7 +304,7 @@ def split(store: VolumeObjects, pod: PodRecord) -> tuple[list[PersistentVolumeCl
     return bound, unbound
 
 
-def _unsettled(cluster: ClusterState, reach: Reach) -> tuple[dict[str, str], dict[str, str]]:
+def _unsettled(cluster: ClusterState, reach: VolumeReach) -> tuple[dict[str, str], dict[str, str]]:
     """What pods placed earlier in this trial have taken: volume -> claim, and claim -> node it is provisioned for."""
     taken: dict[str, str] = {}
     chosen: dict[str, str] = {}
@@ -317,7 +319,7 @@ def _unsettled(cluster: ClusterState, reach: Reach) -> tuple[dict[str, str], dic
     return taken, chosen
 
 
-def _settle(cluster: ClusterState, reach: Reach, entry: AssumedPodVolumes) -> None:
+def _settle(cluster: ClusterState, reach: VolumeReach, entry: AssumedPodVolumes) -> None:
     """Choose for one pod on its row, seeing the pods before it."""
     bound, unbound = split(cluster.volumes, entry.pod)
     if not unbound:

@@ -31,7 +31,7 @@ from reprieve.decisions.records import (
 )
 from reprieve.decisions.shortages import lack_of
 from reprieve.plugins.gang_scheduling import GREEDY, RETRY
-from reprieve.preemption.outcome import Preemption, PutOff
+from reprieve.preemption.outcome import Deferral, Preemption
 from reprieve.scheduling.decision import WAITING_FOR_QUORUM, Decision, Rejection, Result
 from reprieve.scheduling.engine import Engine
 from reprieve.scheduling.group_orders import retries
@@ -133,7 +133,7 @@ def _members(cluster: ClusterState, decision: Decision) -> MemberCounts:
     )
 
 
-def _deferral(deferred: PutOff) -> DeferralRecord:
+def _deferral(deferred: Deferral) -> DeferralRecord:
     return DeferralRecord(
         reason=deferred.why.value,
         message=deferred.message,

@@ -46,8 +46,8 @@ from reprieve.preemption.outcome import (
     Criterion,
     Missing,
     Preemption,
-    PreemptionInVain,
     Reason,
+    UnhelpfulPreemption,
     Verdict,
     scarcest_first,
 )
@@ -103,7 +103,7 @@ def preemption_record(
     )
 
 
-def failed_preemption(cluster: ClusterState, failed: PreemptionInVain, now: float) -> FailedPreemption:
+def failed_preemption(cluster: ClusterState, failed: UnhelpfulPreemption, now: float) -> FailedPreemption:
     """Return a preemption that would not help as data; `now`: for how long the potential victims have been running."""
     diagnosis = failed.diagnosis
     first = [Verdict(unit, False, None) for unit in failed.units[:MOST_CONSIDERED]]

@@ -36,7 +36,7 @@ from reprieve.observability.metrics import (
 )
 from reprieve.observability.stopwatch import Stopwatch
 from reprieve.preemption.lost_work import EvictedPods, lost_work
-from reprieve.preemption.outcome import NoRoom, Preemption, PreemptionInVain
+from reprieve.preemption.outcome import NoRoom, Preemption, UnhelpfulPreemption
 from reprieve.scheduling.decision import SCHEDULER_ERROR, Decision, GroupCondition, Result
 from reprieve.scheduling.engine import Engine
 from reprieve.scheduling.reservations import ReleasedReservation
@@ -384,7 +384,7 @@ class Observer:
         if preemption.pdb_violations:
             metrics.pdb_violations.labels(kind).inc(preemption.pdb_violations)
 
-    def _count_without_success(self, failed: PreemptionInVain, seconds: float) -> None:
+    def _count_without_success(self, failed: UnhelpfulPreemption, seconds: float) -> None:
         """Count a failed preemption of a group.
 
         `workload_preemption_attempts` counts as kube-scheduler does: every call, by its status.

@@ -5,7 +5,7 @@ does no I/O: each extender is a `Transport` that takes a request and gives the a
 scheduler's is `reprieve.live.extenders`.
 
 Rules (kubernetes/kubernetes pkg/scheduler/extender.go, schedule_one.go, framework/preemption; the JSON is
-k8s.io/kube-scheduler/extender/v1, whose fields are compared without regard to case): extenders are asked in turn,
+k8s.io/kube-scheduler/extender/v1, its fields compared without regard to case): extenders are asked in turn,
 ignorable ones last, each about the nodes that passed everything before; a node that an answer neither lists nor names
 as failed counts as failed for good; scores are 0..10 times the extender's weight, scaled to ours, and an extender that
 cannot say its scores has none; the first extender that binds and is concerned binds; a pod concerns an extender that

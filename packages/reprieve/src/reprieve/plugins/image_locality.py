@@ -1,8 +1,8 @@
 """ImageLocality: nodes that have the pod's images already start it sooner.
 
-Rules (kubernetes/kubernetes pkg/scheduler/framework/plugins/imagelocality): each container whose image is on the node,
-init containers included, adds the image's size, scaled down by the share of nodes that have it, so that not everything
-goes to the one node that does.  The sum counts from 23 MiB (0) to 1000 MiB per container (100).
+Rules (kubernetes/kubernetes pkg/scheduler/framework/plugins/imagelocality): each container with an image that is on the
+node, init containers included, adds the image's size, scaled down by the share of nodes that have it, so that not
+everything goes to the one node that does.  The sum counts from 23 MiB (0) to 1000 MiB per container (100).
 
 An image that nodes report in different sizes counts as large as on the first of them by name; upstream takes the size
 it saw first.

@@ -63,7 +63,7 @@ class _Counted:
     """What one pod's rules come to. Keys of the dicts are topology labels, values arrays by domain.
 
     `affinity` counts pods that match all required affinity terms, `anti` those that match a required anti-affinity
-    term (once for each term), `existing` those whose required anti-affinity matches this pod.  `of_series`: the pod
+    term (once for each term), `existing` those with required anti-affinity that matches this pod.  `of_series`: the pod
     matches its own affinity terms.
     """
 
@@ -361,7 +361,7 @@ class _Incremental(IncrementalFilter):
         return bool(effects)
 
     def suspects(self) -> Collection[int]:
-        """Those who now share a domain with pods they must not, or lack company now that there is some elsewhere."""
+        """Return the pods that now share a domain with pods they must not, or lack others that now exist elsewhere."""
         found: set[int] = set()
         for effect, touched in self._touched.items():
             here = self._pod_affinity.domains(effect[1])[0][self._rows]

@@ -41,7 +41,7 @@ _CONFLICT = Status(Code.UNRESOLVABLE, CONFLICT, "NodeAffinity")
 NOT_ENFORCED = "node(s) didn't match scheduler-enforced node affinity"
 
 
-class NodeAffinity(FilterPlugin, ScorePlugin):
+class NodeAffinityPlugin(FilterPlugin, ScorePlugin):
     """Node selectors and node affinity. Default weight 2.
 
     `added` is node affinity that every pod of the profile has on top of its own (NodeAffinityArgs.addedAffinity).

@@ -1,4 +1,4 @@
-"""NodeResourcesBalancedAllocation: prefers nodes whose resources the pod would bring closer to like proportions."""
+"""NodeResourcesBalancedAllocation: prefers nodes on which the pod evens out the shares of resources in use."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -68,7 +68,7 @@ _IGNORED = -1
 
 
 @dataclass(frozen=True, slots=True)
-class Constraint:
+class SpreadConstraint:
     """One constraint of a pod. `own`: 1 if the pod matches the selector itself."""
 
     max_skew: int
@@ -80,7 +80,7 @@ class Constraint:
     own: int
 
 
-class _Domains:
+class _SpreadDomains:
     """What one constraint counts. `counts`: by domain, over eligible nodes; `there`: which domains those are in."""
 
     __slots__ = ("counts", "eligible", "number", "there")
@@ -143,7 +143,7 @@ class PodTopologySpread(FilterPlugin, ScorePlugin):
 
     def incremental_filter(self, states: Sequence[CycleState], rows: Sequence[int]) -> IncrementalFilter:
         """See `FilterPlugin.incremental_filter`."""
-        return _Incremental(self.name, states, rows, [constraint for constraint, _ in self._counted(states[0])])
+        return _IncrementalSpread(self.name, states, rows, [constraint for constraint, _ in self._counted(states[0])])
 
     def filter(self, state: CycleState, rows: Rows) -> Codes:
         """See `FilterPlugin.filter`. The first constraint that fails decides whether it is curable."""
@@ -163,7 +163,7 @@ class PodTopologySpread(FilterPlugin, ScorePlugin):
         codes = self.filter(state, rows)
         return [(NO_LABEL, codes == UNRESOLVABLE), (NOT_SPREAD, codes == UNSCHEDULABLE)]
 
-    def _counted(self, state: CycleState) -> list[tuple[Constraint, _Domains]]:
+    def _counted(self, state: CycleState) -> list[tuple[SpreadConstraint, _SpreadDomains]]:
         counted = state.data[self.name]
         assert isinstance(counted, list)
         constraints = self._constraints(state.cluster, state.pod, DO_NOT_SCHEDULE)
@@ -241,11 +241,11 @@ class PodTopologySpread(FilterPlugin, ScorePlugin):
 
     # -- constraints -------------------------------------------------------------------------------
 
-    def filtering(self, cluster: ClusterState, pod: PodRecord) -> tuple[Constraint, ...]:
+    def filtering(self, cluster: ClusterState, pod: PodRecord) -> tuple[SpreadConstraint, ...]:
         """The constraints that the pod states itself and that filter."""
         return self._constraints(cluster, pod, DO_NOT_SCHEDULE) if pod.signature.spread else ()
 
-    def _constraints(self, cluster: ClusterState, pod: PodRecord, action: str) -> tuple[Constraint, ...]:
+    def _constraints(self, cluster: ClusterState, pod: PodRecord, action: str) -> tuple[SpreadConstraint, ...]:
         """The pod's constraints of one kind, compiled once per label_class, signature and owner."""
         label_class = cluster.pod_affinity.label_class(pod)
         stated = pod.signature.spread
@@ -253,7 +253,7 @@ class PodTopologySpread(FilterPlugin, ScorePlugin):
         key = (self.name, pod.signature.constraints.id if stated else id(self), action, None if stated else pod.owner)
         known = label_class.memo.get(key)
         if known is not None and isinstance(known, tuple) and known[0] == version:
-            found: tuple[Constraint, ...] = known[1]
+            found: tuple[SpreadConstraint, ...] = known[1]
             return found
         if stated:
             found = tuple(_compiled(c, pod, None) for c in stated if c.when_unsatisfiable == action)
@@ -301,18 +301,18 @@ class PodTopologySpread(FilterPlugin, ScorePlugin):
         return hint
 
 
-class _Incremental(IncrementalFilter):
+class _IncrementalSpread(IncrementalFilter):
     """What each pod of a kind counted at first is kept; what has happened since is the same for all of them."""
 
     def __init__(
-        self, name: str, states: Sequence[CycleState], rows: Sequence[int], constraints: Sequence[Constraint]
+        self, name: str, states: Sequence[CycleState], rows: Sequence[int], constraints: Sequence[SpreadConstraint]
     ) -> None:
         self._name = name
         self._states = states
         self._pod_affinity = states[0].cluster.pod_affinity
         self._constraints = constraints
         self._rows = np.array(rows, dtype=np.int64)
-        self._first: list[list[_Domains]] = []
+        self._first: list[list[_SpreadDomains]] = []
         for state in states:
             counted = state.data[name]
             assert isinstance(counted, list)
@@ -363,7 +363,7 @@ class _Incremental(IncrementalFilter):
     def update_state(self, position: int) -> None:
         """See `IncrementalFilter.update_state`."""
         self._states[position].data[self._name] = [
-            _Domains(counts[position] + since, first.there, first.eligible)
+            _SpreadDomains(counts[position] + since, first.there, first.eligible)
             for first, counts, since in zip(self._first[position], self._counts, self._since, strict=True)
         ]
 
@@ -372,14 +372,14 @@ def _same_namespace(_cluster: ClusterState, pod: PodRecord, event: ClusterEvent)
     return event.pod is None or event.pod.namespace == pod.namespace
 
 
-def _compiled(stated: objects.TopologySpreadConstraint, pod: PodRecord, default: Selector | None) -> Constraint:
+def _compiled(stated: objects.TopologySpreadConstraint, pod: PodRecord, default: Selector | None) -> SpreadConstraint:
     if default is not None:
         selector = default
     else:
         selector = compile_label_selector(stated.label_selector)
         selector = merged_with_keys(selector, stated.match_label_keys or (), (), pod.labels)
     counted = NOTHING if selector.everything else selector
-    return Constraint(
+    return SpreadConstraint(
         max_skew=stated.max_skew,
         key=stated.topology_key,
         matcher=Matcher(frozenset((pod.namespace,)), NOTHING, counted, staying=True),
@@ -391,13 +391,16 @@ def _compiled(stated: objects.TopologySpreadConstraint, pod: PodRecord, default:
 
 
 def eligible(
-    cluster: ClusterState, signature: PodSpecSignature, constraints: Sequence[Constraint], constraint: Constraint
+    cluster: ClusterState,
+    signature: PodSpecSignature,
+    constraints: Sequence[SpreadConstraint],
+    constraint: SpreadConstraint,
 ) -> Mask:
     """`bool[rows]`: the nodes on which one of the constraints of a pod with that signature counts pods."""
     return _labelled(cluster, constraints) & _eligible(cluster.nodes, signature, constraint)
 
 
-def _labelled(cluster: ClusterState, constraints: Sequence[Constraint]) -> Mask:
+def _labelled(cluster: ClusterState, constraints: Sequence[SpreadConstraint]) -> Mask:
     """`bool[rows]`: live nodes with the topology keys of all constraints."""
     mask = cluster.nodes.alive[: len(cluster.nodes)].copy()
     for constraint in constraints:
@@ -405,16 +408,16 @@ def _labelled(cluster: ClusterState, constraints: Sequence[Constraint]) -> Mask:
     return mask
 
 
-def _domains(state: CycleState, constraint: Constraint, labelled: Mask) -> _Domains:
+def _domains(state: CycleState, constraint: SpreadConstraint, labelled: Mask) -> _SpreadDomains:
     index: PodAffinityIndex = state.cluster.pod_affinity
     eligible = labelled & _eligible(state.cluster.nodes, state.signature, constraint)
     counts = index.by_domain(constraint.key, np.where(eligible, index.counts((constraint.matcher,)), 0))
     there = np.zeros(len(counts), dtype=np.bool_)
     there[index.domains(constraint.key)[0][eligible]] = True
-    return _Domains(counts, there, eligible)
+    return _SpreadDomains(counts, there, eligible)
 
 
-def _eligible(nodes: NodeColumns, signature: PodSpecSignature, constraint: Constraint) -> Mask:
+def _eligible(nodes: NodeColumns, signature: PodSpecSignature, constraint: SpreadConstraint) -> Mask:
     """`bool[rows]`: what the inclusion policies leave; kept with the node constraints until a node changes."""
     key = f"PodTopologySpread/{constraint.honors_affinity}/{constraint.honors_taints}"
     version = nodes.version

@@ -2,8 +2,9 @@
 
 Rules (kubernetes/kubernetes pkg/scheduler/framework/plugins/volumebinding): a claim that is missing, lost, being
 deleted, or unbound although its class does not wait for pods rejects the pod everywhere; volumes in reach, matches and
-provisioning are the business of `reprieve.cluster.volume_matching`.  All of its failures are unresolvable: who runs
-where does not change what a volume is bound to, and what deleting pods might free cannot be foretold (preemption.md 3).
+provisioning are the business of `reprieve.cluster.volume_matching`.  All of its failures are unresolvable: which
+pods run where does not change what a volume is bound to, and what deleting pods might free cannot be foretold
+(preemption.md 3).
 
 Reserve keeps the chosen volumes and nodes in the cache, so the next pod cannot take them; PreBind says what to write
 and what to wait for.  There is no score: upstream's is behind the gate StorageCapacityScoring, which is off.
@@ -27,7 +28,7 @@ from kube_rules.storage import (
 )
 from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.state import ClusterState
-from reprieve.cluster.volume_matching import Matching, Reach, delayed, match, volume_limit
+from reprieve.cluster.volume_matching import Matching, VolumeReach, delayed, match, volume_limit
 from reprieve.cluster.volumes import (
     MIGRATED,
     Reservation,
@@ -73,7 +74,7 @@ class VolumeBinding(FilterPlugin, ReservePlugin, PreBindPlugin):
 
     def __init__(self, timeout: float = 600.0) -> None:
         self._timeout = timeout
-        self._reach = Reach()
+        self._reach = VolumeReach()
 
     # -- filter ------------------------------------------------------------------------------------------------------
 
@@ -207,7 +208,7 @@ class _Progress:
 
     def __init__(self, cluster: ClusterState, name: str, row: int, node: str, *, chosen: bool) -> None:
         self._cluster = cluster
-        self._reach = Reach()
+        self._reach = VolumeReach()
         self._name = name
         self._row = row
         self._node = node

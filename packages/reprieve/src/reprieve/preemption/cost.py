@@ -37,7 +37,7 @@ from reprieve.preemption.outcome import Criterion, Verdict
 from reprieve.preemption.units import PreemptionUnit
 
 BY_NAME: Final = "first by name"
-NOBODY: Final = "nobody has to go"
+NO_VICTIMS: Final = "no victims"
 
 
 @dataclass(frozen=True)

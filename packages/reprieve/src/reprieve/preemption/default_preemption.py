@@ -26,7 +26,7 @@ from reprieve.preemption.for_group import preempt_for_group
 from reprieve.preemption.for_pod import PodPreemption
 from reprieve.preemption.gangs import with_remains
 from reprieve.preemption.options import EvictionOptions, PreemptionOptions
-from reprieve.preemption.outcome import GROUP_MEMBER, Preemption, PutOff
+from reprieve.preemption.outcome import GROUP_MEMBER, Deferral, Preemption
 from reprieve.preemption.units import scheduled_pods
 from reprieve.preemption.waiting import (
     owners_of,
@@ -113,7 +113,7 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin):
                 found = for_pod.preempt(_anew(state), diagnosis)
         if places is None:
             return self._unless_it_waits(found, (pod,), lambda: _place(running, state))
-        return self._put_off(until_predecessors_leave(cluster, leaving, places, self.hold_seconds), "preemption: ")
+        return self._deferred(until_predecessors_leave(cluster, leaving, places, self.hold_seconds), "preemption: ")
 
     def pod_group_post_filter(self, attempt: PodGroupAttempt) -> PostFilterResult:
         """See `PodGroupPostFilterPlugin.pod_group_post_filter`."""
@@ -132,7 +132,7 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin):
             if assigned is None:
                 found = preempt_for_group(running, attempt, self.name, attached.options)
         if assigned is not None:
-            return self._put_off(until_predecessors_leave(cluster, leaving, assigned, self.hold_seconds))
+            return self._deferred(until_predecessors_leave(cluster, leaving, assigned, self.hold_seconds))
         wanted = len(found.proposal.nominations) if isinstance(found.proposal, Preemption) else 0
         return self._unless_it_waits(found, pods, lambda: _assign(attempt, wanted))
 
@@ -154,17 +154,17 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin):
         cluster = self._attached().running.cluster
         delayed = until_delay_is_over(cluster, pods)
         if delayed is not None:
-            return self._put_off(delayed, prefix)
+            return self._deferred(delayed, prefix)
         longest = self._options.wait_for_completions
         if longest > 0:
             scheduled = list(scheduled_pods(cluster))
             ending = until_completions(cluster, scheduled, pods, longest, assign)
             if ending is not None:
-                return replace(self._put_off(ending, prefix), clear_nomination=True)
+                return replace(self._deferred(ending, prefix), clear_nomination=True)
         return replace(found, proposal=with_remains(cluster, preemption))
 
-    def _put_off(self, put_off: PutOff, prefix: str = "") -> PostFilterResult:
-        return PostFilterResult(Status(Code.UNSCHEDULABLE, prefix + put_off.message, self.name), put_off=put_off)
+    def _deferred(self, deferral: Deferral, prefix: str = "") -> PostFilterResult:
+        return PostFilterResult(Status(Code.UNSCHEDULABLE, prefix + deferral.message, self.name), put_off=deferral)
 
     def _attached(self) -> _Attached:
         if self._attached_to is None:

@@ -12,7 +12,7 @@ from reprieve.preemption.group_cascades import with_cascades
 from reprieve.preemption.group_choice import cheapest_of
 from reprieve.preemption.group_view import GroupCandidates, GroupRequest
 from reprieve.preemption.options import EvictionOptions
-from reprieve.preemption.outcome import CLUSTER_DOMAIN, NO_VICTIMS_GROUP, NoRoom, Preemption, PreemptionInVain
+from reprieve.preemption.outcome import CLUSTER_DOMAIN, NO_VICTIMS_GROUP, NoRoom, Preemption, UnhelpfulPreemption
 from reprieve.preemption.protection import (
     BUDGET_RESPECTED,
     EvictionTerms,
@@ -44,15 +44,15 @@ def preempt_for_group(
     rows = () if attempt.overtaken else attempt.nominated_rows
     why = ineligible(cluster, spec.priority, never, rows, under_way=attempt.preemption_under_way)
     if why is not None:
-        in_vain = PreemptionInVain(group, NoRoom.POLICY_NEVER if never else NoRoom.UNDER_WAY)
-        return PostFilterResult(Status(Code.UNSCHEDULABLE, why, plugin), in_vain=in_vain)
+        unhelpful = UnhelpfulPreemption(group, NoRoom.POLICY_NEVER if never else NoRoom.UNDER_WAY)
+        return PostFilterResult(Status(Code.UNSCHEDULABLE, why, plugin), in_vain=unhelpful)
     request = GroupRequest(running, attempt, spec.priority, cluster.class_terms_of(group), options)
     # 2. Which units may be evicted for it?
     units = potential_victims(cluster, spec.priority, scheduled_pods(cluster), request.terms)
     if not units:
         lowest = min((effective_priority(cluster, pod) for pod in scheduled_pods(cluster)), default=None)
-        in_vain = PreemptionInVain(group, NoRoom.NO_LOWER_PRIORITY, lowest=lowest)
-        return _no_preemption(request, Status(Code.UNRESOLVABLE, NO_VICTIMS_GROUP, plugin), in_vain)
+        unhelpful = UnhelpfulPreemption(group, NoRoom.NO_LOWER_PRIORITY, lowest=lowest)
+        return _no_preemption(request, Status(Code.UNRESOLVABLE, NO_VICTIMS_GROUP, plugin), unhelpful)
     # 3. In which placements does it fit, and which units must be evicted there?
     found = _candidates(request, units)
     if not found.candidates:
@@ -83,7 +83,7 @@ def preempt_for_group(
     return PostFilterResult(SUCCESS, preemption)
 
 
-def _no_preemption(request: GroupRequest, status: Status, why: PreemptionInVain | None) -> PostFilterResult:
+def _no_preemption(request: GroupRequest, status: Status, why: UnhelpfulPreemption | None) -> PostFilterResult:
     """No pods are evicted; units within a minimum runtime may be later."""
     cluster = request.running.cluster
     waits = until_runtimes_are_over(cluster, request.priority, scheduled_pods(cluster), request.terms)
@@ -118,6 +118,6 @@ def _candidates(request: GroupRequest, units: Sequence[PreemptionUnit]) -> Group
         found = candidates_among(request, terms.units())
     why = found.in_vain
     if terms.restricted or why is None:  # what was found among units that may go together does not hold for all others
-        why = PreemptionInVain(attempt.group, NoRoom.BUDGETS)
+        why = UnhelpfulPreemption(attempt.group, NoRoom.BUDGETS)
     refused = f"{UNSCHEDULABLE}: {BUDGET_RESPECTED}" if terms.restricted else ""
     return GroupCandidates([], in_vain=why, refused=refused)

@@ -62,7 +62,7 @@ _MOST_TRIED = 4
 _FEW = 4
 """So few rows are evaluated one by one."""
 _DEVICES = "DynamicResources"
-"""The plugin whose rejections kube-scheduler takes for incurable."""
+"""The plugin with rejections that kube-scheduler holds for unresolvable."""
 
 
 class PodPreemption:

@@ -14,7 +14,7 @@ from reprieve.preemption.domain_bounds import bounds_of
 from reprieve.preemption.group_victims import all_cheaper, numbers_for
 from reprieve.preemption.group_view import GroupCandidate, GroupCandidates, GroupRequest, GroupView, price_of
 from reprieve.preemption.order import Ranking
-from reprieve.preemption.outcome import MINIMIZE_VICTIMS, REPRIEVE, SCORED, NoRoom, PreemptionInVain
+from reprieve.preemption.outcome import MINIMIZE_VICTIMS, REPRIEVE, SCORED, NoRoom, UnhelpfulPreemption
 from reprieve.preemption.tie_breaking import victim_sparing_tie_breaker
 from reprieve.preemption.units import PreemptionUnit
 
@@ -37,7 +37,7 @@ def candidates_among(request: GroupRequest, units: Sequence[PreemptionUnit]) -> 
         search = CandidateSearch(view)
         candidates, passed_over = search.candidates()
         if not candidates:
-            return GroupCandidates([], passed_over, None, search.in_vain())
+            return GroupCandidates([], passed_over, None, search.unhelpful())
         wide = None
         if options.placement == MINIMIZE_VICTIMS and candidates[0].placement is None and candidates[0].cost is not None:
             wide = numbers_for(view, candidates[0], view.ranking)
@@ -160,12 +160,12 @@ class CandidateSearch:
                 liked = None
         return [candidates[index] for index in sorted(candidates)], passed_over
 
-    def in_vain(self) -> PreemptionInVain:
+    def unhelpful(self) -> UnhelpfulPreemption:
         """Why it does not help that all potential victims are gone."""
         attempt = self.view.request.attempt
         assignment = attempt.run(diagnose=True)
         placed = len(assignment.placed)
-        return PreemptionInVain(
+        return UnhelpfulPreemption(
             attempt.group,
             NoRoom.NOTHING_GAINED if assignment.feasible else NoRoom.DOES_NOT_FIT,
             units=tuple(self.view.ranking.ordered),

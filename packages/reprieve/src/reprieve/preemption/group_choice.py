@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from reprieve.cluster.pods import PodRecord
 from reprieve.framework.plugin import PodGroupAttempt
-from reprieve.preemption.cost import BY_NAME, NOBODY, Criteria
+from reprieve.preemption.cost import BY_NAME, NO_VICTIMS, Criteria
 from reprieve.preemption.group_view import GroupCandidate, price_of
 from reprieve.preemption.outcome import Compared
 
@@ -20,7 +20,7 @@ def cheapest_of(
     """
     left = rivals = list(found)
     steps: list[tuple[str, int]] = []
-    for position, criterion in enumerate((NOBODY, *criteria.texts)):
+    for position, criterion in enumerate((NO_VICTIMS, *criteria.texts)):
         if len(left) > 1:
             costs = [_part_of_price(candidate, position) for candidate in left]
             cheapest = min(costs)

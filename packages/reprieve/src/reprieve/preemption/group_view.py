@@ -11,7 +11,7 @@ from reprieve.preemption.cost import Cost
 from reprieve.preemption.domain_bounds import FREE
 from reprieve.preemption.options import EvictionOptions
 from reprieve.preemption.order import Ranking
-from reprieve.preemption.outcome import MINIMIZE_VICTIMS, CascadeStep, PreemptionInVain, Reason, Verdict
+from reprieve.preemption.outcome import MINIMIZE_VICTIMS, CascadeStep, Reason, UnhelpfulPreemption, Verdict
 from reprieve.preemption.reprieving import reasons_to_go, verdicts_of
 from reprieve.preemption.units import PreemptionUnit
 
@@ -72,7 +72,7 @@ class GroupCandidates:
     candidates: list[GroupCandidate]
     passed_over: int = 0
     by_score: GroupCandidate | None = None
-    in_vain: PreemptionInVain | None = None
+    in_vain: UnhelpfulPreemption | None = None
     """Why there are no candidates."""
     refused: str = ""
     """The same in words, where it is a rule."""

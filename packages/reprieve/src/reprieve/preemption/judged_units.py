@@ -1,8 +1,8 @@
 """What an eviction costs on many rows at once, and what every eviction there costs at least, by the native criteria.
 
-Everything here is about `Units`: matrices with the units of a row in one column, [..., depth, rows].  Only resources
-are known.  A reprieve goes through them turn by turn, the first unit of all rows, then the second, each put back where
-it leaves enough room (preemption.md 3.4).
+Everything here is about `UnitColumns`: matrices with the units of a row in one column, [..., depth, rows].  Only
+resources are known.  A reprieve goes through them turn by turn, the first unit of all rows, then the second, each put
+back where it leaves enough room (preemption.md 3.4).
 """
 
 import numpy as np
@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from reprieve.framework.plugin import Mask
 from reprieve.preemption.criteria import PRIORITY_OFFSET
-from reprieve.preemption.unit_matrices import ABOVE_ALL, Counts, Units
+from reprieve.preemption.unit_matrices import ABOVE_ALL, Counts, UnitColumns
 
 Costs = npt.NDArray[np.float64]
 """float64[6, rows]: the parts of a `Cost`, in the default order."""
@@ -24,7 +24,7 @@ class JudgedUnits:
     it lacks with all of them gone.  `there`: bool[rows], whether there are potential victims.
     """
 
-    def __init__(self, units: Units, left: Counts) -> None:
+    def __init__(self, units: UnitColumns, left: Counts) -> None:
         self._units = units
         self.there: Mask = np.logical_or.reduce(units.below, axis=0)
         self.lack: Counts = np.maximum(-left, 0)

@@ -139,7 +139,7 @@ class WaitsFor(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class PutOff:
+class Deferral:
     """A deferred preemption (cost.md 5.6, 5.7, 6): for what, and until when at the latest."""
 
     why: WaitsFor
@@ -178,7 +178,7 @@ class NoRoom(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class PreemptionInVain:
+class UnhelpfulPreemption:
     """A preemption of a pod group that did not come about: what was considered, and why it did not help."""
 
     group: Group

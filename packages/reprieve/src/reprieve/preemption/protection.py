@@ -1,8 +1,8 @@
 """Units spared because of annotations about work, and evictions that keep to every budget (cost.md 2.6 to 2.8).
 
 Rules: a unit within its minimum runtime is no potential victim; a gang that an eviction would leave below its minimum
-goes as a whole where it says so; a preemptor whose class respects budgets violates none, counted over all who would go
-and over those who are going already.
+is evicted whole if it is annotated so; a preemptor with a class that respects budgets violates none, counted over all
+pods that would be evicted and over those that terminate already.
 """
 
 from collections import Counter
@@ -15,7 +15,7 @@ from reprieve.cluster.budgets import BudgetIndex, exceeding
 from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.state import ClusterState
 from reprieve.preemption.minimum_runtime import runtime_is_over
-from reprieve.preemption.outcome import PutOff, WaitsFor
+from reprieve.preemption.outcome import Deferral, WaitsFor
 from reprieve.preemption.units import PreemptionUnit, units_below
 
 BUDGET_RESPECTED = "a PodDisruptionBudget would be violated"
@@ -39,8 +39,8 @@ def potential_victims(
 
 def until_runtimes_are_over(
     cluster: ClusterState, priority: int, pods: Iterable[PodRecord], terms: ClassTerms
-) -> PutOff | None:
-    """What a preemptor without success waits for: the first unit whose minimum runtime is over.
+) -> Deferral | None:
+    """Return what an unsuccessful preemptor waits for: the end of the first minimum runtime.
 
     None where no unit is within one.
     """
@@ -53,7 +53,7 @@ def until_runtimes_are_over(
     until = max(within[0][0], cluster.now + _SOONEST)
     number = "1 workload is" if len(within) == 1 else f"{len(within)} workloads are"
     text = f"{number} within their minimum-runtime, {within[0][1]} until {readable_time(until)}"
-    return PutOff(WaitsFor.MINIMUM_RUNTIME, text, until)
+    return Deferral(WaitsFor.MINIMUM_RUNTIME, text, until)
 
 
 def _runtime_is_over(cluster: ClusterState, unit: PreemptionUnit) -> float:

@@ -1,7 +1,7 @@
 """Which of equally good nodes to take, so that the important units need not go.
 
 The placement of a preempting group is what its scheduling algorithm gives with all potential victims gone
-(preemption.md 4.2-4.3); where scores tie, that leaves a choice, and taking the first node by name would evict whoever
+(preemption.md 4.2-4.3); where scores tie, that leaves a choice, and taking the first node by name would evict whatever
 happens to run there.  The tie breaker walks the units as a reprieve does - budget violators first, then by importance -
 and keeps each one that leaves enough room *somewhere* for all the pods that can be placed at all.  Nodes with room
 beside the kept units are preferred among ties.

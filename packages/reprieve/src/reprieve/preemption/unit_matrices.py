@@ -43,9 +43,9 @@ class UnitBlock:
     def write(self, slots: Counts, rows: Counts, counts: Counts, first: Counts, columns: Columns) -> None:
         """What the units of some rows are; each row's begin at `first` in the flat columns."""
         self.rows[slots], self.count[slots] = rows, counts
-        whose = np.repeat(np.arange(len(slots)), counts)
-        turn = np.arange(len(whose)) - np.repeat(np.cumsum(counts) - counts, counts)
-        at, slot = first[whose] + turn, slots[whose]
+        owner = np.repeat(np.arange(len(slots)), counts)
+        turn = np.arange(len(owner)) - np.repeat(np.cumsum(counts) - counts, counts)
+        at, slot = first[owner] + turn, slots[owner]
         for name, values in columns.items():
             entries = self.entries[name]
             entries[..., slots] = _IDLE.get(name, 0)
@@ -155,7 +155,7 @@ def _depths(counts: Counts) -> Counts:
     return found
 
 
-class Units:
+class UnitColumns:
     """The units of some slots of a block that are below a preemptor, [..., depth, slots]; others weigh nothing.
 
     `below`: whether there is one that is.  `amounts`: int64[requests, depth, slots], of what the preemptor asks for.

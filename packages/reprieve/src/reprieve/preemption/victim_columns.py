@@ -28,7 +28,7 @@ from reprieve.framework.plugin import Mask
 from reprieve.preemption.criteria import PRIORITY_OFFSET
 from reprieve.preemption.gangs import losses, slack_of, standing
 from reprieve.preemption.judged_units import HIGHEST, PODS, WEIGHT, Costs, JudgedUnits
-from reprieve.preemption.unit_matrices import ABOVE_ALL, Counts, UnitMatrices, Units
+from reprieve.preemption.unit_matrices import ABOVE_ALL, Counts, UnitColumns, UnitMatrices
 from reprieve.preemption.units import PreemptionUnit, units_below
 
 
@@ -112,9 +112,9 @@ class _Segments:
     def of(self, rows: Counts) -> tuple[Counts, Counts]:
         """Where the entries of the rows are, one row after another, and their row: an index into `rows`."""
         counts = self.count[rows]
-        whose = np.repeat(np.arange(len(rows)), counts)
+        owner = np.repeat(np.arange(len(rows)), counts)
         before = np.cumsum(counts) - counts
-        return np.arange(len(whose)) + (self.start[rows] - before)[whose], whose
+        return np.arange(len(owner)) + (self.start[rows] - before)[owner], owner
 
 
 class VictimColumns:
@@ -183,7 +183,7 @@ class VictimColumns:
             of: Counts | slice = at
             if len(at) == n and bool((at == place[rows]).all()):
                 of = slice(0, n)  # nothing to be put in order: several times as fast
-            found = JudgedUnits(Units(block, slots, asked, pod.priority), left[:, of])
+            found = JudgedUnits(UnitColumns(block, slots, asked, pod.priority), left[:, of])
             blocks.append((of, found))
             judged.units[of], judged.short[:, of], judged.cost[:, of] = found.there, found.short, found.cost
             judged.spans[of] = found.spans
@@ -230,18 +230,18 @@ class VictimColumns:
 
         On each row by itself, walking down in importance (preemption.md 6).
         """
-        at, whose = self._charges.of(rows)
+        at, owner = self._charges.of(rows)
         columns = self._charges.columns
         below = columns["priority"][at] < priority if len(at) else np.zeros(0, dtype=np.bool_)
-        at, whose = at[below], whose[below]
+        at, owner = at[below], owner[below]
         if not len(at):
             return at, at
         budget, sums = columns["budget"][at], np.cumsum(columns["pods"][at])
-        starts = np.flatnonzero(np.append(True, (budget[1:] != budget[:-1]) | (whose[1:] != whose[:-1])))
+        starts = np.flatnonzero(np.append(True, (budget[1:] != budget[:-1]) | (owner[1:] != owner[:-1])))
         before = np.append(0, sums)[starts]
         taken = sums - np.repeat(before, np.diff(np.append(starts, len(at))))
         over = taken > np.array(self._cluster.budget_index.allowed, dtype=np.int64)[budget]
-        return rows[whose[over]], columns["turn"][at[over]]
+        return rows[owner[over]], columns["turn"][at[over]]
 
     def _narrow_by_nominated(self, priority: int, place: Counts, low: Counts, high: Counts) -> None:
         """Nominated pods count for preemptors up to their own priority."""

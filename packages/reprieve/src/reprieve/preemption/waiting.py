@@ -17,7 +17,7 @@ from reprieve.cluster.groups import Group
 from reprieve.cluster.pods import Owner, PodRecord
 from reprieve.cluster.state import ClusterState
 from reprieve.framework.plugin import Assigned
-from reprieve.preemption.outcome import PutOff, WaitsFor
+from reprieve.preemption.outcome import Deferral, WaitsFor
 
 LATE = 1.0
 """Seconds that an end is waited for beyond its time: times are written to the second, and news takes a moment."""
@@ -68,12 +68,12 @@ def predecessors(cluster: ClusterState, owners: Owners, hold_seconds: float) -> 
 
 def until_predecessors_leave(
     cluster: ClusterState, leaving: Sequence[PodRecord], places: Assigned, hold_seconds: float
-) -> PutOff:
+) -> Deferral:
     """The preemptor fits where its predecessors are: it holds these places and waits for them to leave."""
     rows = {row for _, row in places}
     awaited = tuple(pod for pod in leaving if pod.row in rows) or tuple(leaving)
     dues = [due + hold_seconds for pod in awaited if (due := cluster.departures[pod.uid]) is not None]
-    return PutOff(
+    return Deferral(
         why=WaitsFor.PREDECESSOR,
         message=f"waiting for {_named(awaited)} of the same owner to terminate",
         until=min(*dues, cluster.now + LONGEST) if dues and hold_seconds > 0 else None,
@@ -85,7 +85,7 @@ def until_predecessors_leave(
 # -- the preemptor's own delay ----------------------------------------------------------------------------------------
 
 
-def until_delay_is_over(cluster: ClusterState, pods: Sequence[PodRecord]) -> PutOff | None:
+def until_delay_is_over(cluster: ClusterState, pods: Sequence[PodRecord]) -> Deferral | None:
     """None, or why these pods may not evict yet: the longest `preemption-delay` of them, from when the first was made.
 
     The time behind gates counts, and so does that before a restart.
@@ -95,7 +95,7 @@ def until_delay_is_over(cluster: ClusterState, pods: Sequence[PodRecord]) -> Put
     if until <= cluster.now:
         return None
     text = f"no pods are evicted before {readable_time(until)} (preemption-delay {readable_duration(delay)})"
-    return PutOff(WaitsFor.DELAY, text, until)
+    return Deferral(WaitsFor.DELAY, text, until)
 
 
 # -- units that end by themselves --------------------------------------------------------------------------------------
@@ -124,7 +124,7 @@ def until_completions(
     pods: Sequence[PodRecord],
     longest: float,
     assign: Callable[[], Assigned | None],
-) -> PutOff | None:
+) -> Deferral | None:
     """None, or which units end soon enough that the preemptor waits for them.
 
     Soon enough: within `longest` seconds after the first of its `pods` was made.  `assign` tries to place it in the
@@ -164,7 +164,7 @@ def until_completions(
     awaited = tuple(pod for end, pod in ends if end <= times[high] and pod.row in rows)
     until = min(times[high] + LATE, latest)
     text = f"waiting for {_named(awaited)} to end by {readable_time(times[high])}; no pods are evicted until then"
-    return PutOff(WaitsFor.COMPLETIONS, text, until, awaited)
+    return Deferral(WaitsFor.COMPLETIONS, text, until, awaited)
 
 
 def _since(cluster: ClusterState, pods: Sequence[PodRecord]) -> float:

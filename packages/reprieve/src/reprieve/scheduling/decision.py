@@ -6,7 +6,7 @@ from enum import Enum
 from reprieve.cluster.pods import PodRecord
 from reprieve.framework.diagnosis import Diagnosis
 from reprieve.framework.instructions import Instruction
-from reprieve.preemption.outcome import Preemption, PreemptionInVain, PutOff
+from reprieve.preemption.outcome import Deferral, Preemption, UnhelpfulPreemption
 
 UNSCHEDULABLE = "Unschedulable"
 INVALID = "Invalid"
@@ -118,7 +118,7 @@ class Decision:
     levels: tuple[TreeLevel, ...] = ()
     """Of a tree: what became of each of its groups that was tried, the root first."""
     preemption: Preemption | None = None
-    in_vain: PreemptionInVain | None = None
+    in_vain: UnhelpfulPreemption | None = None
     """Why no capacity was freed, where a pod group needed some."""
     order_matters: OrderMatters | None = None
     """Where a gang failed that another order of its pods may place."""
@@ -132,7 +132,7 @@ class Decision:
     """What a PostFilter wants done so that the pod may fit later (`Effects.writes`)."""
     rejected_by: frozenset[str] = frozenset()
     retry_now: bool = False
-    put_off: PutOff | None = None
+    put_off: Deferral | None = None
     """Why no pods are evicted yet, where some might be."""
     held_until: float | None = None
     """Until when at the latest the capacity of a preemption is reserved; None: without an end, or there is none."""

@@ -25,7 +25,7 @@ from reprieve.cluster.state import ClusterState
 from reprieve.framework.events import ClusterEvent, EventKind
 from reprieve.framework.plugin import Assigned
 from reprieve.framework.status import Code, PluginError
-from reprieve.preemption.outcome import Preemption, PutOff
+from reprieve.preemption.outcome import Deferral, Preemption
 from reprieve.queueing.entity import Entity
 from reprieve.queueing.queue import SchedulingQueue
 from reprieve.scheduling.assumed_pods import AssumedPods
@@ -267,7 +267,7 @@ class Engine:
             self.queue.requeue(entity, now, decision.rejected_by)
 
     def _hold(
-        self, entity: Entity, wanted: Preemption | PutOff | None, places: Assigned, now: float
+        self, entity: Entity, wanted: Preemption | Deferral | None, places: Assigned, now: float
     ) -> tuple[PodRecord, ...]:
         """Nominate, and wait for the pods that leave; return the pods that lost their nominations by that."""
         leaving: Sequence[PodRecord] = ()

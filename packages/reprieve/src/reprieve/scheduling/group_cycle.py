@@ -22,7 +22,7 @@ from reprieve.framework.status import PlacementError, PluginError, call_plugin
 from reprieve.plugins.dynamic_resources import NO_CLAIMS, NOT_SCHEDULABLE, DynamicResources
 from reprieve.preemption.default_preemption import DefaultPreemption
 from reprieve.preemption.eligibility import ineligible
-from reprieve.preemption.outcome import GROUP_MEMBER, TERMINATING, NoRoom, Preemption, PreemptionInVain, PutOff
+from reprieve.preemption.outcome import GROUP_MEMBER, TERMINATING, Deferral, NoRoom, Preemption, UnhelpfulPreemption
 from reprieve.scheduling.decision import (
     GROUP_UNSCHEDULABLE,
     SCHEDULED,
@@ -207,13 +207,13 @@ def _schedule(
         running.report(trouble)
         failed = failed_group(key, group, pods, str(trouble))
         # Trouble, not lack of room: it is tried again after backoff.
-        return replace(failed, rejected_by=frozenset(), in_vain=PreemptionInVain(group, NoRoom.ERROR))
+        return replace(failed, rejected_by=frozenset(), in_vain=UnhelpfulPreemption(group, NoRoom.ERROR))
     if outcome is not None and isinstance(outcome.proposal, Preemption):
         return replace(_wait(cycle, key, found, outcome.proposal), order_matters=matters)
     if found.feasible:
         # The others are tried again at once: with these bound they may be worth a preemption of their own.
         return replace(_bind(cycle, key, found, retry_now=True), in_vain=unhelpful)
-    deferral = outcome.put_off if outcome is not None and isinstance(outcome.put_off, PutOff) else None
+    deferral = outcome.put_off if outcome is not None and isinstance(outcome.put_off, Deferral) else None
     held = held_places(outcome)
     clear = overtaken or outcome is None or outcome.clear_nomination
     rejected = _reject(cycle, key, found, texts, clear=clear)
@@ -290,7 +290,7 @@ def _assigned(cycle: GroupCycle, *, diagnose: bool = True, inside: Placement | N
 
 def _post_filters(
     running: RunningProfile, attempt: _Attempt, *, feasible: bool
-) -> tuple[PostFilterResult | None, list[str], PreemptionInVain | None]:
+) -> tuple[PostFilterResult | None, list[str], UnhelpfulPreemption | None]:
     """Run PodGroupPostFilter plugins in order; the first Success ends it.
 
     So do deferred_writes, unless the group is `feasible`: what its members have is about to be used.
@@ -306,7 +306,7 @@ def _post_filters(
             return last, texts, None
         if last.status.reason:
             texts.append(last.status.reason)
-        if isinstance(last.in_vain, PreemptionInVain):
+        if isinstance(last.in_vain, UnhelpfulPreemption):
             unhelpful = last.in_vain
         if (last.deferred_writes or last.put_off is not None) and not feasible:
             break

@@ -25,7 +25,7 @@ from reprieve.framework.resource_strategies import (
 from reprieve.plugins.dynamic_resources import BINDING_TIMEOUT, DynamicResources
 from reprieve.plugins.gang_scheduling import GREEDY, RETRY, GangScheduling
 from reprieve.plugins.inter_pod_affinity import InterPodAffinity
-from reprieve.plugins.node_affinity import NodeAffinity
+from reprieve.plugins.node_affinity import NodeAffinityPlugin
 from reprieve.plugins.node_resources_balanced import NodeResourcesBalancedAllocation
 from reprieve.plugins.node_resources_fit import NodeResourcesFit
 from reprieve.plugins.pod_topology_spread import (
@@ -239,7 +239,7 @@ def node_affinity(_gates: FeatureGates, args: Args) -> Plugin:
                 compile_node_term(preferred.preference)
         except SelectorError as error:
             raise ConfigurationError(where, str(error)) from None
-    return NodeAffinity(added)
+    return NodeAffinityPlugin(added)
 
 
 def inter_pod_affinity(_gates: FeatureGates, args: Args) -> Plugin:

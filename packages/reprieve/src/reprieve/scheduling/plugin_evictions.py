@@ -16,7 +16,7 @@ from reprieve.framework.status import Code, PlacementError, PluginError, Status
 from reprieve.preemption.eligibility import group_never_preempts, ineligible
 from reprieve.preemption.group_candidates import holds_all
 from reprieve.preemption.order import Ranking
-from reprieve.preemption.outcome import CLUSTER_DOMAIN, Nominated, Preemption, PutOff, Reason
+from reprieve.preemption.outcome import CLUSTER_DOMAIN, Deferral, Nominated, Preemption, Reason
 from reprieve.preemption.protection import BUDGET_RESPECTED, RespectedBudgets, left_below_minimum, potential_victims
 from reprieve.preemption.reprieving import reasons_to_go, verdicts_of
 from reprieve.preemption.units import PreemptionUnit, effective_priority, scheduled_pods
@@ -98,7 +98,7 @@ def held_places(outcome: PostFilterResult | None) -> Assigned:
         return ()
     if isinstance(outcome.proposal, Nominated):
         return outcome.proposal.places
-    return outcome.put_off.nominations if isinstance(outcome.put_off, PutOff) else ()
+    return outcome.put_off.nominations if isinstance(outcome.put_off, Deferral) else ()
 
 
 def _places(

@@ -6,7 +6,7 @@ from reprieve.framework.plugin import CycleState, PostFilterResult
 from reprieve.framework.running import RunningProfile
 from reprieve.framework.status import call_plugin
 from reprieve.preemption.eligibility import pod_is_ineligible
-from reprieve.preemption.outcome import Preemption, PutOff
+from reprieve.preemption.outcome import Deferral, Preemption
 from reprieve.scheduling.decision import SCHEDULER_ERROR, UNSCHEDULABLE, Binding, Decision, Rejection, Result
 from reprieve.scheduling.overtaken_nominations import pod_is_overtaken
 from reprieve.scheduling.plugin_evictions import Preemptor, held_places, taken
@@ -40,7 +40,7 @@ def schedule_pod(
                 state = CycleState(cluster, pod)
             outcome, texts = _post_filters(running, state, diagnosis)
     preemption = outcome.proposal if outcome is not None and isinstance(outcome.proposal, Preemption) else None
-    deferral = outcome.put_off if outcome is not None and isinstance(outcome.put_off, PutOff) else None
+    deferral = outcome.put_off if outcome is not None and isinstance(outcome.put_off, Deferral) else None
     held = held_places(outcome)
     clears = preemption is None and not held and (overtaken or outcome is None or outcome.clear_nomination)
     names = cluster.nodes.names

@@ -2,17 +2,17 @@
 
 A cluster with many waiting gangs is full, and every pod that ends is news to all of them.  To try each of them then is
 a full attempt and a preemption without success, per gang and event.  The capacity of the nodes shows beforehand: an
-entity whose members, each counted as if it had the nodes for itself, find fewer places than it needs cannot be placed,
-whatever else is asked of a node.
+entity with members that, each counted as if it had the nodes for itself, find fewer places than it needs cannot be
+placed, whatever else is asked of a node.
 
 *Room* of a node, seen from an entity, is what would be free there if all pods were gone that the entity may evict: the
 pods below its priority, none if it never preempts.  The entity's needs are *shapes*: requests and node constraints.
 For each shape the places are summed over the nodes and kept up by the rows that changed, so that an event costs one
 row and not a pass over nodes and entities.
 
-A domain is no place for a member whose required anti-affinity matches a pod in it that stays whatever is evicted.
-Such pods are counted by row, so that one row is read for each pod that comes or goes.  Members whose anti-affinity
-matches themselves find no more places than there are domains left.
+A domain is no place for a member if its required anti-affinity matches a pod there that stays whatever is evicted.
+Such pods are counted by row, so that one row is read for each pod that comes or goes.  Members with anti-affinity to
+themselves find no more places than there are domains left.
 
 Invariant: never less than what an attempt in the present view could place.  All that is left out of account only makes
 it fewer: other rules about pods, ports, volumes, devices, nominations, topology constraints, filters of others.  Where

@@ -25,7 +25,7 @@ from reprieve.cluster.budgets import ByLabel
 from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.signature import PodSpecSignature
 from reprieve.cluster.state import ClusterState
-from reprieve.plugins.pod_topology_spread import Constraint, PodTopologySpread, eligible
+from reprieve.plugins.pod_topology_spread import PodTopologySpread, SpreadConstraint, eligible
 from reprieve.preemption.units import effective_priority
 
 _MOST: Final = 4096
@@ -48,9 +48,9 @@ class Layout:
     key: tuple[object, ...]
     """Among all layouts: equal for entities that may share one."""
     signature: PodSpecSignature
-    constraints: Sequence[Constraint]
+    constraints: Sequence[SpreadConstraint]
     """All that the pods have which spread so, this one among them."""
-    constraint: Constraint
+    constraint: SpreadConstraint
     domain_of: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     before: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     there: list[int] = field(default_factory=list)
@@ -81,7 +81,7 @@ class Spread:
 
     number: int
     layout: Layout
-    constraint: Constraint
+    constraint: SpreadConstraint
     pod: PodRecord
     priority: float
     """From which on pods stay."""
@@ -156,7 +156,9 @@ class SpreadBounds:
             found.append(spread)
         return found
 
-    def _layout(self, signature: PodSpecSignature, constraint: Constraint, constraints: Sequence[Constraint]) -> Layout:
+    def _layout(
+        self, signature: PodSpecSignature, constraint: SpreadConstraint, constraints: Sequence[SpreadConstraint]
+    ) -> Layout:
         """The one of a constraint of pods with that signature, with one user more; see `eligible`."""
         key = self._layout_key(signature, constraint, constraints)
         layout = self._layouts.get(key)
@@ -169,7 +171,7 @@ class SpreadBounds:
 
     @staticmethod
     def _layout_key(
-        signature: PodSpecSignature, constraint: Constraint, constraints: Sequence[Constraint]
+        signature: PodSpecSignature, constraint: SpreadConstraint, constraints: Sequence[SpreadConstraint]
     ) -> tuple[object, ...]:
         keys = frozenset(one.key for one in constraints)
         policies = constraint.honors_affinity, constraint.honors_taints

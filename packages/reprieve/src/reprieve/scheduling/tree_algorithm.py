@@ -60,8 +60,8 @@ def place(
 ) -> GroupAssignment:
     """Find a place for the pods of a tree, in the present view, which is left as it was.
 
-    `within`: only these nodes may be used, and the placements of the root are ignored.  Without `diagnose` nobody
-    is going to ask why somebody failed.  `chosen`: the only placements of groups below the root, by `ref`.
+    `within`: only these nodes may be used, and the placements of the root are ignored.  Without `diagnose` the
+    reasons of failures are not collected.  `chosen`: the only placements of groups below the root, by `ref`.
     """
     return _Walk(cycle, diagnose=diagnose, ties=ties, chosen=chosen or {}).run(within)
 

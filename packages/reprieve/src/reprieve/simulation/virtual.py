@@ -34,7 +34,7 @@ from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.volumes import VOLUME_KINDS
 from reprieve.framework.instructions import Instruction
 from reprieve.framework.plugin_guard import PluginIncident
-from reprieve.preemption.outcome import Preemption, PutOff
+from reprieve.preemption.outcome import Deferral, Preemption
 from reprieve.preemption.waiting import expected_end
 from reprieve.scheduling.arrival_order import in_order
 from reprieve.scheduling.decision import SCHEDULER_ERROR, Decision, GroupCondition, Rejection, Result, TreeLevel
@@ -72,7 +72,7 @@ class DeferredAt:
 
     at: float
     decision: Decision
-    deferral: PutOff
+    deferral: Deferral
 
 
 class Observed(Protocol):
@@ -108,7 +108,7 @@ class VirtualCluster:
         self.preemptions: list[Preempted] = []
         self.deferred: dict[tuple[str, str, float | None], DeferredAt] = {}
         """Deferred preemptions: by preemptor, why and until when, in order of time."""
-        self._last_deferral: dict[str, PutOff | None] = {}
+        self._last_deferral: dict[str, Deferral | None] = {}
         """Why the last attempt of an entity was deferred."""
         self.released: list[ReleasedReservation] = []
         """Room that was held and given back unused."""
@@ -460,7 +460,7 @@ class VirtualCluster:
             self._leave_at(pod, self.now + pod.grace)
         self.keep_effects(self.engine.preemption_done(preemption.key, self.now))
 
-    def _wait_for(self, decision: Decision, deferral: PutOff) -> None:
+    def _wait_for(self, decision: Decision, deferral: Deferral) -> None:
         """Let the pods that are waited for end when they are expected to."""
         made = DeferredAt(self.now, decision, deferral)
         self.deferred.setdefault((decision.key, deferral.why.value, deferral.until), made)

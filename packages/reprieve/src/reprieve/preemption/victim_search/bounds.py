@@ -64,7 +64,7 @@ def fewest_gangs(state: Eviction) -> int:
 
 
 def all_necessary(numbers: Numbers, units: Sequence[int]) -> bool:
-    """Whether no eviction makes room for all of the like pods without each of these: then none costs less than theirs.
+    """Whether every eviction that places all of the pods includes each of these: then none costs less.
 
     Each is kept alone, with all others gone.
     """
